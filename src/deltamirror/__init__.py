@@ -1,0 +1,1 @@
+"""Delta Lake tables whose transaction log lives in a SQL database."""
