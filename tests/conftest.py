@@ -1,0 +1,7 @@
+"""The fixtures live in ``tests/support``, one module for each thing that tests run against."""
+
+pytest_plugins = [
+    "tests.support.inventory",
+    "tests.support.postgres",
+    "tests.support.catalogs",
+]
