@@ -1,0 +1,24 @@
+"""Settings: typed values from a TOML file and the environment, each with its origin."""
+
+from deltamirror.config.keys import Key, Reload, keys
+from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
+from deltamirror.config.secrets import redact_text, redact_url
+from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
+from deltamirror.config.sources import CONFIG_VARIABLE
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "DEFAULT_FILE",
+    "CatalogSettings",
+    "Key",
+    "Loaded",
+    "LogSettings",
+    "Reload",
+    "Settings",
+    "WriterSettings",
+    "examine",
+    "keys",
+    "load",
+    "redact_text",
+    "redact_url",
+]

@@ -1,0 +1,94 @@
+"""What is known about a setting besides its value: for messages, ``config show`` and the reference page."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+__all__ = ["ENVIRONMENT_PREFIX", "Key", "Reload", "described", "keys"]
+
+ENVIRONMENT_PREFIX = "DELTAMIRROR_"
+
+
+class Reload(StrEnum):
+    """When a changed value takes effect."""
+
+    OPEN = "when a catalog is opened"
+    START = "when the process starts"
+
+
+def described(text: str, *, unit: str = "", reload: Reload) -> msgspec.Meta:
+    """The documentation of a key, kept in its type annotation."""
+    return msgspec.Meta(description=text, extra={"unit": unit, "reload": reload})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting: ``section.name``, its type, and what the reference page says about it."""
+
+    section: str
+    name: str
+    type: Any
+    default: object
+    text: str
+    unit: str
+    reload: Reload
+
+    @property
+    def path(self) -> str:
+        """The key as people write it: ``catalog.url``."""
+        return f"{self.section}.{self.name}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable: section and key joined by a double underscore."""
+        return f"{ENVIRONMENT_PREFIX}{self.section}__{self.name}".upper()
+
+    @property
+    def kind(self) -> str:
+        """What a value has to be, in words."""
+        return _words(self.type)
+
+
+def keys(settings: type[msgspec.Struct]) -> tuple[Key, ...]:
+    """Every key of every section of ``settings``, in the order of declaration."""
+    return tuple(key for section in msgspec.structs.fields(settings) for key in _section_keys(section))
+
+
+def _section_keys(section: msgspec.structs.FieldInfo) -> Iterator[Key]:
+    for field in msgspec.structs.fields(section.type):
+        notes = _description(field.type)
+        extra = notes.extra or {}
+        yield Key(
+            section=section.name,
+            name=field.name,
+            type=field.type,
+            default=field.default,
+            text=notes.description or "",
+            unit=extra.get("unit", ""),
+            reload=extra["reload"],
+        )
+
+
+def _description(annotation: Any) -> msgspec.Meta:
+    for note in getattr(annotation, "__metadata__", ()):
+        if isinstance(note, msgspec.Meta) and note.description:
+            return note
+    raise TypeError(f"a setting without documentation: {annotation!r}")
+
+
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+
+
+def _words(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _words(get_args(annotation)[0])
+    if origin is Literal:
+        return " or ".join(f"`{choice}`" for choice in get_args(annotation))
+    if origin in (Union, UnionType):
+        return " or ".join(_words(part) for part in get_args(annotation) if part is not NoneType)
+    return _WORDS[annotation]

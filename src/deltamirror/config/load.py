@@ -1,0 +1,133 @@
+"""Flag over environment over file over default; every value is checked where it stands, overridden or not."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from deltamirror.config.keys import Key, keys
+from deltamirror.config.secrets import redact_text
+from deltamirror.config.settings import Settings
+from deltamirror.config.sources import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
+from deltamirror.errors import InvalidSettings
+
+__all__ = ["DEFAULT_FILE", "DEFAULT_ORIGIN", "Loaded", "examine", "load"]
+
+DEFAULT_FILE: Final = "deltamirror.toml"
+DEFAULT_ORIGIN: Final = "default"
+SCHEMES: Final = ("sqlite", "duckdb", "postgresql")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings in force, and for each key path the place that its value came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    file: Path | None
+
+
+def load(
+    *,
+    environment: Mapping[str, str],
+    config: Path | None = None,
+    folder: Path = Path(),
+    flags: Mapping[str, str] | None = None,
+) -> Loaded:
+    """The settings in force; raises the first problem as ``InvalidSettings``.
+
+    ``config`` names the file; without it, ``DELTAMIRROR_CONFIG`` does, or ``deltamirror.toml`` in
+    ``folder`` is taken if it is there. ``flags`` are key paths with the text that the command line gave.
+    """
+    loaded, problems = examine(environment=environment, config=config, folder=folder, flags=flags)
+    if problems:
+        raise problems[0]
+    return loaded
+
+
+def examine(
+    *,
+    environment: Mapping[str, str],
+    config: Path | None = None,
+    folder: Path = Path(),
+    flags: Mapping[str, str] | None = None,
+) -> tuple[Loaded, list[InvalidSettings]]:
+    """As :func:`load`, but every problem is returned; what is wrong keeps its default."""
+    known = keys(Settings)
+    file = _chosen_file(config, environment, folder)
+    given: list[Given | InvalidSettings] = [
+        *(from_file(file, known) if file else ()),
+        *from_environment(environment, known),
+        *from_flags(flags or {}, known),
+    ]
+    problems = [item for item in given if isinstance(item, InvalidSettings)]
+    values: dict[str, Any] = {}
+    origins = {key.path: DEFAULT_ORIGIN for key in known}
+    for item in given:
+        if isinstance(item, Given):
+            value = _checked(item)
+            if isinstance(value, InvalidSettings):
+                problems.append(value)
+            else:
+                values[item.key.path], origins[item.key.path] = value, item.origin
+    settings = _assembled(values, known)
+    problems += _contradictions(settings, origins)
+    return Loaded(settings, origins, file), problems
+
+
+def _chosen_file(config: Path | None, environment: Mapping[str, str], folder: Path) -> Path | None:
+    if config is not None:
+        return config
+    if named := environment.get(CONFIG_VARIABLE):
+        return Path(named)
+    default = folder / DEFAULT_FILE
+    return default if default.exists() else None
+
+
+def _checked(given: Given) -> Any:
+    key = given.key
+    try:
+        value = msgspec.convert(given.value, key.type, strict=not given.text)
+    except msgspec.ValidationError as error:
+        return _wrong(given, _reason(error, given))
+    if key.path == "catalog.url" and not _names_a_database(value):
+        return _wrong(given, f"expected an address that begins with {' or '.join(f'`{s}://`' for s in SCHEMES)}")
+    return value
+
+
+def _names_a_database(url: str) -> bool:
+    scheme, separator, _ = url.partition("://")
+    return bool(separator) and scheme.partition("+")[0] in SCHEMES
+
+
+def _reason(error: msgspec.ValidationError, given: Given) -> str:
+    # The library names the types of Python; a reader of the file knows the words of the reference page.
+    bound = re.search(r"[<>]=? \S+$", str(error))
+    return f"expected {given.key.kind}{f' {bound[0]}' if bound else ''}, found {redact_text(repr(given.value))}"
+
+
+def _wrong(given: Given, reason: str) -> InvalidSettings:
+    named = "" if given.text else f"`{given.key.path}`: "
+    return InvalidSettings(
+        f"{given.origin}: {named}{reason}", hint=given.key.text, key=given.key.path, source=given.origin
+    )
+
+
+def _assembled(values: Mapping[str, object], known: Iterable[Key]) -> Settings:
+    sections: dict[str, dict[str, object]] = {}
+    for key in known:
+        if key.path in values:
+            sections.setdefault(key.section, {})[key.name] = values[key.path]
+    return msgspec.convert(sections, Settings)
+
+
+def _contradictions(settings: Settings, origins: Mapping[str, str]) -> list[InvalidSettings]:
+    writer = settings.writer
+    if writer.retry_base <= writer.retry_max:
+        return []
+    origin = next(o for o in (origins["writer.retry_base"], origins["writer.retry_max"]) if o != DEFAULT_ORIGIN)
+    message = f"{origin}: `writer.retry_base` ({writer.retry_base} s) exceeds `writer.retry_max` ({writer.retry_max} s)"
+    return [InvalidSettings(message, key="writer.retry_base", source=origin)]

@@ -1,0 +1,109 @@
+"""The settings, section by section. Text, unit and reload behaviour beside each key feed the reference page."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from deltamirror.config.keys import Reload, described
+
+__all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
+
+DEFAULT_URL: Final = "sqlite:///deltamirror.db"
+
+Positive = msgspec.Meta(gt=0)
+Counting = msgspec.Meta(ge=1)
+NotNegative = msgspec.Meta(ge=0)
+
+
+class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the catalog is, and how its database is used."""
+
+    url: Annotated[
+        str,
+        described(
+            "The database that holds the catalog: `sqlite:///FILE`, `duckdb:///FILE` or `postgresql://USER@HOST/DB`. "
+            "A relative file is taken from the working folder.",
+            reload=Reload.OPEN,
+        ),
+    ] = DEFAULT_URL
+    busy_timeout: Annotated[
+        float,
+        Positive,
+        described("How long a statement waits for a lock that another process holds.", unit="s", reload=Reload.OPEN),
+    ] = 30.0
+    transaction_timeout: Annotated[
+        float,
+        Positive,
+        described(
+            "How long one transaction may take in the database before it is given up.", unit="s", reload=Reload.OPEN
+        ),
+    ] = 300.0
+    stage_above: Annotated[
+        int,
+        NotNegative,
+        described(
+            "A commit of more lines than this is put into the database before its table is locked.",
+            unit="lines",
+            reload=Reload.OPEN,
+        ),
+    ] = 5_000
+    chunk_lines: Annotated[
+        int,
+        Counting,
+        described("How many lines of a large commit one stored chunk holds.", unit="lines", reload=Reload.OPEN),
+    ] = 2_000
+
+
+class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a commit behaves when the database is busy or the mirror is behind."""
+
+    retries: Annotated[
+        int,
+        NotNegative,
+        described(
+            "How often a commit is tried again after a transient failure (a deadlock, a lost connection). "
+            "A conflict is never tried again.",
+            unit="attempts",
+            reload=Reload.OPEN,
+        ),
+    ] = 3
+    retry_base: Annotated[
+        float,
+        Positive,
+        described("The pause before the first retry; it doubles each time.", unit="s", reload=Reload.OPEN),
+    ] = 0.1
+    retry_max: Annotated[
+        float,
+        Positive,
+        described("The longest pause between two retries.", unit="s", reload=Reload.OPEN),
+    ] = 5.0
+    backlog_limit: Annotated[
+        Annotated[int, Counting] | None,
+        described(
+            "Refuse commits to a table that has this many versions which are not published. Without a value there is "
+            "no limit.",
+            unit="versions",
+            reload=Reload.OPEN,
+        ),
+    ] = None
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process writes to standard error about itself."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        described("The least severe message that is written.", reload=Reload.START),
+    ] = "warning"
+    format: Annotated[
+        Literal["text", "json"],
+        described("Lines for people, or one JSON object a line for collectors.", reload=Reload.START),
+    ] = "text"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings of a process. The defaults need no file."""
+
+    catalog: CatalogSettings = CatalogSettings()
+    writer: WriterSettings = WriterSettings()
+    log: LogSettings = LogSettings()

@@ -1,0 +1,211 @@
+from pathlib import Path
+
+import pytest
+
+from deltamirror.config import Settings, examine, keys, load, redact_text, redact_url
+from deltamirror.config.lines import line_of_key
+from deltamirror.errors import InvalidSettings
+
+
+def write(folder: Path, text: str, name: str = "deltamirror.toml") -> Path:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def refusal(folder: Path, text: str = "", **environment: str) -> InvalidSettings:
+    if text:
+        write(folder, text)
+    with pytest.raises(InvalidSettings) as caught:
+        load(environment=environment, folder=folder)
+    return caught.value
+
+
+def test_defaults_need_no_file(tmp_path: Path) -> None:
+    loaded = load(environment={}, folder=tmp_path)
+    assert loaded.settings == Settings()
+    assert loaded.settings.catalog.url == "sqlite:///deltamirror.db"
+    assert loaded.file is None
+    assert set(loaded.origins.values()) == {"default"}
+
+
+def test_documented_defaults_are_the_defaults() -> None:
+    settings = Settings()
+    assert (settings.writer.retries, settings.writer.retry_base, settings.writer.retry_max) == (3, 0.1, 5.0)
+    assert settings.catalog.transaction_timeout == 300
+    assert (settings.catalog.stage_above, settings.catalog.chunk_lines) == (5_000, 2_000)
+    assert settings.writer.backlog_limit is None
+
+
+@pytest.mark.requirement("R75")
+@pytest.mark.requirement("R78")
+def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default(tmp_path: Path) -> None:
+    file = write(tmp_path, '[catalog]\nurl = "sqlite:///file.db"\nchunk_lines = 7\nstage_above = 1\n')
+    environment = {"DELTAMIRROR_CATALOG__URL": "sqlite:///env.db", "DELTAMIRROR_CATALOG__CHUNK_LINES": "8"}
+    loaded = load(environment=environment, folder=tmp_path, flags={"catalog.url": "sqlite:///flag.db"})
+    catalog = loaded.settings.catalog
+    assert (catalog.url, catalog.chunk_lines, catalog.stage_above) == ("sqlite:///flag.db", 8, 1)
+    assert catalog.busy_timeout == 30
+    assert loaded.origins["catalog.url"] == "--catalog"
+    assert loaded.origins["catalog.chunk_lines"] == "DELTAMIRROR_CATALOG__CHUNK_LINES"
+    assert loaded.origins["catalog.stage_above"] == f"{file}:4"
+    assert loaded.origins["catalog.busy_timeout"] == "default"
+
+
+@pytest.mark.requirement("R75")
+@pytest.mark.parametrize("key", keys(Settings), ids=lambda key: key.path)
+def test_every_key_can_be_set_from_the_file_and_from_the_environment(tmp_path: Path, key) -> None:
+    value = {"catalog.url": "duckdb:///x.duckdb", "log.level": "debug", "log.format": "json"}.get(key.path, "4")
+    literal = value if value == "4" else f'"{value}"'
+    write(tmp_path, f"[{key.section}]\n{key.name} = {literal}\n")
+    from_file = load(environment={}, folder=tmp_path)
+    from_environment = load(environment={key.variable: value})
+    assert from_file.settings == from_environment.settings != Settings()
+    assert from_file.origins[key.path].endswith("deltamirror.toml:2")
+
+
+def test_a_file_named_on_the_command_line_wins_over_the_one_in_the_environment(tmp_path: Path) -> None:
+    flagged = write(tmp_path, "[catalog]\nchunk_lines = 1\n", "flag.toml")
+    other = write(tmp_path, "[catalog]\nchunk_lines = 2\n", "other.toml")
+    write(tmp_path, "[catalog]\nchunk_lines = 3\n")
+    environment = {"DELTAMIRROR_CONFIG": str(other)}
+
+    def chunk_lines(**given) -> int:
+        return load(folder=tmp_path, **given).settings.catalog.chunk_lines
+
+    assert chunk_lines(environment=environment, config=flagged) == 1
+    assert chunk_lines(environment=environment) == 2
+    assert chunk_lines(environment={}) == 3
+
+
+def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=r"nowhere\.toml: cannot read the settings: No such file"):
+        load(environment={}, config=tmp_path / "nowhere.toml")
+
+
+def test_an_unknown_key_is_named_with_file_and_line_and_the_nearest_known_one(tmp_path: Path) -> None:
+    error = refusal(tmp_path, '# a comment\n[catalog]\nurl = "sqlite:///x.db"\n\nchunk_line = 5\n')
+    assert error.message == f"{tmp_path}/deltamirror.toml:5: unknown setting `catalog.chunk_line`"
+    assert error.hint == "did you mean `catalog.chunk_lines`?"
+    assert (error.key, error.source) == ("catalog.chunk_line", f"{tmp_path}/deltamirror.toml:5")
+
+
+def test_an_unknown_section_is_named_with_file_and_line(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "[log]\nlevel = 'info'\n[catalogue]\nurl = 'sqlite:///x.db'\n")
+    assert error.message == f"{tmp_path}/deltamirror.toml:3: unknown section `catalogue`"
+    assert error.hint == "did you mean `catalog`?"
+
+
+def test_a_value_where_a_section_belongs_is_named(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "\ncatalog = 'sqlite:///x.db'\n")
+    assert error.message == f"{tmp_path}/deltamirror.toml:2: `catalog` is a section, not a value"
+
+
+@pytest.mark.requirement("R75")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[catalog]\nchunk_lines = 'many'\n", "2: `catalog.chunk_lines`: expected whole number, found 'many'"),
+        ("[catalog]\nchunk_lines = true\n", "2: `catalog.chunk_lines`: expected whole number, found True"),
+        ("[catalog]\nchunk_lines = 0\n", "2: `catalog.chunk_lines`: expected whole number >= 1, found 0"),
+        ("[catalog]\n\nbusy_timeout = -1\n", "3: `catalog.busy_timeout`: expected number > 0.0, found -1"),
+        ("[writer]\nbacklog_limit = 0\n", "2: `writer.backlog_limit`: expected whole number >= 1, found 0"),
+        ("log.format = 'xml'\n", "1: `log.format`: expected `text` or `json`, found 'xml'"),
+        ("[catalog]\nurl = 5\n", "2: `catalog.url`: expected text, found 5"),
+        (
+            "[writer]\nretry_base = 9\n",
+            "2: `writer.retry_base` (9.0 s) exceeds `writer.retry_max` (5.0 s)",
+        ),
+    ],
+)
+def test_a_wrong_value_is_named_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    assert refusal(tmp_path, text).message == f"{tmp_path}/deltamirror.toml:{message}"
+
+
+def test_broken_toml_is_named_with_its_line(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "[catalog]\nurl = \n")
+    assert error.message.startswith(f"{tmp_path}/deltamirror.toml:2: not valid TOML")
+
+
+def test_a_wrong_variable_is_named_with_the_nearest_known_one(tmp_path: Path) -> None:
+    error = refusal(tmp_path, DELTAMIRROR_CATALOG_URL="sqlite:///x.db")
+    assert error.message == "unknown variable `DELTAMIRROR_CATALOG_URL`"
+    assert error.hint == "did you mean `DELTAMIRROR_CATALOG__URL`?"
+
+
+def test_a_wrong_value_of_a_variable_names_the_variable(tmp_path: Path) -> None:
+    error = refusal(tmp_path, DELTAMIRROR_WRITER__RETRIES="often")
+    assert error.message == "DELTAMIRROR_WRITER__RETRIES: expected whole number, found 'often'"
+
+
+def test_a_wrong_value_is_refused_even_where_another_source_overrides_it(tmp_path: Path) -> None:
+    assert "deltamirror.toml:1" in refusal(tmp_path, "writer.retries = 'x'\n", DELTAMIRROR_WRITER__RETRIES="1").message
+
+
+def test_variables_of_the_test_rig_are_not_settings() -> None:
+    assert load(environment={"DELTAMIRROR_TEST_ANYTHING": "1"}).settings == Settings()
+
+
+def test_an_examination_finds_every_problem_at_once(tmp_path: Path) -> None:
+    write(tmp_path, "[catalog]\nurll = 'x'\nchunk_lines = 'x'\n")
+    _, problems = examine(environment={"DELTAMIRROR_NOPE": "1"}, folder=tmp_path)
+    assert [problem.key for problem in problems] == ["catalog.urll", "DELTAMIRROR_NOPE", "catalog.chunk_lines"]
+
+
+@pytest.mark.parametrize("url", ["mysql://me:hunter2@db/lake", "me:hunter2@db", "lake.db", "postgres//me:hunter2@db"])
+def test_an_address_of_no_known_database_is_refused_without_showing_it(tmp_path: Path, url: str) -> None:
+    error = refusal(tmp_path, DELTAMIRROR_CATALOG__URL=url)
+    assert "expected an address that begins with `sqlite://`" in error.message
+    assert "hunter2" not in repr(error.as_json())
+
+
+@pytest.mark.requirement("R97")
+@pytest.mark.parametrize("key", keys(Settings), ids=lambda key: key.path)
+def test_every_key_has_text_kind_and_reload_behaviour(key) -> None:
+    assert len(key.text) > 20
+    assert key.kind
+    assert key.reload
+    assert key.unit or key.type.__origin__ not in (int, float)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "line"),
+    [
+        ("[a]\nb = 1\n", ("a", "b"), 2),
+        ("[x]\nb = 1\n[a]\n\n# b = 5\nb = 1\n", ("a", "b"), 6),
+        ("a.b = 1", ("a", "b"), 1),
+        ('\n"a"."b" = 1', ("a", "b"), 2),
+        ("x = 1\na = { c = 2, b = 1 }\n", ("a", "b"), 2),
+        ('[x]\ny = """\n[a]\nb = 1\n"""\n[a]\nb = 1\n', ("a", "b"), 7),
+        ('[a]\nc = 1\n# why\nb = """\nover\nlines"""\nd = 1\n', ("a", "b"), 4),
+        ("[a]\nb = [\n 1,\n 2,\n]\n", ("a", "b"), 2),
+        ('[x]\ny = "\u2028"\n[a]\r\nb = 1\r\n', ("a", "b"), 4),
+    ],
+)
+def test_the_line_of_a_key_is_found_in_every_spelling(text: str, path: tuple[str, ...], line: int) -> None:
+    assert line_of_key(text, path) == line
+
+
+@pytest.mark.requirement("R46")
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:hunter2@db/lake", "postgresql://me:***@db/lake"),
+        ("postgresql://me@db:5432/lake", "postgresql://me@db:5432/lake"),
+        ("postgresql://me:p@ss/w?rd@db/lake", "postgresql://me:***@db/lake"),
+        ("postgresql://me@tenant:hunter2@db/lake", "postgresql://me@tenant:***@db/lake"),
+        ("postgresql://:hunter2@db/lake", "postgresql://:***@db/lake"),
+        ("postgresql://me:two words@db/lake", "postgresql://me:***@db/lake"),
+        ("postgresql://db/lake?user=me&password=hunter2&x=1", "postgresql://db/lake?user=me&password=***&x=1"),
+        ("duckdb:///md:x?motherduck_token=abc", "duckdb:///md:x?motherduck_token=***"),
+        ("sqlite:///C:/lake.db", "sqlite:///C:/lake.db"),
+    ],
+)
+def test_a_password_is_never_part_of_a_shown_address(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
+
+
+@pytest.mark.requirement("R46")
+def test_passwords_are_taken_out_of_messages() -> None:
+    text = "postgresql://a:b@c/d failed, then postgresql://e:f@g/h; host=x password='q r' user=y"
+    assert redact_text(text) == "postgresql://a:***@c/d failed, then postgresql://e:***@g/h; host=x password=*** user=y"
