@@ -1,0 +1,47 @@
+"""In-commit timestamps: a time that the commit itself states, strictly increasing along the log.
+
+The caller owns the clock. A commit that enables in-commit timestamps on an existing table also states since which
+version and time they hold, so that readers know where to fall back to file times.
+"""
+
+from msgspec.structs import replace
+
+from deltamirror.delta.actions import Metadata
+from deltamirror.delta.order import ordered
+from deltamirror.delta.properties import in_commit_timestamps
+
+__all__ = ["ENABLEMENT_TIMESTAMP", "ENABLEMENT_VERSION", "next_timestamp", "with_enablement"]
+
+ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
+ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
+    """The timestamp of a commit whose predecessor has ``previous_ms``: later than that, even if the clock stepped back.
+
+    >>> next_timestamp(1_000, None), next_timestamp(1_000, 400), next_timestamp(1_000, 5_000)
+    (1000, 1000, 5001)
+    """
+    return clock_ms if previous_ms is None else max(clock_ms, previous_ms + 1)
+
+
+def with_enablement(before: Metadata | None, after: Metadata, *, version: int, timestamp: int) -> Metadata:
+    """``after`` with the provenance properties that a commit of ``version`` at ``timestamp`` has to state.
+
+    ``before`` is the metadata in force so far, ``None`` for a table that does not exist. The commit that enables
+    in-commit timestamps states both properties, unless it is version 0; later metadata keeps them. A commit that
+    is rebased calls this again with its version and timestamp: values of an earlier attempt are replaced.
+    """
+    if version == 0 or not in_commit_timestamps(after):
+        return after
+    if before is None or not in_commit_timestamps(before):
+        provenance = {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp)}
+    else:
+        provenance = _provenance(before)
+    configuration = {**after.configuration, **provenance}
+    return after if configuration == after.configuration else replace(after, configuration=ordered(configuration))
+
+
+def _provenance(metadata: Metadata) -> dict[str, str]:
+    keys = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+    return {key: metadata.configuration[key] for key in keys if key in metadata.configuration}
