@@ -1,0 +1,37 @@
+"""Table features: the table of those that we know, protocols made of them, and what a table's metadata demands."""
+
+from deltamirror.delta.features.demands import features_for, missing_features, row_duties, row_tracking
+from deltamirror.delta.features.protocols import (
+    DEFAULT_PROTOCOL,
+    protocol_for,
+    reader_features_of,
+    require_readable,
+    require_writable,
+    table_features_from_properties,
+    upgrade,
+    writer_features_of,
+)
+from deltamirror.delta.features.table import FEATURES, FENCE_FEATURE, Feature, Support
+from deltamirror.delta.properties import append_only, in_commit_timestamps, is_enabled
+
+__all__ = [
+    "DEFAULT_PROTOCOL",
+    "FEATURES",
+    "FENCE_FEATURE",
+    "Feature",
+    "Support",
+    "append_only",
+    "features_for",
+    "in_commit_timestamps",
+    "is_enabled",
+    "missing_features",
+    "protocol_for",
+    "reader_features_of",
+    "require_readable",
+    "require_writable",
+    "row_duties",
+    "row_tracking",
+    "table_features_from_properties",
+    "upgrade",
+    "writer_features_of",
+]

@@ -1,0 +1,31 @@
+"""Table schemas: Delta's types as values, their JSON text, column definitions, and Arrow."""
+
+from deltamirror.delta.schema.arrow import from_arrow, to_arrow
+from deltamirror.delta.schema.ddl import from_ddl
+from deltamirror.delta.schema.rules import validate_schema
+from deltamirror.delta.schema.text import parse_schema, schema_string
+from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+
+__all__ = [
+    "ArrayType",
+    "DataType",
+    "Decimal",
+    "Field",
+    "MapType",
+    "Primitive",
+    "StructType",
+    "from_arrow",
+    "from_ddl",
+    "parse_schema",
+    "read_schema",
+    "schema_string",
+    "to_arrow",
+    "validate_schema",
+]
+
+
+def read_schema(source: str) -> StructType:
+    """A valid schema from what a person handed in: column definitions, or the JSON text of Spark and Delta."""
+    schema = parse_schema(source) if source.lstrip().startswith("{") else from_ddl(source)
+    validate_schema(schema)
+    return schema

@@ -1,0 +1,249 @@
+"""Schemas as people write them: ``id long, day date NOT NULL COMMENT 'x', s struct<a: int, b: array<string>>``.
+
+Type names are Spark SQL's. As in Spark, ``char(n)`` and ``varchar(n)`` become ``string``, and the
+column they stand in remembers its declared type in ``__CHAR_VARCHAR_TYPE_STRING``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deltamirror.delta.schema.types import COMMENT, ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.errors import InvalidSchema
+
+__all__ = ["CHAR_VARCHAR", "from_ddl"]
+
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+
+# Spark SQL's name -> (Delta's name, the name in Spark's catalog string)
+_NAMES = {
+    "tinyint": ("byte", "tinyint"),
+    "byte": ("byte", "tinyint"),
+    "smallint": ("short", "smallint"),
+    "short": ("short", "smallint"),
+    "int": ("integer", "int"),
+    "integer": ("integer", "int"),
+    "bigint": ("long", "bigint"),
+    "long": ("long", "bigint"),
+    "real": ("float", "float"),
+    "float": ("float", "float"),
+    "double": ("double", "double"),
+    "string": ("string", "string"),
+    "boolean": ("boolean", "boolean"),
+    "binary": ("binary", "binary"),
+    "date": ("date", "date"),
+    "timestamp": ("timestamp", "timestamp"),
+    "timestamp_ltz": ("timestamp", "timestamp"),
+    "timestamp_ntz": ("timestamp_ntz", "timestamp_ntz"),
+    "variant": ("variant", "variant"),
+    "void": ("void", "void"),
+}
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<quoted>`(?:[^`]|``)*`)
+      | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*")
+      | (?P<word>\w+)
+      | (?P<sign>[<>(),:])
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
+_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+    def is_word(self, *words: str) -> bool:
+        return self.kind == "word" and self.text.lower() in words
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A type, with its catalog string where a char or varchar is inside."""
+
+    type: DataType
+    catalog: str
+    has_char: bool = False
+
+
+def from_ddl(text: str) -> StructType:
+    """The schema that a list of column definitions describes; InvalidSchema names column and position."""
+    try:
+        return _Parser(text).schema()
+    except RecursionError as error:
+        raise InvalidSchema("the schema is nested too deeply") from error
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    position = 0
+    while match := _TOKEN.match(text, position):
+        kind = match.lastgroup or "end"
+        yield _Token(kind, match[kind], match.start(kind))
+        if kind == "end":
+            return
+        position = match.end()
+    start = len(text) - len(text[position:].lstrip())
+    raise InvalidSchema(f"position {start + 1}: {text[start]!r} is not expected in a schema")
+
+
+class _Parser:
+    """Recursive descent over the tokens; ``_column`` is the path that errors name."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._next = 0
+        self._column: tuple[str, ...] = ()
+
+    def schema(self) -> StructType:
+        fields = [self._top_field()]
+        while self._take_sign(","):
+            fields.append(self._top_field())
+        if self._peek.kind != "end":
+            raise self._error("expected a comma or the end")
+        return StructType(tuple(fields))
+
+    def _top_field(self) -> Field:
+        each, parsed = self._field()
+        if not parsed.has_char:
+            return each
+        # Spark's metadata builder is a hash map; it hands out the comment before this key.
+        metadata = {**each.metadata, CHAR_VARCHAR: parsed.catalog}
+        return Field(each.name, each.type, each.nullable, metadata)
+
+    def _field(self) -> tuple[Field, _Parsed]:
+        outer, name = self._column, self._name()
+        self._column = (*outer, name)
+        self._take_sign(":")
+        parsed = self._type()
+        nullable, metadata = self._not_null(), self._comment()
+        if self._peek.kind in ("word", "string", "quoted"):
+            raise self._error("only NOT NULL and COMMENT may follow a type")
+        self._column = outer
+        return Field(name, parsed.type, nullable, metadata), parsed
+
+    def _name(self) -> str:
+        token = self._peek
+        if token.kind not in ("word", "quoted"):
+            raise self._error("expected the name of a column")
+        self._next += 1
+        return token.text if token.kind == "word" else token.text[1:-1].replace("``", "`")
+
+    def _not_null(self) -> bool:
+        if not self._take_word("not"):
+            return True
+        if not self._take_word("null"):
+            raise self._error("expected NULL after NOT")
+        return False
+
+    def _comment(self) -> dict[str, object]:
+        if not self._take_word("comment"):
+            return {}
+        token = self._peek
+        if token.kind != "string":
+            raise self._error("expected a quoted text after COMMENT")
+        self._next += 1
+        return {COMMENT: _ESCAPE.sub(_unescape, token.text[1:-1])}
+
+    def _type(self) -> _Parsed:
+        token = self._peek
+        if token.kind != "word":
+            raise self._error("expected a type")
+        self._next += 1
+        match name := token.text.lower():
+            case "struct":
+                return self._struct()
+            case "array":
+                return self._array()
+            case "map":
+                return self._map()
+            case "decimal" | "dec" | "numeric":
+                return self._decimal()
+            case "char" | "character" | "varchar":
+                return self._char("varchar" if name == "varchar" else "char")
+            case _ if name in _NAMES:
+                return _Parsed(Primitive(_NAMES[name][0]), _NAMES[name][1])
+            case _:
+                raise self._error(f"unknown type {token.text!r}", token)
+
+    def _struct(self) -> _Parsed:
+        self._need("<")
+        parts: list[tuple[Field, _Parsed]] = []
+        while not self._take_sign(">"):
+            if parts:
+                self._need(",")
+            parts.append(self._field())
+        catalog = ",".join(f"{each.name}:{parsed.catalog}" for each, parsed in parts)
+        has_char = any(parsed.has_char for _, parsed in parts)
+        return _Parsed(StructType(tuple(each for each, _ in parts)), f"struct<{catalog}>", has_char)
+
+    def _array(self) -> _Parsed:
+        self._need("<")
+        element = self._type()
+        self._need(">")
+        return _Parsed(ArrayType(element.type), f"array<{element.catalog}>", element.has_char)
+
+    def _map(self) -> _Parsed:
+        self._need("<")
+        key = self._type()
+        self._need(",")
+        value = self._type()
+        self._need(">")
+        catalog = f"map<{key.catalog},{value.catalog}>"
+        return _Parsed(MapType(key.type, value.type), catalog, key.has_char or value.has_char)
+
+    def _decimal(self) -> _Parsed:
+        precision, scale = 10, 0
+        if self._take_sign("("):
+            precision = self._number()
+            scale = self._number() if self._take_sign(",") else 0
+            self._need(")")
+        return _Parsed(Decimal(precision, scale), f"decimal({precision},{scale})")
+
+    def _char(self, name: str) -> _Parsed:
+        self._need("(")
+        length = self._number()
+        self._need(")")
+        return _Parsed(Primitive("string"), f"{name}({length})", has_char=True)
+
+    def _number(self) -> int:
+        token = self._peek
+        if token.kind != "word" or not token.text.isdecimal():
+            raise self._error("expected a number")
+        self._next += 1
+        return int(token.text)
+
+    @property
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take_sign(self, sign: str) -> bool:
+        found = self._peek.kind == "sign" and self._peek.text == sign
+        self._next += found
+        return found
+
+    def _take_word(self, word: str) -> bool:
+        found = self._peek.is_word(word)
+        self._next += found
+        return found
+
+    def _need(self, sign: str) -> None:
+        if not self._take_sign(sign):
+            raise self._error(f"expected {sign!r}")
+
+    def _error(self, problem: str, token: _Token | None = None) -> InvalidSchema:
+        at = token or self._peek
+        found = "" if token else f", found {at.text!r}" if at.text else ", found the end"
+        column = ".".join(self._column)
+        where = f"column {column}, " if column else ""
+        return InvalidSchema(f"{where}position {at.position + 1}: {problem}{found}", column=column)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    escaped = match[1]
+    return "'" if escaped is None else _CONTROL.get(escaped, escaped)
