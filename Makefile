@@ -1,0 +1,63 @@
+# Every chore has its target here; `make help` lists them. Set-up happens by itself, once.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
+TOY_WORDS := placeholder|for now|simulate|TODO|FIXME
+# Also the options of pytest: make test TESTS="tests/unit -k lines"
+TESTS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: bench check clean demo format help java lock python requirements-table setup test
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
+
+demo: java setup ## Show what deltamirror does, in the terminal
+	@$(BIN)/deltamirror demo
+
+test: java setup ## Run all checks and the default test suite
+	@$(MAKE) --no-print-directory check
+	$(BIN)/pytest $(TESTS)
+
+check: setup ## Lint, types, import contract, links, generated documents
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_links.py
+	$(BIN)/python scripts/requirements_table.py --check
+	@! grep -rnwiE '$(TOY_WORDS)' --include='*.py' src \
+		|| { echo "src/ must not contain the words above"; exit 1; }
+
+bench: java setup ## Measure, beside delta-rs and Delta Lake on Spark
+	$(BIN)/python -m benchmarks
+
+format: setup ## Format the code, sort imports, write the generated documents
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/python scripts/requirements_table.py
+
+lock: setup ## Resolve the dependencies again, to the latest versions that pyproject.toml allows
+	$(COMPILE) --upgrade --group build -o requirements/build.txt
+	$(COMPILE) --upgrade --all-extras --group dev -c requirements/build.txt pyproject.toml -o requirements/dev.txt
+
+clean: ## Remove the virtual environment and all caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+java:
+	@sh scripts/check_java.sh
+
+setup: $(STAMP)
+
+$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
+	@python=$$(sh scripts/find_python.sh) || exit 1; \
+	echo "Installing the locked dependencies into $(VENV), once (some minutes: Spark is 400 MB)"; \
+	"$$python" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/build.txt
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,184 @@
+"""Write docs/reference/{cli,settings,errors}.md from the code; `--check` only says whether they are stale."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from deltamirror import errors
+from deltamirror.cli import cli
+from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
+from deltamirror.config import Settings, keys
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+NOTE = "<!-- Written by scripts/reference_docs.py from the code; edit the code. -->"
+
+CLI_INTRODUCTION = """\
+# Command line
+
+Every command takes the common options, before or after its name:
+
+{common}
+
+A result goes to standard output: a table on a terminal, aligned text elsewhere, one JSON document with `--json`
+(times are milliseconds since 1970, UTC). A failure goes to standard error: one line `error: …` and mostly one line
+`hint: …`; with `--json` one JSON object
+
+```json
+{{"error": {{"code": "not-found", "exit_status": 11, "message": "…", "hint": "…", "retryable": false, "table": "sales.orders"}}}}
+```
+
+so standard output holds a result or nothing. [Errors](errors.md) lists codes and exit statuses; a usage error exits
+with {usage}, an interrupt (Ctrl-C) with {interrupted}, a reader that closed the pipe with {closed}.
+"""
+
+SETTINGS_INTRODUCTION = """\
+# Settings
+
+No file is needed: every setting has a default. Values are taken, in this order, from
+
+1. the command line (`--catalog URL` for `catalog.url`),
+2. the environment: `DELTAMIRROR_`, section and key, joined by a double underscore: `DELTAMIRROR_CATALOG__URL`
+   (a setting that may be absent is unset with `null`),
+3. a TOML file: the one that `--config` names, or the variable `DELTAMIRROR_CONFIG`, or `deltamirror.toml` in the
+   working folder,
+4. the default.
+
+An unknown key or variable, or a value of the wrong type, is an error that names file and line, or the variable, even
+where another source overrides it. `deltamirror config show` lists what holds and where it comes from (passwords are
+not shown); `deltamirror config check` finds everything that is wrong.
+"""
+
+ERRORS_INTRODUCTION = """\
+# Errors
+
+Every error of the package is a `deltamirror.errors.DeltaMirrorError` with a stable `code`, the `exit_status` of the
+command line, `retryable` (whether the same call may succeed later), a `hint` for the operator, and typed fields, which
+`--json` shows, too. Whatever the error, nothing is half-written.
+
+```
+{tree}
+```
+"""
+
+STATUSES = f"""\
+## Other exit statuses
+
+| Exit status | When |
+|---|---|
+| 0 | it worked |
+| {EXIT_OTHER} | a defect of deltamirror (code `internal`) |
+| 2, 3 | reserved: drift, and lag |
+| {EXIT_USAGE} | the command line itself is wrong (code `usage`) |
+| {EXIT_INTERRUPTED} | interrupted by Ctrl-C (code `interrupted`) |
+| {EXIT_CLOSED_PIPE} | the reader of the output closed the pipe |
+"""
+
+
+def main() -> None:
+    pages = {"cli.md": cli_page(), "settings.md": settings_page(), "errors.md": errors_page()}
+    stale = [name for name, text in pages.items() if current(name) != text]
+    if "--check" in sys.argv[1:]:
+        if stale:
+            sys.exit(f"stale: {', '.join(stale)} in {FOLDER}; run scripts/reference_docs.py")
+        return
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in stale:
+        (FOLDER / name).write_text(pages[name], encoding="utf-8")
+        print(f"wrote {FOLDER / name}")
+
+
+def current(name: str) -> str:
+    page = FOLDER / name
+    return page.read_text(encoding="utf-8") if page.exists() else ""
+
+
+def cli_page() -> str:
+    introduction = CLI_INTRODUCTION.format(
+        common="\n".join(option_rows(common_options())),
+        usage=EXIT_USAGE,
+        interrupted=EXIT_INTERRUPTED,
+        closed=EXIT_CLOSED_PIPE,
+    )
+    sections = [command_section(path, command) for path, command in commands(cli, "deltamirror")]
+    return "\n".join([NOTE, introduction, *sections])
+
+
+def common_options() -> list[click.Option]:
+    return [p for p in cli.params if isinstance(p, click.Option) and p.name != "version"]
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands(below, f"{path} {name}")
+    else:
+        yield path, command
+
+
+def command_section(path: str, command: click.Command) -> str:
+    shared = {option.name for option in common_options()}
+    own = [p for p in command.params if isinstance(p, click.Option) and p.name not in shared]
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    usage = " ".join([path, *(["[OPTIONS]"] if own else []), *(a.make_metavar(click.Context(command)) for a in arguments)])
+    parts = [f"## {path}", "", f"    {usage}", "", paragraphs(command.help or "")]
+    return "\n".join([*parts, "", *option_rows(own), ""] if own else [*parts, ""])
+
+
+def paragraphs(text: str) -> str:
+    cleaned = re.sub(r"\f.*", "", text, flags=re.DOTALL).strip()
+    return "\n".join(line.strip() for line in cleaned.splitlines())
+
+
+def option_rows(options: list[click.Option]) -> list[str]:
+    rows = [f"| `{spelling(option)}` | {cell(option.help or '')} |" for option in options]
+    return ["| Option | Meaning |", "|---|---|", *rows]
+
+
+def spelling(option: click.Option) -> str:
+    name = max(option.opts, key=len)
+    required = " (required)" if option.required else ""
+    return f"{name}{'' if option.is_flag else f' {option.metavar}'}{required}"
+
+
+def settings_page() -> str:
+    sections: dict[str, list[str]] = {}
+    for key in keys(Settings):
+        default = "none" if key.default is None else f"`{key.default}`"
+        unit = key.unit or "–"
+        row = f"| `{key.name}` | {cell(key.text)} | {cell(key.kind)} | {unit} | {default} | {key.reload} | `{key.variable}` |"
+        sections.setdefault(key.section, []).append(row)
+    head = ["| Key | Meaning | Type | Unit | Default | A change takes effect | Variable |", "|---|---|---|---|---|---|---|"]
+    texts = {section: getattr(Settings(), section).__doc__ for section in sections}
+    tables = ["\n".join([f"## [{s}]", "", texts[s], "", *head, *rows, ""]) for s, rows in sections.items()]
+    return "\n".join([NOTE, SETTINGS_INTRODUCTION, *tables])
+
+
+def errors_page() -> str:
+    tree = re.search(r"::\n\n(.*?)\n\n", errors.__doc__ or "", flags=re.DOTALL)
+    drawn = "\n".join(line[4:] for line in (tree[1] if tree else "").splitlines())
+    head = ["## Codes", "", "| Code | Class | Exit status | Retryable | When |", "|---|---|---|---|---|"]
+    rows = [error_row(cls) for cls in error_classes().values()]
+    return "\n".join([NOTE, ERRORS_INTRODUCTION.format(tree=drawn), *head, *rows, "", STATUSES])
+
+
+def error_classes() -> Mapping[str, type[errors.DeltaMirrorError]]:
+    found = [getattr(errors, name) for name in errors.__all__]
+    ordered = sorted(found, key=lambda cls: (cls.exit_status, cls.__name__))
+    return {cls.__name__: cls for cls in ordered if cls is not errors.DeltaMirrorError}
+
+
+def error_row(cls: type[errors.DeltaMirrorError]) -> str:
+    retryable = "yes" if cls.retryable else "no"
+    when = " ".join((cls.__doc__ or "").split())
+    return f"| `{cls.code}` | `{cls.__name__}` | {cls.exit_status} | {retryable} | {cell(when)} |"
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()
