@@ -1,0 +1,112 @@
+"""Replay gives the state that Delta Lake on Spark recorded beside its own commits, in the version checksums."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.lines import decode_commit
+from deltamirror.delta.replay import State, reconciliation_key, replay
+from deltamirror.errors import InvalidAction
+
+pytestmark = pytest.mark.requirement("R37")
+
+SHARED = Path(os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
+LOGS = sorted(path for root in ("fixtures", "golden") for path in (SHARED / root).rglob("_delta_log"))
+CHECKED_LOGS = [log for log in LOGS if any(log.glob("*.crc"))]
+
+needs_shared = pytest.mark.skipif(not LOGS, reason=f"no reference logs under {SHARED}")
+
+WITHOUT_SCHEMA = {
+    f"golden/{name}"
+    for name in (
+        "canonicalized-paths-normal-a",
+        "canonicalized-paths-normal-b",
+        "canonicalized-paths-special-a",
+        "canonicalized-paths-special-b",
+        "corrupted-last-checkpoint",
+        "deltalog-commit-info",
+        "deltalog-state-reconstruction-from-checkpoint-missing-metadata",
+        "deltalog-state-reconstruction-from-checkpoint-missing-protocol",
+        "update-deleted-directory",
+        "versions-not-contiguous",
+    )
+}
+"""Made by tests of Delta through its internal API: a metaData without schemaString, which no table has."""
+
+WITHOUT_METADATA = {
+    "golden/data-reader-absolute-paths-escaped-chars",
+    "golden/deltalog-state-reconstruction-without-metadata",
+}
+WITHOUT_PROTOCOL = {"golden/deltalog-state-reconstruction-without-protocol"}
+
+
+class Checksum(msgspec.Struct, rename="camel"):
+    table_size_bytes: int
+    num_files: int
+    metadata: Metadata
+    protocol: Protocol
+    set_transactions: list[Txn] | None = None
+    domain_metadata: list[DomainMetadata] | None = None
+    all_files: list[Add] | None = None
+
+
+def name_of(log: Path) -> str:
+    return str(log.parent.relative_to(SHARED))
+
+
+def commits(log: Path) -> Iterator[tuple[int, list[Action]]]:
+    """The commits of a log from version 0 on, up to the first gap."""
+    files = {int(path.stem): path for path in log.glob("*.json") if path.stem.isdigit()}
+    version = 0
+    while version in files:
+        yield version, decode_commit(files[version].read_bytes(), source=str(files[version]))
+        version += 1
+
+
+def check(state: State, checksum: Checksum) -> None:
+    assert state.metadata == checksum.metadata
+    assert state.protocol == checksum.protocol
+    assert len(state.files) == checksum.num_files
+    assert sum(add.size for add in state.files.values()) == checksum.table_size_bytes
+    if checksum.set_transactions is not None:
+        assert state.txns == {txn.app_id: txn for txn in checksum.set_transactions}
+    if checksum.domain_metadata is not None:
+        assert state.domains == {domain.domain: domain for domain in checksum.domain_metadata}
+    if checksum.all_files is not None:
+        files = {key: replace(add, data_change=False) for key, add in state.files.items()}
+        assert files == {reconciliation_key(add): add for add in checksum.all_files}
+
+
+@needs_shared
+@pytest.mark.parametrize("log", CHECKED_LOGS, ids=name_of)
+def test_the_state_of_every_version_is_the_one_that_its_checksum_records(log: Path) -> None:
+    state, checked = State(), set()
+    for version, actions in commits(log):
+        state.apply(actions)
+        path = log / f"{version:020}.crc"
+        if path.exists():
+            check(state, msgspec.json.decode(path.read_bytes(), type=Checksum))
+            checked.add(path)
+    assert checked == set(log.glob("[0-9]*.crc"))
+
+
+@needs_shared
+def test_every_reference_log_has_a_state_but_those_made_to_have_none() -> None:
+    failures: defaultdict[str, set[str]] = defaultdict(set)
+    for log in LOGS:
+        try:
+            state = replay(actions for _, actions in commits(log))
+            _ = (state.protocol, state.metadata)
+        except InvalidAction as error:
+            failures[error.field or error.rule].add(name_of(log))
+    assert failures == {
+        "schemaString": WITHOUT_SCHEMA,
+        "log.metaData.missing": WITHOUT_METADATA,
+        "log.protocol.missing": WITHOUT_PROTOCOL,
+    }
