@@ -32,9 +32,11 @@ def missing_features(metadata: Metadata, protocol: Protocol) -> frozenset[str]:
     )
 
 
-def row_duties(metadata: Metadata) -> dict[str, str]:
-    """What whoever writes rows into the table has to see to, and the log cannot show; by feature."""
-    schema = parse_schema(metadata.schema_string)
+def row_duties(metadata: Metadata, schema: StructType) -> dict[str, str]:
+    """What whoever writes rows into the table has to see to, and the log cannot show; by feature.
+
+    ``schema`` is that of the metadata, parsed.
+    """
     used = {*_by_properties(metadata), *_by_columns(schema)}
     return {name: FEATURES[name].row_duty for name in sorted(used) if FEATURES[name].row_duty}
 

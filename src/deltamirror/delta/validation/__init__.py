@@ -1,0 +1,7 @@
+"""What a writer hands in is checked here, action by action and as a commit, before anything is written."""
+
+from deltamirror.delta.validation.commit import OncePerCommit, check_actions
+from deltamirror.delta.validation.rules import RULES, Rule
+from deltamirror.delta.validation.table import TableRules
+
+__all__ = ["RULES", "OncePerCommit", "Rule", "TableRules", "check_actions"]

@@ -1,0 +1,120 @@
+"""Whether a ``metaData`` action describes a table that Delta can hold, under a given protocol."""
+
+from collections.abc import Sequence
+
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.features import FEATURES, is_enabled, missing_features
+from deltamirror.delta.properties import (
+    FEATURE_PREFIX,
+    PROTOCOL_PROPERTIES,
+    column_mapping_mode,
+    find_invalid,
+    max_column_id,
+)
+from deltamirror.delta.schema import ArrayType, Field, MapType, Primitive, StructType, parse_schema, validate_schema
+from deltamirror.delta.validation.rules import violation
+from deltamirror.errors import InvalidAction, InvalidSchema
+
+__all__ = ["check_metadata"]
+
+_COLUMN_ID = "delta.columnMapping.id"
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+_MATERIALIZED = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+_UNFIT_FOR_PARTITIONS = (Primitive("variant"), Primitive("void"))
+
+
+def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = None, *, verbatim: bool = False) -> None:
+    """Raise InvalidAction unless the metadata is in order, and the protocol has what it uses."""
+    if not metadata.id:
+        raise _broken("id.empty", index, "id", metadata.id)
+    if metadata.format.provider != "parquet":
+        raise _broken("format", index, "format.provider", metadata.format.provider)
+    if metadata.created_time is not None and metadata.created_time < 0:
+        raise _broken("created-time.negative", index, "createdTime", metadata.created_time)
+    schema = _schema(metadata, index)
+    _check_partition_columns(metadata.partition_columns, schema, index)
+    _check_configuration(metadata, index, verbatim=verbatim)
+    if column_mapping_mode(metadata) != "none":
+        _check_column_mapping(metadata, schema, index)
+    _check_features(metadata, protocol, index, verbatim=verbatim)
+
+
+def _schema(metadata: Metadata, index: int | None) -> StructType:
+    try:
+        schema = parse_schema(metadata.schema_string)
+        validate_schema(schema, column_mapping=column_mapping_mode(metadata) != "none")
+    except InvalidSchema as error:
+        raise _broken("schema", index, "schemaString", str(error)) from error
+    return schema
+
+
+def _check_partition_columns(names: Sequence[str], schema: StructType, index: int | None) -> None:
+    columns = {each.name: each for each in schema.fields}
+    for position, name in enumerate(names):
+        if name not in columns:
+            nested = any(".".join(path) == name for path, _ in schema.walk())
+            raise _broken("partition.nested" if nested else "partition.unknown", index, "partitionColumns", name)
+        if name in names[:position]:
+            raise _broken("partition.twice", index, "partitionColumns", name)
+        if not _partitions(columns[name]):
+            raise _broken("partition.type", index, "partitionColumns", f"{name}: {columns[name].type}")
+    if names and len(names) == len(columns):
+        raise _broken("partition.all", index, "partitionColumns", ", ".join(names))
+
+
+def _partitions(column: Field) -> bool:
+    return not isinstance(column.type, StructType | ArrayType | MapType) and column.type not in _UNFIT_FOR_PARTITIONS
+
+
+def _check_configuration(metadata: Metadata, index: int | None, *, verbatim: bool) -> None:
+    configuration = metadata.configuration
+    for key in configuration:
+        if key in PROTOCOL_PROPERTIES or key.startswith(FEATURE_PREFIX):
+            raise _broken("configuration.protocol", index, "configuration", key)
+    if not verbatim:
+        for known, value in find_invalid(configuration):
+            raise _broken("configuration.value", index, f"configuration.{known.key}", value)
+    if sum(key in configuration for key in _ENABLEMENT) == 1:
+        raise _broken("in-commit-timestamp", index, "configuration", "one of two")
+    if is_enabled(metadata, "delta.enableRowTracking"):
+        _check_row_tracking(metadata, index)
+
+
+def _check_row_tracking(metadata: Metadata, index: int | None) -> None:
+    if is_enabled(metadata, "delta.rowTrackingSuspended"):
+        raise _broken("row-tracking", index, "configuration", "enabled and suspended")
+    if missing := [key for key in _MATERIALIZED if not metadata.configuration.get(key)]:
+        raise _broken("row-tracking.materialized", index, "configuration", f"no {missing[0]}")
+
+
+def _check_column_mapping(metadata: Metadata, schema: StructType, index: int | None) -> None:
+    ids: set[int] = set()
+    names: set[tuple[str, ...]] = set()
+    for path, each in schema.walk():
+        column = ".".join(path)
+        number, name = each.metadata.get(_COLUMN_ID), each.metadata.get(_PHYSICAL_NAME)
+        if not isinstance(number, int) or number < 1 or number in ids:
+            raise _broken("column-mapping.id", index, f"schemaString: {column}", number)
+        if not isinstance(name, str) or not name or (*path[:-1], name) in names:
+            raise _broken("column-mapping.physical-name", index, f"schemaString: {column}", name)
+        ids.add(number)
+        names.add((*path[:-1], name))
+    largest = max_column_id(metadata)
+    if ids and (largest is None or largest < max(ids)):
+        raise _broken("column-mapping.max-id", index, "configuration.delta.columnMapping.maxColumnId", largest)
+
+
+def _check_features(metadata: Metadata, protocol: Protocol, index: int | None, *, verbatim: bool) -> None:
+    missing = missing_features(metadata, protocol)
+    if verbatim:
+        missing = frozenset(name for name in missing if FEATURES[name].reader)
+    if missing:
+        raise _broken("features", index, "configuration, schemaString", ", ".join(sorted(missing)))
+
+
+def _broken(rule: str, index: int | None, field: str, found: object) -> InvalidAction:
+    return violation(f"metaData.{rule}", action="metaData", index=index, field=field, found=found)

@@ -1,0 +1,317 @@
+"""The rules that a table's protocol and metadata set for single actions, made once and applied to many.
+
+``TableRules.check`` is on the road of bulk commits: an ``add`` that is in order costs little more than a
+microsecond. Whatever looks odd goes to the slow road, which finds the rule that is broken.
+
+A *verbatim* commit was made by another writer, who may lawfully
+
+- write commitInfo, domains below ``delta.``, and rows that it checked itself;
+- leave out ``deletionTimestamp``, as the protocol allows;
+- drop features from the protocol, and leave out writer features that only the reference writer asks for;
+- set properties to values that its own version knows;
+- keep row ids of a feature that the table does not have (older type widening does);
+- spell paths with raw characters: readers take them as they are, and so do we.
+
+Everything else holds for both kinds of commits.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from deltamirror.delta.actions import (
+    Action,
+    Add,
+    Cdc,
+    CheckpointMetadata,
+    CommitInfo,
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Sidecar,
+    Txn,
+)
+from deltamirror.delta.features import row_duties, writer_features_of
+from deltamirror.delta.lines import wire_name
+from deltamirror.delta.properties import append_only, change_data_feed, column_mapping_mode, in_commit_timestamps
+from deltamirror.delta.schema import Field, StructType, parse_schema
+from deltamirror.delta.validation.metadata import check_metadata
+from deltamirror.delta.validation.paths import broken_path_rule, is_plain_path
+from deltamirror.delta.validation.protocol import check_protocol
+from deltamirror.delta.validation.rules import violation
+from deltamirror.delta.validation.values import Parses, value_test
+from deltamirror.delta.validation.vectors import broken_vector_rule
+from deltamirror.errors import InvalidAction
+
+__all__ = ["TableRules"]
+
+
+class _Stats(msgspec.Struct, rename="camel", gc=False):
+    num_records: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+_decode_stats = msgspec.json.Decoder(_Stats).decode
+_File = Add | Remove | Cdc
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """What single actions have to meet in one table. Immutable: worth keeping for as long as the metadata lasts."""
+
+    protocol: Protocol
+    metadata: Metadata
+    features: frozenset[str]
+    partitions: Mapping[str, Parses | None]
+    duties: tuple[str, ...]
+    stats_needed: bool
+    verbatim: bool
+    system_domains: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        protocol: Protocol,
+        metadata: Metadata,
+        *,
+        verbatim: bool = False,
+        rows_checked: bool = False,
+        system_domains: Iterable[str] = (),
+    ) -> "TableRules":
+        """The rules under the protocol and metadata in force after the commit, its own included.
+
+        ``rows_checked`` asserts that the engine which wrote the files met the demands that the table makes on
+        rows; ``system_domains`` are the domains below ``delta.`` that the commit may set.
+        """
+        schema = parse_schema(metadata.schema_string)
+        return cls(
+            protocol=protocol,
+            metadata=metadata,
+            features=writer_features_of(protocol),
+            partitions=_partitions(schema, metadata),
+            duties=() if verbatim or rows_checked else tuple(row_duties(metadata, schema).values()),
+            stats_needed=_needs_stats(metadata),
+            verbatim=verbatim,
+            system_domains=frozenset(system_domains),
+        )
+
+    def check(self, action: Action, index: int | None = None) -> None:
+        """Raise InvalidAction, naming ``index``, unless the action is in order on its own."""
+        if type(action) is not Add or not self._is_plain(action):
+            self._check_slowly(action, index)
+
+    def _is_plain(self, add: Add) -> bool:
+        """Whether all is surely well: cheap tests, written out because a million adds run through them."""
+        path, size, time, stats = add.path, add.size, add.modification_time, add.stats
+        if (
+            self.duties
+            or add.deletion_vector is not None
+            or add.tags is not None
+            or add.base_row_id is not None
+            or add.default_row_commit_version is not None
+            or add.clustering_provider is not None
+            or type(size) is not int
+            or size < 0
+            or type(time) is not int
+            or time < 0
+            or type(add.data_change) is not bool
+            or type(path) is not str
+            or is_plain_path(path) is None
+            or "/." in path
+            or type(stats) is not str
+        ):
+            return False
+        try:
+            if _decode_stats(stats).num_records is None:
+                return False
+        except (msgspec.MsgspecError, UnicodeError):
+            return False
+        values: object = add.partition_values
+        if type(values) is not dict or len(values) != len(self.partitions):
+            return False
+        for name, parses in self.partitions.items():
+            value = values.get(name)
+            if type(value) is not str or not value or (parses is not None and not parses(value)):
+                return False
+        return True
+
+    def _check_slowly(self, action: Action, index: int | None) -> None:
+        _check_types(action, index)
+        match action:
+            case Add():
+                self._check_add(action, index)
+            case Remove():
+                self._check_remove(action, index)
+            case Cdc():
+                self._check_cdc(action, index)
+            case Txn():
+                _check_txn(action, index)
+            case DomainMetadata():
+                self._check_domain(action, index)
+            case Metadata():
+                check_metadata(action, self.protocol, index, verbatim=self.verbatim)
+            case Protocol():
+                check_protocol(action, index)
+            case CommitInfo():
+                self._check_commit_info(action, index)
+            case CheckpointMetadata() | Sidecar():
+                name = wire_name(action)
+                raise violation(f"{name}.in-commit", action=name, index=index, field="", found=name)
+
+    def _check_add(self, add: Add, index: int | None) -> None:
+        self._check_path(add, index)
+        self._check_partitions(add, add.partition_values, index)
+        if add.modification_time < 0:
+            raise _broken("modification-time.negative", add, index, "modificationTime", add.modification_time)
+        records = _num_records(add, add.stats, index)
+        self._check_row_ids(add, index)
+        self._check_vector(add, add.deletion_vector, index)
+        if add.deletion_vector is not None:
+            _check_cardinality(add, add.deletion_vector, records, index)
+        if add.clustering_provider is not None and "clustering" not in self.features:
+            raise _broken("clustering.feature", add, index, "clusteringProvider", add.clustering_provider)
+        if self.stats_needed and records is None:
+            raise _broken("iceberg.num-records", add, index, "stats", add.stats)
+        if self.duties and add.data_change:
+            raise _broken("rows-unchecked", add, index, "dataChange", "; ".join(self.duties))
+
+    def _check_remove(self, remove: Remove, index: int | None) -> None:
+        self._check_path(remove, index)
+        self._check_partitions(remove, remove.partition_values or {}, index)
+        self._check_deletion_time(remove, index)
+        _num_records(remove, remove.stats, index)
+        self._check_row_ids(remove, index)
+        self._check_vector(remove, remove.deletion_vector, index)
+        if remove.data_change and append_only(self.metadata):
+            raise _broken("append-only", remove, index, "dataChange", True)
+
+    def _check_deletion_time(self, remove: Remove, index: int | None) -> None:
+        time = remove.deletion_timestamp
+        if time is None and not self.verbatim:
+            raise _broken("deletion-timestamp.missing", remove, index, "deletionTimestamp", None)
+        if time is not None and time < 0:
+            raise _broken("deletion-timestamp.negative", remove, index, "deletionTimestamp", time)
+
+    def _check_cdc(self, cdc: Cdc, index: int | None) -> None:
+        self._check_path(cdc, index)
+        self._check_partitions(cdc, cdc.partition_values, index)
+        if not change_data_feed(self.metadata):
+            raise _broken("feature", cdc, index, "", cdc.path)
+        if cdc.data_change:
+            raise _broken("data-change", cdc, index, "dataChange", True)
+
+    def _check_domain(self, domain: DomainMetadata, index: int | None) -> None:
+        name = domain.domain
+        if not name:
+            raise _broken("name.empty", domain, index, "domain", name)
+        if "domainMetadata" not in self.features:
+            raise _broken("feature", domain, index, "domain", name)
+        if name.startswith("delta.") and not self.verbatim and name not in self.system_domains:
+            raise _broken("system", domain, index, "domain", name)
+
+    def _check_commit_info(self, info: CommitInfo, index: int | None) -> None:
+        if not self.verbatim:
+            raise _broken("authored", info, index, "", info.operation)
+        if not in_commit_timestamps(self.metadata):
+            return
+        if index not in (None, 0):
+            raise _broken("first", info, index, "", f"index {index}")
+        if info.in_commit_timestamp is None:
+            raise _broken("in-commit-timestamp", info, index, "inCommitTimestamp", None)
+
+    def _check_path(self, action: _File, index: int | None) -> None:
+        if rule := broken_path_rule(action.path, raw_characters=self.verbatim):
+            raise _broken(rule, action, index, "path", action.path)
+        if action.size is not None and action.size < 0:
+            raise _broken("size.negative", action, index, "size", action.size)
+
+    def _check_partitions(self, action: _File, values: Mapping[str, str | None], index: int | None) -> None:
+        for name, value in values.items():
+            if name not in self.partitions:
+                raise _broken("partition.unknown", action, index, "partitionValues", name)
+            parses = self.partitions[name]
+            if value and parses is not None and not parses(value):
+                raise _broken("partition.value", action, index, f"partitionValues.{name}", value)
+        # A remove leaves out null values, and may leave out all of them.
+        missing = [name for name in self.partitions if name not in values]
+        if missing and not isinstance(action, Remove):
+            raise _broken("partition.missing", action, index, "partitionValues", missing[0])
+
+    def _check_row_ids(self, action: Add | Remove, index: int | None) -> None:
+        ids = {"baseRowId": action.base_row_id, "defaultRowCommitVersion": action.default_row_commit_version}
+        for field, value in ids.items():
+            if value is not None and "rowTracking" not in self.features and not self.verbatim:
+                raise _broken("row-ids.feature", action, index, field, value)
+            if value is not None and value < 0:
+                raise _broken("row-ids.negative", action, index, field, value)
+
+    def _check_vector(self, action: Add | Remove, vector: DeletionVector | None, index: int | None) -> None:
+        if vector is None:
+            return
+        if "deletionVectors" not in self.features:
+            raise _broken("deletion-vector.feature", action, index, "deletionVector", vector.unique_id)
+        if broken := broken_vector_rule(vector):
+            raise _broken(
+                f"deletion-vector.{broken.rule}", action, index, f"deletionVector.{broken.field}", broken.found
+            )
+
+
+def _partitions(schema: StructType, metadata: Metadata) -> dict[str, Parses | None]:
+    """The tests for partition values, by physical name."""
+    mapped = column_mapping_mode(metadata) != "none"
+    columns = [schema.get(name) or Field(name, StructType()) for name in metadata.partition_columns]
+    return {each.physical_name if mapped else each.name: value_test(each.type) for each in columns}
+
+
+def _needs_stats(metadata: Metadata) -> bool:
+    flags = (metadata.configuration.get(f"delta.enableIcebergCompatV{edition}", "") for edition in (1, 2, 3))
+    return any(flag.lower() == "true" for flag in flags)
+
+
+def _broken(rule: str, action: Action, index: int | None, field: str, found: object) -> InvalidAction:
+    name = wire_name(action)
+    return violation(f"{name}.{rule}", action=name, index=index, field=field, found=found)
+
+
+def _check_types(action: Action, index: int | None) -> None:
+    """Structs made in Python have not been through a decoder, which is what checks types."""
+    if isinstance(action, CommitInfo):
+        return
+    try:
+        msgspec.convert(msgspec.to_builtins(action), type(action))
+    except (msgspec.MsgspecError, TypeError) as error:
+        name, text = wire_name(action), str(error)
+        field = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else ""
+        raise violation("commit.type", action=name, index=index, field=field, found=text) from error
+
+
+def _num_records(action: Add | Remove, stats: str | None, index: int | None) -> int | None:
+    if stats is None:
+        return None
+    try:
+        return _decode_stats(stats).num_records
+    except msgspec.ValidationError as error:
+        rule = "stats.num-records" if "$.numRecords" in str(error) else "stats.json"
+        raise _broken(rule, action, index, "stats", stats) from error
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise _broken("stats.json", action, index, "stats", stats) from error
+
+
+def _check_cardinality(add: Add, vector: DeletionVector, records: int | None, index: int | None) -> None:
+    if records is None:
+        raise _broken("deletion-vector.num-records", add, index, "stats", add.stats)
+    if vector.cardinality > records:
+        found = f"{vector.cardinality} of {records}"
+        raise _broken("deletion-vector.exceeds-records", add, index, "deletionVector.cardinality", found)
+
+
+def _check_txn(txn: Txn, index: int | None) -> None:
+    if not txn.app_id:
+        raise _broken("app-id.empty", txn, index, "appId", txn.app_id)
+    if txn.version < 0:
+        raise _broken("version.negative", txn, index, "version", txn.version)
+    if txn.last_updated is not None and txn.last_updated < 0:
+        raise _broken("last-updated.negative", txn, index, "lastUpdated", txn.last_updated)
