@@ -1,0 +1,157 @@
+"""Lines of a commit: actions to canonical bytes, and bytes to typed views.
+
+``encode`` gives the bytes that Delta Lake on Spark (Jackson) gives. ``decode`` gives a *view*: fields that the structs
+do not know are dropped, so a line that somebody else made is stored as it is and never encoded again. ``read_ndjson``
+reads what a caller wants us to author; there, a field that would be dropped is an error.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, cast
+
+import msgspec
+
+from deltamirror.delta.actions import Action, Remove
+from deltamirror.delta.shapes import ACTION_TYPES, TIMES, Place, explain, hides_something, unencodable
+
+__all__ = ["decode", "decode_commit", "encode", "encode_commit", "json_text", "read_ndjson", "wire_name"]
+
+_NAMES: Mapping[type[Action], str] = {struct: name for name, struct in ACTION_TYPES.items()}
+_PREFIXES: Mapping[type[Action], bytes] = {struct: f'{{"{name}":'.encode() for name, struct in ACTION_TYPES.items()}
+_ESCAPE = re.compile(rb"\\(?:u00[01][0-9a-f]|.)")
+_MAYBE_CONTROL = re.compile(rb"u00[01]")  # without the backslash, of which stats are full: twice as fast
+_NOWHERE = Place()
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError)
+
+
+class _Line(msgspec.Struct):
+    """The object around an action; each kind of action has its own subclass, with its own key."""
+
+    action: Action
+
+
+def _line_decoder(name: str, struct: type[Action]) -> msgspec.json.Decoder[_Line]:
+    fields = [("action", struct, msgspec.field(name=name))]
+    line = msgspec.defstruct(f"_{struct.__name__}Line", fields, bases=(_Line,), forbid_unknown_fields=True)
+    return msgspec.json.Decoder(cast("type[_Line]", line))
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODERS = {name.encode(): _line_decoder(name, struct) for name, struct in ACTION_TYPES.items()}
+_COMMIT_INFO = msgspec.json.Decoder(dict[Literal["commitInfo"], dict[str, msgspec.Raw]])
+_VALUES = msgspec.json.Decoder(dict[str, object])
+
+
+def wire_name(action: Action) -> str:
+    """The key of an action on the wire, such as ``metaData``."""
+    return _NAMES[type(action)]
+
+
+def encode(action: Action) -> bytes:
+    """The canonical line, without a newline.
+
+    Text that has no UTF-8 form is refused: Jackson would write ``?``, and a path would name another file.
+    """
+    try:
+        line = _plain_line(_without_null_partitions(action) if type(action) is Remove else action)
+    except UnicodeEncodeError as error:
+        raise unencodable(wire_name(action), error) from None
+    return _upper_case_escapes(line)
+
+
+def encode_commit(actions: Iterable[Action]) -> bytes:
+    """The bytes of a commit file: each line ends with a newline."""
+    return b"".join([encode(action) + b"\n" for action in actions])
+
+
+def json_text(value: object) -> str:
+    """Compact JSON as Jackson writes it, for JSON inside of strings: schemas, domain configurations, parameters."""
+    return _upper_case_escapes(_ENCODER.encode(value)).decode()
+
+
+def decode(line: bytes | str) -> Action:
+    """The typed view of one line."""
+    text = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    return _decode(text.strip(), authored=False, place=_NOWHERE)
+
+
+def decode_commit(data: bytes, *, source: str = "") -> list[Action]:
+    """The typed views of a commit file. Blank lines are skipped, and the last newline may be missing."""
+    return list(_decode_all(data.split(b"\n"), source=source, authored=False))
+
+
+def read_ndjson(stream: Iterable[bytes], *, source: str) -> Iterator[Action]:
+    """The actions of a stream of lines (a file opened in binary mode is one), one at a time, to be authored by us.
+
+    Blank lines are skipped. A field that the action does not have is refused, since it would be lost.
+    """
+    return _decode_all(stream, source=source, authored=True)
+
+
+def _decode_all(lines: Iterable[bytes], *, source: str, authored: bool) -> Iterator[Action]:
+    index = 0
+    for number, untrimmed in enumerate(lines, 1):
+        line = untrimmed.strip()
+        if line:
+            try:
+                yield _view(line, authored=authored)
+            except _UNDECODABLE:
+                yield _decode(line, authored=authored, place=Place(source, number, index))
+            index += 1
+
+
+def _decode(line: bytes, *, authored: bool, place: Place) -> Action:
+    try:
+        return _view(line, authored=authored)
+    except _UNDECODABLE:
+        pass
+    try:
+        return _tolerant_commit_info(line)
+    except _UNDECODABLE:
+        raise explain(line, authored=authored, place=place) from None
+
+
+def _view(line: bytes, *, authored: bool) -> Action:
+    """The view of a line, or an exception that only says that there is none: ``explain`` has the reason."""
+    action = _DECODERS[line.split(b'"', 2)[1]].decode(line).action
+    # A canonical line has nothing that the view lacks. Encoding costs less than looking for it.
+    if _plain_line(action) != line and hides_something(line, authored=authored):
+        raise msgspec.ValidationError
+    for field in TIMES[type(action)]:
+        if (getattr(action, field) or 0) < 0:
+            raise msgspec.ValidationError
+    return action
+
+
+def _tolerant_commit_info(line: bytes) -> Action:
+    """A commitInfo as other writers have it: metrics and tags that are not strings become their JSON text."""
+    body = _COMMIT_INFO.decode(line)["commitInfo"]
+    texts = {key: _with_text_values(body[key]) for key in ("operationMetrics", "tags") if key in body}
+    return _view(_ENCODER.encode({"commitInfo": {**body, **texts}}), authored=False)
+
+
+def _with_text_values(raw: msgspec.Raw) -> dict[str, str]:
+    values = _VALUES.decode(raw).items()
+    return {key: value if isinstance(value, str) else json_text(value) for key, value in values}
+
+
+def _plain_line(action: Action) -> bytes:
+    return b"%b%b}" % (_PREFIXES[type(action)], _ENCODER.encode(action))
+
+
+def _without_null_partitions(remove: Remove) -> Remove:
+    """Jackson leaves out the null entries of every map but ``add.partitionValues`` and ``cdc.partitionValues``."""
+    values = remove.partition_values
+    if values is None or None not in values.values():
+        return remove
+    return msgspec.structs.replace(remove, partition_values={k: v for k, v in values.items() if v is not None})
+
+
+def _upper_case_escapes(text: bytes) -> bytes:
+    r"""Jackson writes ``\u001F`` where msgspec writes ``\u001f``."""
+    return _ESCAPE.sub(_upper_case_hex, text) if _MAYBE_CONTROL.search(text) else text
+
+
+def _upper_case_hex(escape: re.Match[bytes]) -> bytes:
+    found = escape[0]
+    return b"\\u" + found[2:].upper() if found.startswith(b"\\u") else found
