@@ -4,13 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
-TOY_WORDS := placeholder|for now|simulate|TODO|FIXME
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
 TESTS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench check clean demo format help java lock python requirements-table setup test
+.PHONY: bench check clean demo format help java lock setup test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -22,15 +21,14 @@ test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest $(TESTS)
 
-check: setup ## Lint, types, import contract, links, generated documents
+check: setup ## Lint, types, import contract, links, generated documents, no stubs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_links.py
 	$(BIN)/python scripts/requirements_table.py --check
-	@! grep -rnwiE '$(TOY_WORDS)' --include='*.py' src \
-		|| { echo "src/ must not contain the words above"; exit 1; }
+	$(BIN)/python scripts/check_stubs.py
 
 bench: java setup ## Measure, beside delta-rs and Delta Lake on Spark
 	$(BIN)/python -m benchmarks

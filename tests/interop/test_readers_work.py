@@ -1,0 +1,93 @@
+"""The independent readers that other tests rely on agree on tables that other writers made."""
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from tests.support.logfolder import read_log, write_log
+from tests.support.readers import Reader, RequestFailed, assert_same_table
+from tests.support.worker import Worker, WorkerDied
+
+DATA = pa.table(
+    {
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "day": pa.array([date(2024, 1, 1), date(2024, 1, 2), None], pa.date32()),
+        "city": ["São Paulo", "a/b %20", "x=y"],
+        "price": pa.array([Decimal("1.50"), None, Decimal("0.00")], pa.decimal128(10, 2)),
+    }
+)
+
+
+@pytest.fixture
+def delta_rs_table(tmp_path: Path) -> Path:
+    deltalake.write_deltalake(tmp_path / "t", DATA, partition_by=["day", "city"], description="trips")
+    deltalake.write_deltalake(tmp_path / "t", DATA, mode="append")
+    return tmp_path / "t"
+
+
+@pytest.fixture(scope="module")
+def spark_table(tmp_path_factory: pytest.TempPathFactory, delta_spark: Reader) -> Path:
+    folder = tmp_path_factory.mktemp("spark") / "t"
+    table = f"delta.`{folder}`"
+    delta_spark.sql(
+        f"CREATE TABLE {table} (id LONG, day DATE, city STRING, at TIMESTAMP, tags ARRAY<STRING>) USING delta"
+        " PARTITIONED BY (day, city) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    delta_spark.sql(
+        f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ * FROM VALUES"
+        " (1, DATE'2024-01-01', 'São Paulo', TIMESTAMP'2024-01-01 10:00:00.123456', array('x', NULL)),"
+        " (2, DATE'2024-01-01', 'São Paulo', NULL, NULL), (3, NULL, 'a/b %20', NULL, array())"
+    )
+    delta_spark.sql(f"DELETE FROM {table} WHERE id = 2")
+    return folder
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", [None, 0, 1])
+def test_all_readers_agree_on_a_table_of_delta_rs(
+    delta_rs_table: Path, all_readers: tuple[Reader, ...], version: int | None
+) -> None:
+    seen = [reader.snapshot(delta_rs_table, version, rows=True) for reader in all_readers]
+    assert_same_table(seen)
+    assert {table.row_count for table in seen} == {3 if version == 0 else 6}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", [None, 1])
+def test_all_readers_agree_on_a_table_of_delta_spark(
+    spark_table: Path, all_readers: tuple[Reader, ...], version: int | None
+) -> None:
+    seen = [reader.snapshot(spark_table, version, rows=True) for reader in all_readers]
+    assert_same_table(seen)
+    assert {table.row_count for table in seen} == {3 if version == 1 else 2}
+
+
+@pytest.mark.spark
+def test_delta_spark_shows_the_deletion_vector_of_a_file(spark_table: Path, delta_spark: Reader) -> None:
+    vectors = [file.deletion_vector for file in delta_spark.snapshot(spark_table).files]
+    assert len([vector for vector in vectors if vector]) == 1
+
+
+def test_a_reader_needs_no_data_files_to_list_a_log(delta_rs_table: Path, tmp_path: Path, reader: Reader) -> None:
+    write_log(tmp_path / "copy", read_log(delta_rs_table))
+    assert reader.snapshot(tmp_path / "copy").paths == reader.snapshot(delta_rs_table).paths
+
+
+def test_a_reader_says_that_there_is_no_table(tmp_path: Path, reader: Reader) -> None:
+    with pytest.raises(RequestFailed, match=str(tmp_path)):
+        reader.snapshot(tmp_path / "nothing")
+
+
+def test_a_reader_sees_every_later_commit(reader: Reader, delta_rs_table: Path) -> None:
+    before = reader.snapshot(delta_rs_table, rows=True)
+    deltalake.write_deltalake(delta_rs_table, DATA.slice(0, 1), mode="append")
+    assert reader.snapshot(delta_rs_table, rows=True).row_count == (before.row_count or 0) + 1
+
+
+def test_a_reader_that_does_not_start_fails_its_tests(tmp_path: Path) -> None:
+    with pytest.raises(WorkerDied, match="No module named"):
+        Worker("tests.support.no_such_reader", tmp_path)
