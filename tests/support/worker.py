@@ -85,7 +85,7 @@ class Worker:
 
 
 def take_stdout() -> TextIO:
-    """Keep standard output for the answers alone: whatever else prints after this, a JVM too, prints to standard error."""
+    """Keep standard output for the answers alone: whatever else prints, a JVM too, prints to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers

