@@ -117,24 +117,26 @@ class TableRules:
             or size < 0
             or type(time) is not int
             or time < 0
-            or type(add.data_change) is not bool
+            or type(add.data_change) is not bool  # type: ignore[redundant-expr]  # a struct made in Python may lie
             or type(path) is not str
-            or is_plain_path(path) is None
-            or "/." in path
-            or type(stats) is not str
+            or ((is_plain_path(path) is None or "/." in path) and broken_path_rule(path) is not None)
         ):
             return False
-        try:
-            if _decode_stats(stats).num_records is None:
+        if stats is not None or self.stats_needed:
+            try:
+                if type(stats) is not str or (_decode_stats(stats).num_records is None and self.stats_needed):
+                    return False
+            except (msgspec.MsgspecError, UnicodeError):
                 return False
-        except (msgspec.MsgspecError, UnicodeError):
-            return False
-        values: object = add.partition_values
+        return self._are_plain(add.partition_values)
+
+    def _are_plain(self, values: object) -> bool:
+        """Whether these are surely the partition values of an add."""
         if type(values) is not dict or len(values) != len(self.partitions):
             return False
         for name, parses in self.partitions.items():
-            value = values.get(name)
-            if type(value) is not str or not value or (parses is not None and not parses(value)):
+            value = values.get(name, 0)
+            if value is not None and (type(value) is not str or (parses is not None and value and not parses(value))):
                 return False
         return True
 
