@@ -1,0 +1,181 @@
+"""Names of the files in ``_delta_log/``, parsed once into ordered values.
+
+Values sort by version, and within a version as a listing does: compactions, checkpoints, the checksum, the commit.
+Versions are written with 20 digits. A name with fewer is not a log file: a listing that starts at a version would
+not find it.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Literal, TypeAlias
+
+from deltamirror.delta.actions import Version
+
+__all__ = [
+    "LAST_CHECKPOINT",
+    "LOG_DIRECTORY",
+    "SIDECAR_DIRECTORY",
+    "Checkpoint",
+    "CheckpointPart",
+    "Checksum",
+    "Commit",
+    "Compaction",
+    "LogFile",
+    "UuidCheckpoint",
+    "checkpoint_name",
+    "checksum_name",
+    "commit_name",
+    "listing_prefix",
+    "parse",
+    "sidecar_name",
+]
+
+LOG_DIRECTORY = "_delta_log"
+SIDECAR_DIRECTORY = "_sidecars"
+LAST_CHECKPOINT = "_last_checkpoint"
+
+CheckpointFormat: TypeAlias = Literal["json", "parquet"]
+
+_LARGEST_VERSION = 2**63 - 1
+_NAME = re.compile(
+    r"(?P<version>[0-9]{20,})\."
+    r"(?:(?P<commit>json)"
+    r"|(?P<checksum>crc)"
+    r"|(?P<end>[0-9]{20,})\.compacted\.json"
+    r"|(?P<checkpoint>checkpoint\.parquet)"
+    r"|checkpoint\.(?P<part>[0-9]+)\.(?P<parts>[0-9]+)\.parquet"
+    r"|checkpoint\.(?P<unique>[^./]+)\.(?P<format>json|parquet))"
+)
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class LogFile(ABC):
+    """A file of the log that belongs to a version."""
+
+    version: Version
+
+    @property
+    def name(self) -> str:
+        """The name within ``_delta_log/``."""
+        return listing_prefix(self.version) + self._suffix()
+
+    @abstractmethod
+    def _suffix(self) -> str: ...
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, LogFile):
+            return NotImplemented
+        return (self.version, self.name) < (other.version, other.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(LogFile):
+    """The actions of one version."""
+
+    def _suffix(self) -> str:
+        return "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum(LogFile):
+    """The summary of the table's state at a version."""
+
+    def _suffix(self) -> str:
+        return "crc"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(LogFile):
+    """A checkpoint in one file of the classic name."""
+
+    def _suffix(self) -> str:
+        return "checkpoint.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPart(LogFile):
+    """One of several files of a checkpoint; parts count from 1."""
+
+    part: int
+    parts: int
+
+    def _suffix(self) -> str:
+        return f"checkpoint.{self.part:010d}.{self.parts:010d}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class UuidCheckpoint(LogFile):
+    """The top-level file of a V2 checkpoint."""
+
+    unique: str
+    format: CheckpointFormat
+
+    def _suffix(self) -> str:
+        return f"checkpoint.{self.unique}.{self.format}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction(LogFile):
+    """The commits from ``version`` to ``end`` in one file."""
+
+    end: Version
+
+    def _suffix(self) -> str:
+        return f"{self.end:020d}.compacted.json"
+
+
+def parse(name: str) -> LogFile | None:
+    """The log file of a bare name; ``None`` for every other: temporary and hidden files, sidecars, staged commits.
+
+    >>> parse("00000000000000000007.json")
+    Commit(version=7)
+    """
+    found = _NAME.fullmatch(name)
+    if found is None or int(found["version"]) > _LARGEST_VERSION:
+        return None
+    version = Version(int(found["version"]))
+    if found["commit"]:
+        return Commit(version)
+    if found["checksum"]:
+        return Checksum(version)
+    if found["checkpoint"]:
+        return Checkpoint(version)
+    return _parse_numbered(version, found)
+
+
+def _parse_numbered(version: Version, found: re.Match[str]) -> LogFile | None:
+    if found["end"]:
+        end = Version(int(found["end"]))
+        return Compaction(version, end) if version < end <= _LARGEST_VERSION else None
+    if found["part"]:
+        part, parts = int(found["part"]), int(found["parts"])
+        return CheckpointPart(version, part, parts) if 1 <= part <= parts else None
+    return UuidCheckpoint(version, found["unique"], "json" if found["format"] == "json" else "parquet")
+
+
+def commit_name(version: int) -> str:
+    """The name of a commit: ``00000000000000000007.json``."""
+    return Commit(Version(version)).name
+
+
+def checksum_name(version: int) -> str:
+    """The name of a version checksum."""
+    return Checksum(Version(version)).name
+
+
+def checkpoint_name(version: int) -> str:
+    """The classic name of a checkpoint in one file."""
+    return Checkpoint(Version(version)).name
+
+
+def sidecar_name(version: int, unique: str, *, part: int, parts: int) -> str:
+    """The name of a sidecar, as Delta Lake on Spark has it; readers want it to be unique, and no more."""
+    return f"{listing_prefix(version)}checkpoint.{part:010d}.{parts:010d}.{unique}.parquet"
+
+
+def listing_prefix(version: int) -> str:
+    """Where a listing from ``version`` starts: behind every name of an earlier version."""
+    return f"{version:020d}."

@@ -1,0 +1,126 @@
+"""Names of log files."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltamirror.delta import names
+from deltamirror.delta.actions import Version
+from deltamirror.delta.names import (
+    Checkpoint,
+    CheckpointPart,
+    Checksum,
+    Commit,
+    Compaction,
+    LogFile,
+    UuidCheckpoint,
+    parse,
+)
+
+pytestmark = pytest.mark.requirement("R5")
+
+UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
+SEVEN = "00000000000000000007"
+V7 = Version(7)
+
+VERSIONS = st.integers(0, 2**63 - 1).map(Version)
+LOG_FILES: st.SearchStrategy[LogFile] = st.one_of(
+    st.builds(Commit, VERSIONS),
+    st.builds(Checksum, VERSIONS),
+    st.builds(Checkpoint, VERSIONS),
+    st.builds(
+        lambda v, a, b: CheckpointPart(v, min(a, b), max(a, b)), VERSIONS, st.integers(1, 99), st.integers(1, 99)
+    ),
+    st.builds(UuidCheckpoint, VERSIONS, st.uuids().map(str), st.sampled_from(["json", "parquet"])),
+    st.builds(lambda v, n: Compaction(v, Version(v + n)), st.integers(0, 10**9).map(Version), st.integers(1, 9)),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        (f"{SEVEN}.json", Commit(V7)),
+        (f"{SEVEN}.crc", Checksum(V7)),
+        (f"{SEVEN}.checkpoint.parquet", Checkpoint(V7)),
+        (f"{SEVEN}.checkpoint.0000000001.0000000003.parquet", CheckpointPart(V7, 1, 3)),
+        (f"{SEVEN}.checkpoint.{UUID}.json", UuidCheckpoint(V7, UUID, "json")),
+        (f"{SEVEN}.checkpoint.{UUID}.parquet", UuidCheckpoint(V7, UUID, "parquet")),
+        (f"{SEVEN}.00000000000000000009.compacted.json", Compaction(V7, Version(9))),
+    ],
+)
+def test_every_kind_of_log_file_is_recognised_and_written(name: str, file: LogFile) -> None:
+    assert parse(name) == file
+    assert file.name == name
+
+
+@given(LOG_FILES)
+def test_parsing_undoes_naming(file: LogFile) -> None:
+    assert parse(file.name) == file
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "0000000007.json",
+        "7.json",
+        f"{SEVEN}.JSON",
+        f"{SEVEN}.json ",
+        f"{SEVEN}.json\n",
+        f"{SEVEN}",
+        f"{SEVEN}.parquet",
+        f"x{SEVEN}.json",
+        f"_delta_log/{SEVEN}.json",
+        "99999999999999999999.json",
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٧.json",
+        f".{SEVEN}.json.{UUID}.tmp",
+        f".{SEVEN}.json.crc",
+        f".{SEVEN}.crc.crc",
+        f"{SEVEN}.json.tmp",
+        f"{SEVEN}.{UUID}.json",
+        f"{SEVEN}.checkpoint.0000000001.0000000002.{UUID}.parquet",
+        f"{SEVEN}.checkpoint.0000000003.0000000002.parquet",
+        f"{SEVEN}.checkpoint.0000000000.0000000002.parquet",
+        f"{SEVEN}.checkpoint.json",
+        f"{SEVEN}.checkpoint.a/b.json",
+        f"{SEVEN}.{SEVEN}.compacted.json",
+        f"{SEVEN}.00000000000000000006.compacted.json",
+        "_last_checkpoint",
+        "_last_vacuum_info",
+        "_sidecars",
+        "",
+    ],
+)
+def test_other_names_are_not_log_files(name: str) -> None:
+    assert parse(name) is None
+
+
+def test_a_longer_version_is_accepted() -> None:
+    assert parse(f"0{SEVEN}.json") == Commit(V7)
+
+
+@given(st.lists(LOG_FILES, max_size=8))
+def test_files_sort_by_version_and_then_as_a_listing_has_them(files: list[LogFile]) -> None:
+    assert [file.name for file in sorted(files)] == sorted(file.name for file in files)
+
+
+def test_within_a_version_the_commit_comes_last() -> None:
+    kinds: list[LogFile] = [
+        Compaction(V7, Version(9)),
+        CheckpointPart(V7, 1, 2),
+        CheckpointPart(V7, 2, 2),
+        UuidCheckpoint(V7, UUID, "json"),
+        Checkpoint(V7),
+        Checksum(V7),
+        Commit(V7),
+        Compaction(Version(8), Version(9)),
+    ]
+    assert sorted(kinds[::-1]) == kinds
+    assert Commit(V7) >= Checksum(V7)
+
+
+def test_a_listing_from_a_version_skips_all_earlier_names() -> None:
+    assert names.commit_name(6) < names.listing_prefix(7) < Compaction(V7, Version(9)).name
+
+
+def test_a_sidecar_is_named_as_the_reference_writer_does() -> None:
+    assert names.sidecar_name(7, UUID, part=1, parts=2) == f"{SEVEN}.checkpoint.0000000001.0000000002.{UUID}.parquet"
