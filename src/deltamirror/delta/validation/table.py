@@ -283,7 +283,7 @@ def _check_types(action: Action, index: int | None) -> None:
     if isinstance(action, CommitInfo):
         return
     try:
-        msgspec.convert(msgspec.to_builtins(action), type(action))
+        msgspec.convert(msgspec.to_builtins(action, builtin_types=(bytes,)), type(action))
     except (msgspec.MsgspecError, TypeError) as error:
         name, text = wire_name(action), str(error)
         field = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else ""

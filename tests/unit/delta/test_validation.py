@@ -1,0 +1,629 @@
+"""Every rule for writers has a case that breaks it and a neighbour that does not."""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from deltamirror.delta.actions import (
+    Action,
+    Add,
+    Cdc,
+    CheckpointMetadata,
+    CommitInfo,
+    DeletionVector,
+    DomainMetadata,
+    Format,
+    Metadata,
+    Protocol,
+    Remove,
+    Sidecar,
+    Txn,
+)
+from deltamirror.delta.features import FEATURES, protocol_for
+from deltamirror.delta.lines import decode_commit
+from deltamirror.delta.schema import from_ddl, parse_schema, schema_string
+from deltamirror.delta.validation import RULES, OncePerCommit, TableRules, check_actions
+from deltamirror.errors import InvalidAction
+
+pytestmark = pytest.mark.requirement("R5")
+
+SHARED = Path(__file__).parents[4] / "shared"
+COLUMNS = (
+    "id long, day date, h int, b boolean, n tinyint, s string, d decimal(5,2), f double, t timestamp, z timestamp_ntz,"
+    " st struct<x: int>, a array<int>, v variant, bin binary"
+)
+ALL_FEATURES = protocol_for(["deletionVectors", "rowTracking", "clustering", "columnMapping", "changeDataFeed"])
+EXTENDED = protocol_for(["deletionVectors", "rowTracking", "clustering", "variantType", "timestampNtz"])
+PLAIN = protocol_for(["variantType", "timestampNtz"])
+
+ADD = Add(
+    path="day=2024-01-31/part-0.parquet",
+    partition_values={"day": "2024-01-31"},
+    size=10,
+    modification_time=1,
+    data_change=True,
+    stats='{"numRecords":3}',
+)
+REMOVE = Remove(
+    path="a.parquet", deletion_timestamp=1, data_change=True, partition_values={"day": "2024-01-31"}, size=1
+)
+CDC = Cdc(path="_change_data/a.parquet", partition_values={"day": None}, size=1, data_change=False)
+VECTOR = DeletionVector(
+    storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", offset=1, size_in_bytes=34, cardinality=2
+)
+ADD_AND_REMOVE: dict[str, Action] = {"add": ADD, "remove": REMOVE}
+TXN = Txn(app_id="loader", version=0)
+DOMAIN = DomainMetadata(domain="mine", configuration="{}", removed=False)
+INFO = CommitInfo(operation="WRITE", in_commit_timestamp=1)
+
+
+def metadata_of(
+    schema: str = COLUMNS, *, partition_by: Sequence[str] = ("day",), configuration: dict[str, str] | None = None
+) -> Metadata:
+    text = schema if schema.startswith("{") else schema_string(from_ddl(schema))
+    return Metadata(
+        id="1111",
+        format=Format(provider="parquet", options={}),
+        schema_string=text,
+        partition_columns=list(partition_by),
+        configuration=configuration or {},
+    )
+
+
+def with_properties(**properties: str) -> Metadata:
+    return metadata_of(configuration={f"delta.{key}": value for key, value in properties.items()})
+
+
+TABLE = metadata_of()
+
+
+def changed(action: Action, **values: object) -> Action:
+    return msgspec.structs.replace(action, **values)
+
+
+def vector(**values: object) -> DeletionVector:
+    return msgspec.structs.replace(VECTOR, **values)
+
+
+def mapped(*columns: tuple[object, object], largest: str = "9") -> Metadata:
+    fields = [
+        {
+            "name": f"c{i}",
+            "type": "long",
+            "nullable": True,
+            "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name},
+        }
+        for i, (number, name) in enumerate(columns)
+    ]
+    configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": largest}
+    schema = schema_string(parse_schema({"type": "struct", "fields": fields}))
+    return metadata_of(schema, partition_by=(), configuration=configuration)
+
+
+def protocol(reader: int, writer: int, readers: list[str] | None = None, writers: list[str] | None = None) -> Protocol:
+    return Protocol(
+        min_reader_version=reader, min_writer_version=writer, reader_features=readers, writer_features=writers
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A commit that breaks ``rule``, in a table that is otherwise in order, and one beside it that does not."""
+
+    rule: str
+    bad: Sequence[Action]
+    good: Sequence[Action]
+    protocol: Protocol = PLAIN
+    metadata: Metadata = TABLE
+    words: dict[str, object] = field(default_factory=dict)
+
+
+def of_add(rule: str, bad: dict[str, object], good: dict[str, object], **words: object) -> Case:
+    return Case(f"add.{rule}", [changed(ADD, **bad)], [changed(ADD, **good)], **words)  # type: ignore[arg-type]
+
+
+def of_protocol(rule: str, bad: Protocol, good: Protocol) -> Case:
+    return Case(f"protocol.{rule}", [bad], [good], protocol=good, metadata=metadata_of("id long", partition_by=()))
+
+
+def of_metadata(rule: str, bad: Metadata, good: Metadata, under: Protocol = PLAIN) -> Case:
+    return Case(f"metaData.{rule}", [bad], [good], protocol=under, metadata=good)
+
+
+def file_cases() -> list[Case]:
+    feed = with_properties(enableChangeDataFeed="true")
+    files: dict[str, tuple[Action, Metadata]] = {"add": (ADD, TABLE), "remove": (REMOVE, TABLE), "cdc": (CDC, feed)}
+    bad_and_good: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+        "path.empty": ({"path": ""}, {"path": "a"}),
+        "path.absolute-windows": ({"path": "C:\\data\\a.parquet"}, {"path": "file:///C:/data/a.parquet"}),
+        "path.backslash": ({"path": "day\\a.parquet"}, {"path": "day%5Ca.parquet"}),
+        "path.raw-character": ({"path": "a b.parquet"}, {"path": "a%20bé.parquet"}),
+        "path.bad-escape": ({"path": "a%2.parquet"}, {"path": "a%25.parquet"}),
+        "path.parent": ({"path": "x/../a.parquet"}, {"path": "x/..a..b/.hidden.parquet"}),
+        "size.negative": ({"size": -1}, {"size": 0}),
+        "partition.unknown": ({"partition_values": {"day": None, "x": "1"}}, {"partition_values": {"day": ""}}),
+        "partition.value": ({"partition_values": {"day": "2024-02-30"}}, {"partition_values": {"day": "2024-02-29"}}),
+    }
+    return [
+        Case(f"{name}.{rule}", [changed(action, **bad)], [changed(action, **good)], PLAIN, metadata)
+        for name, (action, metadata) in files.items()
+        for rule, (bad, good) in bad_and_good.items()
+    ]
+
+
+def statistics_cases() -> list[Case]:
+    cases: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+        "stats.json": ({"stats": '["numRecords"]'}, {"stats": "{}"}),
+        "stats.num-records": ({"stats": '{"numRecords":-1}'}, {"stats": '{"numRecords":0}'}),
+        "row-ids.negative": ({"base_row_id": -1}, {"base_row_id": 0, "default_row_commit_version": 0}),
+        "deletion-vector.storage-type": ({"deletion_vector": vector(storage_type="x")}, {"deletion_vector": VECTOR}),
+        "deletion-vector.path": (
+            {"deletion_vector": vector(path_or_inline_dv="short")},
+            {"deletion_vector": vector(storage_type="p", path_or_inline_dv="s3://b/dv.bin")},
+        ),
+        "deletion-vector.offset": (
+            {"deletion_vector": vector(storage_type="i", offset=1)},
+            {"deletion_vector": vector(storage_type="i", offset=None)},
+        ),
+        "deletion-vector.size": (
+            {"deletion_vector": vector(size_in_bytes=0)},
+            {"deletion_vector": vector(size_in_bytes=1)},
+        ),
+        "deletion-vector.cardinality": (
+            {"deletion_vector": vector(cardinality=-1)},
+            {"deletion_vector": vector(cardinality=0)},
+        ),
+    }
+    return [
+        Case(f"{name}.{rule}", [changed(action, **bad)], [changed(action, **good)], EXTENDED)
+        for name, action in ADD_AND_REMOVE.items()
+        for rule, (bad, good) in cases.items()
+    ]
+
+
+def feature_cases() -> list[Case]:
+    """The table lacks the feature that the bad commit uses."""
+    cases = []
+    for name, action in ADD_AND_REMOVE.items():
+        bad: dict[str, dict[str, object]] = {
+            "deletion-vector.feature": {"deletion_vector": VECTOR},
+            "row-ids.feature": {"base_row_id": 0},
+        }
+        cases += [Case(f"{name}.{rule}", [changed(action, **values)], [action]) for rule, values in bad.items()]
+    return cases
+
+
+OTHER_CASES = [
+    Case("commit.type", [changed(ADD, size="10")], [ADD]),
+    Case("commit.metadata-twice", [TABLE, TABLE], [TABLE]),
+    Case("commit.protocol-twice", [PLAIN, PLAIN], [PLAIN]),
+    Case("commit.app-id-twice", [TXN, TXN], [TXN, changed(TXN, app_id="other")]),
+    Case("commit.domain-twice", [DOMAIN, DOMAIN], [DOMAIN, changed(DOMAIN, domain="other")], EXTENDED),
+    Case("commit.add-twice", [ADD, changed(ADD, size=11)], [ADD, changed(ADD, path="b.parquet")]),
+    Case("commit.remove-twice", [REMOVE, REMOVE], [REMOVE, changed(REMOVE, path="b.parquet")]),
+    Case(
+        "commit.added-and-removed",
+        [ADD, changed(REMOVE, path=ADD.path)],
+        [changed(ADD, deletion_vector=VECTOR), changed(REMOVE, path=ADD.path)],
+        EXTENDED,
+    ),
+    Case("commitInfo.authored", [INFO, ADD], [ADD]),
+    Case("commitInfo.twice", [INFO, INFO], [INFO], words={"verbatim": True}),
+    Case(
+        "commitInfo.first",
+        [ADD, INFO],
+        [INFO, ADD],
+        protocol_for(["inCommitTimestamp", "variantType", "timestampNtz"]),
+        with_properties(enableInCommitTimestamps="true"),
+        {"verbatim": True},
+    ),
+    Case(
+        "commitInfo.in-commit-timestamp",
+        [changed(INFO, in_commit_timestamp=None)],
+        [INFO],
+        protocol_for(["inCommitTimestamp", "variantType", "timestampNtz"]),
+        with_properties(enableInCommitTimestamps="true"),
+        {"verbatim": True},
+    ),
+    Case("checkpointMetadata.in-commit", [CheckpointMetadata(version=1)], [ADD]),
+    Case("sidecar.in-commit", [Sidecar(path="a", size_in_bytes=1, modification_time=1)], [ADD]),
+    of_add("partition.missing", {"partition_values": {}}, {"partition_values": {"day": None}}),
+    Case(
+        "cdc.partition.missing",
+        [changed(CDC, partition_values={})],
+        [CDC],
+        metadata=with_properties(enableChangeDataFeed="true"),
+    ),
+    of_add("modification-time.negative", {"modification_time": -1}, {"modification_time": 0}),
+    of_add(
+        "deletion-vector.num-records",
+        {"deletion_vector": VECTOR, "stats": "{}"},
+        {"deletion_vector": VECTOR},
+        protocol=EXTENDED,
+    ),
+    of_add(
+        "deletion-vector.exceeds-records",
+        {"deletion_vector": vector(cardinality=4)},
+        {"deletion_vector": vector(cardinality=3)},
+        protocol=EXTENDED,
+    ),
+    of_add("clustering.feature", {"clustering_provider": "liquid"}, {}),
+    of_add(
+        "iceberg.num-records",
+        {"stats": None},
+        {},
+        metadata=with_properties(enableIcebergCompatV2="true"),
+        words={"rows_checked": True},
+    ),
+    Case(
+        "add.rows-unchecked",
+        [ADD],
+        [changed(ADD, data_change=False)],
+        metadata=with_properties(**{"constraints.c": "x"}),
+    ),
+    Case("remove.deletion-timestamp.missing", [changed(REMOVE, deletion_timestamp=None)], [REMOVE]),
+    Case("remove.deletion-timestamp.negative", [changed(REMOVE, deletion_timestamp=-1)], [REMOVE]),
+    Case(
+        "remove.append-only",
+        [REMOVE],
+        [changed(REMOVE, data_change=False)],
+        metadata=with_properties(appendOnly="true"),
+    ),
+    Case("cdc.feature", [CDC], [ADD]),
+    Case(
+        "cdc.data-change",
+        [changed(CDC, data_change=True)],
+        [CDC],
+        metadata=with_properties(enableChangeDataFeed="true"),
+    ),
+    Case("txn.app-id.empty", [changed(TXN, app_id="")], [TXN]),
+    Case("txn.version.negative", [changed(TXN, version=-1)], [TXN]),
+    Case("txn.last-updated.negative", [changed(TXN, last_updated=-1)], [changed(TXN, last_updated=0)]),
+    Case("domainMetadata.feature", [DOMAIN], []),
+    Case("domainMetadata.name.empty", [changed(DOMAIN, domain="")], [DOMAIN], EXTENDED),
+    Case("domainMetadata.system", [changed(DOMAIN, domain="delta.clustering")], [DOMAIN], EXTENDED),
+    of_protocol("version", protocol(4, 7), protocol(2, 6)),
+    of_protocol("reader-list", protocol(2, 7, [], []), protocol(2, 7, None, [])),
+    of_protocol("writer-list", protocol(1, 7), protocol(1, 7, None, [])),
+    of_protocol("writer-behind-reader", protocol(3, 6, []), protocol(3, 7, [], [])),
+    of_protocol(
+        "feature-twice", protocol(1, 7, None, ["appendOnly", "appendOnly"]), protocol(1, 7, None, ["appendOnly"])
+    ),
+    of_protocol(
+        "reader-subset", protocol(3, 7, ["v2Checkpoint"], []), protocol(3, 7, ["v2Checkpoint"], ["v2Checkpoint"])
+    ),
+    of_protocol("reader-unlisted", protocol(3, 7, [], ["columnMapping"]), protocol(2, 7, None, ["columnMapping"])),
+    of_protocol(
+        "dependency", protocol(1, 7, None, ["rowTracking"]), protocol(1, 7, None, ["rowTracking", "domainMetadata"])
+    ),
+    of_protocol("unsupported", protocol(1, 7, None, ["somethingElse"]), protocol(1, 7, None, ["deltamirror.fence"])),
+    Case(
+        "protocol.downgrade",
+        [protocol(1, 7, None, ["appendOnly"])],
+        [protocol(1, 7, None, ["appendOnly", "invariants", "inCommitTimestamp"])],
+        protocol(1, 7, None, []),
+        metadata_of("id long", partition_by=()),
+        {"previous_protocol": protocol(1, 2)},
+    ),
+    of_metadata("id.empty", msgspec.structs.replace(TABLE, id=""), TABLE),
+    of_metadata("format", msgspec.structs.replace(TABLE, format=Format(provider="orc", options={})), TABLE),
+    of_metadata("schema", msgspec.structs.replace(TABLE, schema_string="{}"), TABLE),
+    of_metadata("created-time.negative", msgspec.structs.replace(TABLE, created_time=-1), TABLE),
+    of_metadata("partition.unknown", metadata_of(partition_by=["Day"]), metadata_of(partition_by=["day"])),
+    of_metadata("partition.nested", metadata_of(partition_by=["st.x"]), metadata_of(partition_by=["s"])),
+    of_metadata("partition.twice", metadata_of(partition_by=["day", "day"]), metadata_of(partition_by=["day", "h"])),
+    of_metadata("partition.type", metadata_of(partition_by=["v"]), metadata_of(partition_by=["bin"])),
+    of_metadata("partition.all", metadata_of("day date"), metadata_of("day date, id long")),
+    of_metadata(
+        "configuration.protocol",
+        with_properties(**{"feature.appendOnly": "supported"}),
+        metadata_of(configuration={"feature.appendOnly": "supported"}),
+    ),
+    of_metadata(
+        "configuration.value", with_properties(checkpointInterval="0"), with_properties(checkpointInterval="1")
+    ),
+    of_metadata("column-mapping.id", mapped((1, "a"), (1, "b")), mapped((1, "a"), (2, "b")), ALL_FEATURES),
+    of_metadata("column-mapping.physical-name", mapped((1, "a"), (2, "a")), mapped((1, "a"), (2, "b")), ALL_FEATURES),
+    of_metadata("column-mapping.max-id", mapped((3, "a"), largest="2"), mapped((3, "a"), largest="3"), ALL_FEATURES),
+    of_metadata(
+        "in-commit-timestamp",
+        with_properties(inCommitTimestampEnablementVersion="1"),
+        with_properties(inCommitTimestampEnablementVersion="1", inCommitTimestampEnablementTimestamp="1"),
+    ),
+    of_metadata(
+        "row-tracking",
+        with_properties(enableRowTracking="true", rowTrackingSuspended="true"),
+        with_properties(enableRowTracking="false", rowTrackingSuspended="true"),
+    ),
+    of_metadata(
+        "row-tracking.materialized",
+        with_properties(enableRowTracking="true"),
+        with_properties(
+            **{
+                "enableRowTracking": "true",
+                "rowTracking.materializedRowIdColumnName": "_row-id-col-1",
+                "rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-1",
+            }
+        ),
+        EXTENDED,
+    ),
+    of_metadata("features", with_properties(enableDeletionVectors="true"), TABLE),
+]
+
+CASES = [*file_cases(), *statistics_cases(), *feature_cases(), *OTHER_CASES]
+
+
+def check(case: Case, actions: Sequence[Action]) -> None:
+    check_actions(actions, protocol=case.protocol, metadata=case.metadata, **case.words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+def test_what_breaks_a_rule_is_refused_by_its_name(case: Case) -> None:
+    with pytest.raises(InvalidAction) as caught:
+        check(case, case.bad)
+    error = caught.value
+    assert error.rule == case.rule
+    assert error.hint == RULES[case.rule].remedy
+    assert error.action
+    assert error.index is not None
+    assert repr(error.found) in error.message
+    assert pickle.loads(pickle.dumps(error)).rule == case.rule  # noqa: S301  (our own bytes)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+def test_the_neighbour_of_what_breaks_a_rule_passes(case: Case) -> None:
+    check(case, case.good)
+
+
+def test_no_rule_is_without_a_case() -> None:
+    assert {case.rule for case in CASES} == set(RULES)
+
+
+def logged_tables() -> Iterator[tuple[str, list[bytes]]]:
+    for folder in sorted([*SHARED.glob("fixtures/*/*/_delta_log"), *SHARED.glob("golden/*/_delta_log")]):
+        commits = (path for path in sorted(folder.glob("*.json")) if path.stem.isdecimal())
+        yield folder.parent.name, [path.read_bytes() for path in commits]
+
+
+def check_table(commits: Sequence[bytes]) -> int:
+    """Check the commits of a table one after the other, and count them."""
+    laws: Protocol | None = None
+    table: Metadata | None = None
+    checked = 0
+    for actions in map(decode_commit, commits):
+        laws = next((each for each in actions if isinstance(each, Protocol)), laws)
+        table = next((each for each in actions if isinstance(each, Metadata)), table)
+        if laws and table:
+            check_actions(actions, protocol=laws, metadata=table, verbatim=True)
+            checked += 1
+    return checked
+
+
+# Tables that their own makers meant to be wrong, or that use what we refuse.
+REFUSED = {
+    "collations-preview-table": "protocol.unsupported",
+    "collations-table": "protocol.unsupported",
+    "deltalog-getChanges": "cdc.partition.unknown",
+    "deltalog-invalid-protocol-version": "protocol.version",
+}
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the logs in ../shared are not here; the cases cover every rule")
+def test_the_commits_of_the_reference_writer_break_no_rule() -> None:
+    refused: dict[str, str] = {}
+    checked = 0
+    for name, commits in logged_tables():
+        try:
+            checked += check_table(commits)
+        except InvalidAction as error:
+            refused[name] = error.rule
+    # Hand-made logs of ancient versions have no schema, and are no typed actions at all.
+    assert {name: rule for name, rule in refused.items() if not rule.startswith("shape.")} == REFUSED
+    assert checked > 200
+
+
+def test_rules_have_stable_ids_texts_and_remedies() -> None:
+    for name, rule in RULES.items():
+        assert rule.id == name
+        assert rule.text
+        assert rule.remedy
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad"),
+    [
+        ("day", ["2024-02-29", "0001-01-01"], ["2023-02-29", "2024-1-1", "20240101", "today"]),
+        ("h", ["0", "-2147483648", "2147483647"], ["2147483648", "1.0", "x", " 1", "1_0"]),
+        ("n", ["127", "-128"], ["128"]),
+        ("id", ["9223372036854775807"], ["9223372036854775808"]),
+        ("b", ["true", "false"], ["True", "1"]),
+        ("d", ["1.50", "-999.99", "0.00", "5"], ["1.505", "1000.00", "1,5", "NaN"]),
+        ("f", ["1.0E10", "-0.0", "NaN", "-Infinity", "1"], ["one", "0x1"]),
+        (
+            "t",
+            [
+                "2024-07-01T07:00:00.123456Z",
+                "2024-07-01 07:00:00",
+                "2024-07-01 07:00:00.1",
+                "2024-07-01T00:00:00+02:00",
+            ],
+            ["2024-07-01", "2024-07-01T25:00:00Z", "2024-13-01 00:00:00"],
+        ),
+        ("z", ["2024-07-01 07:00:00.5", "2024-07-01T07:00:00"], ["2024-07-01T07:00:00Z", "07:00:00"]),
+        ("s", ["anything at all", "\u0001"], []),
+        ("bin", ["\u0001\u0002"], []),
+    ],
+)
+def test_partition_values_have_to_parse_as_their_type(column: str, good: list[str], bad: list[str]) -> None:
+    rules = TableRules.of(PLAIN, metadata_of(partition_by=[column]))
+    for value in good:
+        rules.check(msgspec.structs.replace(ADD, partition_values={column: value}))
+    for value in bad:
+        with pytest.raises(InvalidAction) as caught:
+            rules.check(msgspec.structs.replace(ADD, partition_values={column: value}))
+        assert caught.value.rule == "add.partition.value"
+        assert caught.value.found == value
+
+
+def test_partition_values_go_by_physical_name_under_column_mapping() -> None:
+    metadata = msgspec.structs.replace(mapped((1, "col-1"), (2, "col-2")), partition_columns=["c0"])
+    rules = TableRules.of(ALL_FEATURES, metadata)
+    rules.check(msgspec.structs.replace(ADD, partition_values={"col-1": "7"}))
+    with pytest.raises(InvalidAction) as caught:
+        rules.check(msgspec.structs.replace(ADD, partition_values={"c0": "7"}))
+    assert caught.value.rule == "add.partition.unknown"
+
+
+@pytest.mark.parametrize("stats", ["", "null", "3", "{", '{"numRecords":1}x', '{"numRecords":1,"minValues":{]}'])
+def test_stats_that_are_no_json_object_are_refused(stats: str) -> None:
+    with pytest.raises(InvalidAction) as caught:
+        TableRules.of(PLAIN, TABLE).check(msgspec.structs.replace(ADD, stats=stats), 5)
+    assert caught.value.rule == "add.stats.json"
+    assert caught.value.index == 5
+
+
+@pytest.mark.parametrize("count", ["1.5", '"3"', "true", "1e400"])
+def test_a_count_of_records_that_is_no_integer_is_refused(count: str) -> None:
+    with pytest.raises(InvalidAction) as caught:
+        TableRules.of(PLAIN, TABLE).check(msgspec.structs.replace(ADD, stats=f'{{"numRecords":{count}}}'))
+    assert caught.value.rule.startswith("add.stats.")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"path": None},
+        {"path": b"a"},
+        {"size": 1.5},
+        {"size": None},
+        {"modification_time": "1"},
+        {"data_change": 1},
+        {"data_change": None},
+        {"stats": {"numRecords": 1}},
+        {"partition_values": []},
+        {"partition_values": {"day": 1}},
+        {"tags": {"k": 1}},
+    ],
+)
+def test_a_struct_that_lies_about_its_types_is_refused(values: dict[str, object]) -> None:
+    with pytest.raises(InvalidAction) as caught:
+        TableRules.of(PLAIN, TABLE).check(changed(ADD, **values))
+    assert caught.value.rule == "commit.type"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a.parquet",
+        "x/y/a-b_c=1,2+3~.parquet",
+        "p=%C3%A9/é.parquet",
+        "s3://bucket/a.parquet",
+        "/abs/a.parquet",
+        "a..b",
+        "...x",
+    ],
+)
+def test_paths_of_every_lawful_kind_pass(path: str) -> None:
+    TableRules.of(PLAIN, TABLE).check(msgspec.structs.replace(ADD, path=path))
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("..", "path.parent"),
+        ("../a", "path.parent"),
+        ("a/..", "path.parent"),
+        ("c:/a", "path.absolute-windows"),
+        ("\\\\server\\share\\a", "path.absolute-windows"),
+        ("a#b", "path.raw-character"),
+        ("a?b", "path.raw-character"),
+        ("a\nb", "path.raw-character"),
+        ("a\u2028b", "path.raw-character"),
+        ("a%zz", "path.bad-escape"),
+        ("%", "path.bad-escape"),
+    ],
+)
+def test_paths_that_readers_would_misread_are_refused(path: str, rule: str) -> None:
+    with pytest.raises(InvalidAction) as caught:
+        TableRules.of(PLAIN, TABLE).check(msgspec.structs.replace(ADD, path=path))
+    assert caught.value.rule == f"add.{rule}"
+
+
+@pytest.mark.requirement("R74")
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        with_properties(**{"constraints.c": "id > 0"}),
+        metadata_of(
+            schema_string(from_ddl(COLUMNS)).replace('"metadata":{}', '"metadata":{"delta.invariants":"{}"}', 1)
+        ),
+        metadata_of(
+            schema_string(from_ddl(COLUMNS)).replace(
+                '"metadata":{}', '"metadata":{"delta.generationExpression":"1"}', 1
+            )
+        ),
+    ],
+)
+def test_rows_that_the_log_cannot_show_need_the_callers_word(metadata: Metadata) -> None:
+    with pytest.raises(InvalidAction) as caught:
+        TableRules.of(PLAIN, metadata).check(ADD)
+    assert caught.value.rule == "add.rows-unchecked"
+    TableRules.of(PLAIN, metadata, rows_checked=True).check(ADD)
+    TableRules.of(PLAIN, metadata, verbatim=True).check(ADD)
+
+
+@pytest.mark.requirement("R74")
+def test_a_legacy_protocol_without_constraints_makes_no_demands_on_rows() -> None:
+    TableRules.of(protocol(2, 6), metadata_of("id long not null, day date")).check(ADD)
+
+
+def test_system_domains_are_set_by_those_who_may() -> None:
+    domain = msgspec.structs.replace(DOMAIN, domain="delta.rowTracking")
+    TableRules.of(EXTENDED, TABLE, system_domains=["delta.rowTracking"]).check(domain)
+    TableRules.of(EXTENDED, TABLE, verbatim=True).check(domain)
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [INFO, ADD],
+        [ADD, INFO],
+        [changed(REMOVE, deletion_timestamp=None)],
+        [changed(ADD, path="a b%.parquet")],
+        [changed(ADD, default_row_commit_version=2)],
+        [with_properties(checkpointInterval="every ten")],
+        [metadata_of(COLUMNS, configuration={"delta.appendOnly": "true"})],
+    ],
+)
+def test_a_verbatim_commit_may_do_what_other_writers_lawfully_do(actions: list[Action]) -> None:
+    under = protocol(3, 7, ["variantType", "timestampNtz"], ["variantType", "timestampNtz"])
+    check_actions(actions, protocol=under, metadata=TABLE, verbatim=True)
+    with pytest.raises(InvalidAction):
+        check_actions(actions, protocol=under, metadata=TABLE)
+
+
+@pytest.mark.requirement("R74")
+def test_a_verbatim_commit_may_drop_a_feature() -> None:
+    narrow, wide = protocol(1, 7, None, ["appendOnly"]), protocol(1, 7, None, ["appendOnly", "invariants"])
+    table = metadata_of("id long", partition_by=())
+    check_actions([narrow], protocol=narrow, metadata=table, previous_protocol=wide, verbatim=True)
+
+
+@pytest.mark.parametrize("action", [ADD, REMOVE], ids=["add", "remove"])
+def test_two_spellings_of_one_escape_are_one_path(action: Action) -> None:
+    once = OncePerCommit()
+    once.see(changed(action, path="a%2fb.parquet"), 0)
+    with pytest.raises(InvalidAction):
+        once.see(changed(action, path="a%2Fb.parquet"), 1)
+
+
+@pytest.mark.requirement("R74")
+@pytest.mark.parametrize("name", sorted(FEATURES))
+def test_the_protocol_of_every_supported_feature_is_in_order(name: str) -> None:
+    if FEATURES[name].support != "refuse":
+        made = protocol_for([name])
+        check_actions([made], protocol=made, metadata=metadata_of("id long", partition_by=()))
