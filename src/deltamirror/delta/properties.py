@@ -228,12 +228,17 @@ def find_invalid(configuration: Mapping[str, str]) -> Iterator[tuple[Property, s
 
 
 def _value(metadata: Metadata, key: str) -> str | None:
-    return metadata.configuration.get(key, PROPERTIES[key].default)
+    """The value in force. Another writer may have left one that nobody can read: InvalidInput."""
+    value = metadata.configuration.get(key)
+    if value is None:
+        return PROPERTIES[key].default
+    _check_value(key, value)
+    return value
 
 
 def is_enabled(metadata: Metadata, key: str) -> bool:
     """Whether the boolean property is true, by its value or by its default."""
-    return (_value(metadata, key) or "").lower() == "true"
+    return metadata.configuration.get(key, PROPERTIES[key].default or "").lower() == "true"
 
 
 def append_only(metadata: Metadata) -> bool:

@@ -437,3 +437,8 @@ def test_properties_take_effect() -> None:
     assert max_column_id(with_property("delta.columnMapping.maxColumnId", "7")) == 7
     assert append_only(with_property("delta.appendOnly", "True"))
     assert not expired_log_cleanup(with_property("delta.enableExpiredLogCleanup", "false"))
+
+
+def test_a_value_that_nobody_can_read_is_named_when_it_is_needed() -> None:
+    with pytest.raises(InvalidInput, match=r"delta\.checkpointInterval"):
+        checkpoint_interval(with_property("delta.checkpointInterval", "every ten"))

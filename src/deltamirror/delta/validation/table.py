@@ -164,7 +164,7 @@ class TableRules:
                 raise violation(f"{name}.in-commit", action=name, index=index, field="", found=name)
 
     def _check_add(self, add: Add, index: int | None) -> None:
-        self._check_path(add, index)
+        self._check_place(add, index)
         self._check_partitions(add, add.partition_values, index)
         if add.modification_time < 0:
             raise _broken("modification-time.negative", add, index, "modificationTime", add.modification_time)
@@ -181,7 +181,7 @@ class TableRules:
             raise _broken("rows-unchecked", add, index, "dataChange", "; ".join(self.duties))
 
     def _check_remove(self, remove: Remove, index: int | None) -> None:
-        self._check_path(remove, index)
+        self._check_place(remove, index)
         self._check_partitions(remove, remove.partition_values or {}, index)
         self._check_deletion_time(remove, index)
         _num_records(remove, remove.stats, index)
@@ -198,7 +198,7 @@ class TableRules:
             raise _broken("deletion-timestamp.negative", remove, index, "deletionTimestamp", time)
 
     def _check_cdc(self, cdc: Cdc, index: int | None) -> None:
-        self._check_path(cdc, index)
+        self._check_place(cdc, index)
         self._check_partitions(cdc, cdc.partition_values, index)
         if not change_data_feed(self.metadata):
             raise _broken("feature", cdc, index, "", cdc.path)
@@ -224,7 +224,7 @@ class TableRules:
         if info.in_commit_timestamp is None:
             raise _broken("in-commit-timestamp", info, index, "inCommitTimestamp", None)
 
-    def _check_path(self, action: _File, index: int | None) -> None:
+    def _check_place(self, action: _File, index: int | None) -> None:
         if rule := broken_path_rule(action.path, raw_characters=self.verbatim):
             raise _broken(rule, action, index, "path", action.path)
         if action.size is not None and action.size < 0:
