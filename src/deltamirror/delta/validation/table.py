@@ -1,7 +1,7 @@
 """The rules that a table's protocol and metadata set for single actions, made once and applied to many.
 
-``TableRules.check`` is on the road of bulk commits: an ``add`` that is in order costs little more than a
-microsecond. Whatever looks odd goes to the slow road, which finds the rule that is broken.
+``TableRules.check`` is on the road of bulk commits: an ``add`` that is in order costs one to two
+microseconds. Whatever looks odd goes to the slow road, which finds the rule that is broken.
 
 A *verbatim* commit was made by another writer, who may lawfully
 
