@@ -150,8 +150,8 @@ class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     user_name: str | None = None
     operation: str | None = None
     operation_parameters: dict[str, msgspec.Raw] | None = None
-    job: msgspec.Raw | None = None
-    notebook: msgspec.Raw | None = None
+    job: dict[str, object] | None = None
+    notebook: dict[str, object] | None = None
     cluster_id: str | None = None
     read_version: int | None = None
     isolation_level: str | None = None
