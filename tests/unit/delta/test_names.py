@@ -114,7 +114,8 @@ def test_within_a_version_the_commit_comes_last() -> None:
         Commit(V7),
         Compaction(Version(8), Version(9)),
     ]
-    assert sorted(kinds[::-1]) == kinds
+    shuffled = kinds[::-1]
+    assert sorted(shuffled) == kinds
     assert Commit(V7) >= Checksum(V7)
 
 
