@@ -53,6 +53,7 @@ class PostgresServer:
     binaries: Path
     port: int
     process: subprocess.Popen[bytes] | None = None
+    guard: subprocess.Popen[bytes] | None = None
     _names: Iterator[int] = field(default_factory=count)
 
     @property
@@ -100,12 +101,14 @@ class PostgresServer:
                 # Its own group: Ctrl-C reaches the tests, which then stop the server in order.
                 start_new_session=True,
             )
+        self.guard = _guard(self.process.pid, self.folder)
         self._wait_until_ready()
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT ends sessions in order, SIGQUIT at once, and a restart then recovers from the WAL."""
         if self.process is None:
             return
+        self._dismiss_guard()
         self.process.send_signal(how)
         try:
             self.process.wait(START_TIMEOUT_SECONDS)
@@ -144,6 +147,13 @@ class PostgresServer:
             row = connection.execute("SHOW server_version").fetchone()
         return str(row[0]) if row else "unknown"
 
+    def _dismiss_guard(self) -> None:
+        if self.guard is not None and self.guard.stdin is not None:
+            self.guard.kill()
+            self.guard.wait()
+            self.guard.stdin.close()
+            self.guard = None
+
     def _execute(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement)
@@ -164,6 +174,14 @@ class PostgresServer:
                 return
         self.stop(signal.SIGQUIT)
         raise ServerFailedToStart(f"PostgreSQL did not start ({problem}). Its log:\n{self.log.read_text()}")
+
+
+def _guard(server: int, folder: Path) -> subprocess.Popen[bytes]:
+    """A process that ends the server when this one is killed: its input ends then, and never before."""
+    script = 'read -r _; kill -QUIT "$1"; sleep 2; rm -rf "$2"'
+    quiet = subprocess.DEVNULL
+    command = ["sh", "-c", script, "guard", str(server), str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def _server_user() -> str | None:
