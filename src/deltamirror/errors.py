@@ -21,6 +21,7 @@
     ├── PermissionDenied          the database or store refuses us
     ├── CapacityExceeded          the disk, database or a documented limit is full
     ├── Transient                 worth trying again: deadlock, serialisation failure, lost connection
+    │   └── CommitUnknown         the reply of COMMIT was lost; the log has to be asked what happened
     └── Internal                  a broken invariant of ours
 
 Each class has a stable ``code``, the ``exit_status`` of the command line, ``retryable``, and a
@@ -35,6 +36,7 @@ __all__ = [
     "AlreadyExists",
     "CapacityExceeded",
     "CatalogMismatch",
+    "CommitUnknown",
     "Conflict",
     "DeltaMirrorError",
     "Internal",
@@ -260,6 +262,14 @@ class Transient(DeltaMirrorError):
     code: ClassVar[str] = "transient"
     exit_status: ClassVar[int] = 23
     retryable: ClassVar[bool] = True
+
+
+@dataclass(eq=False)
+class CommitUnknown(Transient):
+    """The reply of COMMIT was lost: the transaction is in the log, or it is not."""
+
+    code: ClassVar[str] = "commit-unknown"
+    retryable: ClassVar[bool] = False
 
 
 @dataclass(eq=False)

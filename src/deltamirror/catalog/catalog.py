@@ -1,0 +1,137 @@
+"""A catalog: tables whose transaction log lives in one SQL database."""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from deltamirror.catalog.table import Table
+from deltamirror.catalog.transaction import Transaction
+from deltamirror.config import Settings
+from deltamirror.delta.definition import TableDefinition
+from deltamirror.delta.schema import StructType, from_ddl, parse_schema
+from deltamirror.errors import AlreadyExists
+from deltamirror.storage.location import canonical_location
+from deltamirror.storage.presence import has_delta_log
+from deltamirror.txnlog.migrations import migrate, require_current
+from deltamirror.txnlog.open import open_database
+from deltamirror.txnlog.request import Operation
+from deltamirror.txnlog.tables import TableInfo, list_tables, pause_mirror, table_info
+from deltamirror.txnlog.writer import SqlTxnLogWriter
+
+__all__ = ["Catalog"]
+
+
+class Catalog:
+    """The tables of one database. Safe to share between threads; every process opens its own.
+
+    ``url`` is ``sqlite:///FILE``, ``duckdb:///FILE`` or ``postgresql://…``; it goes before the one in ``settings``.
+    """
+
+    def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
+        settings = settings or Settings()
+        if url is not None:
+            settings = replace(settings, catalog=replace(settings.catalog, url=url))
+        self.database = open_database(settings.catalog)
+        self.writer = SqlTxnLogWriter(self.database, settings, engine_info=f"deltamirror/{version('deltamirror')}")
+        self._checked = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the connections to the database."""
+        self.database.close()
+
+    def init(self) -> int:
+        """Create the catalog's tables, or bring them up to date; the version of their schema."""
+        return migrate(self.database)
+
+    def check(self) -> None:
+        """Refuse a database that holds no catalog, or one of another release's schema."""
+        require_current(self.database)
+
+    def create_table(
+        self,
+        name: str,
+        *,
+        location: str,
+        schema: str | StructType,
+        partition_by: Iterable[str] = (),
+        cluster_by: Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        features: Iterable[str] = (),
+        description: str | None = None,
+    ) -> Table:
+        """Create a table and commit its version 0. ``schema``: ``"id long, day date"``, or the JSON of Spark."""
+        definition = TableDefinition(
+            name=name,
+            location=canonical_location(location),
+            schema=_schema(schema),
+            partition_by=tuple(partition_by),
+            cluster_by=tuple(cluster_by),
+            properties=properties or {},
+            features=tuple(features),
+            description=description,
+        )
+        if has_delta_log(definition.location):
+            raise AlreadyExists(
+                f"there is a Delta table at {definition.location} already",
+                hint="choose another location, or import the table: `deltamirror import`",
+                table=name,
+                location=definition.location,
+            )
+        self.writer.create_table(definition)
+        return Table(self, name)
+
+    def table(self, name: str) -> Table:
+        """A table that exists."""
+        with self.database.read() as connection:
+            table_info(connection, name)
+        return Table(self, name)
+
+    def tables(self) -> list[TableInfo]:
+        """All tables, by name."""
+        with self.database.read() as connection:
+            return list_tables(connection)
+
+    def drop_table(self, name: str, *, unpublished: bool = False) -> None:
+        """Forget a table; data files and ``_delta_log/`` stay. With unpublished versions, only if told so."""
+        self.writer.drop_table(name, unpublished=unpublished)
+
+    def pause(self, name: str, *, unpublished: bool = False) -> None:
+        """Stop mirroring a table. Commits go on and wait. With unpublished versions, only if told so."""
+        pause_mirror(self.database, name, paused=True, unpublished=unpublished)
+
+    def resume(self, name: str) -> None:
+        """Mirror a table again."""
+        pause_mirror(self.database, name, paused=False)
+
+    def transaction(
+        self,
+        *,
+        token: str | None = None,
+        operation: str | None = None,
+        parameters: Mapping[str, object] | None = None,
+        metrics: Mapping[str, str] | None = None,
+        user_metadata: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """Begin a transaction. ``token`` makes it idempotent; the rest describes it in the history."""
+        described = Operation(
+            name=operation, parameters=parameters, metrics=metrics, user_metadata=user_metadata, tags=tags
+        )
+        return Transaction(self.writer, operation=described, token=token)
+
+
+def _schema(schema: str | StructType) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    return parse_schema(schema) if schema.lstrip().startswith("{") else from_ddl(schema)

@@ -1,0 +1,79 @@
+"""One table of a catalog."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from deltamirror.catalog.files import Files
+from deltamirror.delta.actions import Add, Remove
+from deltamirror.delta.schema import StructType
+from deltamirror.txnlog.reads import HistoryEntry, Snapshot, commit_file, history, snapshot
+from deltamirror.txnlog.request import Committed
+from deltamirror.txnlog.tables import TableInfo, table_info
+
+if TYPE_CHECKING:
+    from deltamirror.catalog.catalog import Catalog
+
+__all__ = ["Table"]
+
+
+class Table:
+    """A table by its name. Cheap: it holds no state of its own."""
+
+    def __init__(self, catalog: "Catalog", name: str) -> None:
+        self._catalog = catalog
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r})"
+
+    @property
+    def location(self) -> str:
+        """Where its data files and its ``_delta_log/`` lie."""
+        return self.info().location
+
+    def info(self) -> TableInfo:
+        """The table at a glance."""
+        with self._catalog.database.read() as connection:
+            return table_info(connection, self.name)
+
+    def snapshot(self, version: int | None = None, as_of: int | str | datetime | None = None) -> Snapshot:
+        """The table at a version, at a time (milliseconds, ISO text or datetime), or at its head."""
+        return snapshot(self._catalog.database, self.name, version=version, as_of=as_of)
+
+    def history(self, limit: int | None = None) -> list[HistoryEntry]:
+        """The commits, newest first."""
+        return history(self._catalog.database, self.name, limit=limit)
+
+    def commit_file(self, version: int) -> bytes:
+        """The bytes of a commit, as ``_delta_log/`` holds them."""
+        return commit_file(self._catalog.database, self.name, version)
+
+    def append(self, files: Files, *, token: str | None = None) -> Committed:
+        """Add data files, in a transaction of their own."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.append(self.name, files)
+        return tx.result
+
+    def remove(self, files: Iterable[str | Add | Remove], *, token: str | None = None) -> Committed:
+        """Remove data files, in a transaction of their own."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.remove(self.name, files)
+        return tx.result
+
+    def alter(
+        self,
+        *,
+        schema: str | StructType | None = None,
+        properties: Mapping[str, str] | None = None,
+        unset: Iterable[str] = (),
+        features: Iterable[str] = (),
+        description: str | None = None,
+        operation: str | None = None,
+        parameters: Mapping[str, object] | None = None,
+    ) -> Committed:
+        """Change metadata or protocol, in a transaction of its own."""
+        with self._catalog.transaction(operation=operation, parameters=parameters) as tx:
+            tx.set_metadata(self.name, schema=schema, properties=properties, unset=unset, description=description)
+            tx.upgrade_protocol(self.name, *features)
+        return tx.result

@@ -1,0 +1,266 @@
+"""A transaction over one table or many: all of it takes place, or none."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import msgspec
+
+from deltamirror.catalog.files import Files, adds
+from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
+from deltamirror.delta.conflicts import PartitionRead, ReadSet
+from deltamirror.delta.definition import Alteration, altered
+from deltamirror.delta.paths import PartitionValue, partition_text
+from deltamirror.delta.schema import StructType, read_schema
+from deltamirror.errors import InvalidInput
+from deltamirror.txnlog.reads import Snapshot, live_adds, snapshot
+from deltamirror.txnlog.request import Change, Committed, Operation, Request
+from deltamirror.txnlog.writer import SqlTxnLogWriter
+
+__all__ = ["Partitions", "Transaction"]
+
+Partitions: TypeAlias = Mapping[str, PartitionValue | Sequence[PartitionValue]]
+"""Partition columns with the value, or the values, that were read."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the transaction does to one table."""
+
+    snapshot: Snapshot | None = None
+    read_version: int | None = None
+    at_version: int | None = None
+    streams: list[Iterable[Action]] = field(default_factory=list)
+    removed: list[tuple[str, bool]] = field(default_factory=list)
+    alterations: list[Alteration] = field(default_factory=list)
+    lines: Iterable[bytes] | None = None
+    whole_table: bool = False
+    partitions: list[PartitionRead] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    reads: bool = False
+
+
+class Transaction:
+    """Collects changes to tables; commits them at the end of its ``with`` block, or by ``commit()``.
+
+    The first time that it reads a table, removes from it or alters it, it takes the table as it is then. What others
+    commit afterwards is checked by Delta's rules, when it commits. A plain append goes after whatever is there.
+    """
+
+    def __init__(self, writer: SqlTxnLogWriter, *, operation: Operation, token: str | None) -> None:
+        self._writer = writer
+        self._operation = operation
+        self._token = token
+        self._work: dict[str, _Work] = {}
+        self._result: Committed | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._result is None and self._work:
+            self.commit()
+
+    @property
+    def result(self) -> Committed:
+        """The answer, once it is committed."""
+        if self._result is None:
+            raise InvalidInput("the transaction is not committed", hint="leave its `with` block, or call commit()")
+        return self._result
+
+    def append(self, table: str, files: Files) -> None:
+        """Add data files. Streams and Arrow data of any size are taken in bounded memory."""
+        self._of(table).streams.append(adds(files))
+
+    def remove(self, table: str, files: Iterable[str | Add | Remove], *, data_change: bool = True) -> None:
+        """Remove files: by path (its other fields come from the table), or as complete actions.
+
+        Without a ``read``, it is taken that the whole table was read to find them.
+        """
+        work = self._taken(table)
+        complete: list[Action] = []
+        for file in files:
+            if isinstance(file, Remove):
+                complete.append(file)
+            else:
+                work.removed.append((file if isinstance(file, str) else file.path, data_change))
+        work.streams.append(complete)
+
+    def read(
+        self,
+        table: str,
+        *,
+        partitions: Partitions | Sequence[Partitions] | None = None,
+        files: Iterable[str] | None = None,
+        all: bool = False,  # noqa: A002 - the word of the interface
+    ) -> Snapshot:
+        """Say what was read, so that only commits to that conflict; the table as it was taken."""
+        work = self._taken(table)
+        work.reads = True
+        work.whole_table |= all or (partitions is None and files is None)
+        work.files.update(files or ())
+        boxes = [partitions] if isinstance(partitions, Mapping) else list(partitions or ())
+        taken = self._snapshot(work)
+        work.partitions += [_partition_read(taken, box) for box in boxes]
+        return taken
+
+    def set_metadata(
+        self,
+        table: str,
+        *,
+        schema: str | StructType | None = None,
+        properties: Mapping[str, str] | None = None,
+        unset: Iterable[str] = (),
+        name: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        """Change schema, properties, name or description; the protocol is upgraded where that needs it."""
+        parsed = read_schema(schema) if isinstance(schema, str) else schema
+        self._taken(table).alterations.append(
+            Alteration(
+                schema=parsed, properties=properties or {}, unset=tuple(unset), name=name, description=description
+            )
+        )
+
+    def upgrade_protocol(self, table: str, *features: str) -> None:
+        """Add table features, with what they depend on."""
+        self._taken(table).alterations.append(Alteration(features=features))
+
+    def set_transaction(self, table: str, app_id: str, version: int) -> None:
+        """Record the progress of an application. At or below its latest version, the transaction is already applied."""
+        self._of(table).streams.append([Txn(app_id=app_id, version=version)])
+
+    def set_domain(self, table: str, domain: str, configuration: str) -> None:
+        """Set the configuration of a domain."""
+        action = DomainMetadata(domain=domain, configuration=configuration, removed=False)
+        self._taken(table).streams.append([action])
+
+    def remove_domain(self, table: str, domain: str) -> None:
+        """Remove a domain."""
+        current = self._snapshot(self._taken(table)).domain_metadata().get(domain)
+        if current is None:
+            raise InvalidInput(f"table {table!r} has no domain {domain!r}", hint="`deltamirror table show` lists them")
+        self._of(table).streams.append([msgspec.structs.replace(current, removed=True)])
+
+    def stage(
+        self,
+        table: str,
+        actions: Iterable[Action],
+        *,
+        read_version: int | None = None,
+        at_version: int | None = None,
+    ) -> None:
+        """Add any actions. They may say which version they were computed from, or which exact one they become."""
+        work = self._of(table)
+        work.streams.append(actions)
+        work.read_version = work.read_version if read_version is None else read_version
+        work.at_version = work.at_version if at_version is None else at_version
+
+    def stage_lines(self, table: str, lines: bytes | Iterable[bytes], *, at_version: int) -> None:
+        """Take complete lines of another writer, commitInfo included, as exactly this version."""
+        work = self._of(table)
+        work.lines = lines.splitlines(keepends=True) if isinstance(lines, bytes) else lines
+        work.at_version = at_version
+
+    def commit(self) -> Committed:
+        """Commit all changes, or none; the same answer if called again."""
+        if self._result is None:
+            if (known := self._writer.find_token(self._token, self._content())) is not None:
+                self._result = known
+            else:
+                changes = tuple(self._change(table, work) for table, work in self._work.items())
+                request = Request(changes=changes, token=self._token, content=self._content())
+                self._result = self._writer.commit(request)
+        return self._result
+
+    def _of(self, table: str) -> _Work:
+        if self._result is not None:
+            raise InvalidInput("the transaction is committed", hint="begin another one")
+        return self._work.setdefault(table, _Work())
+
+    def _taken(self, table: str) -> _Work:
+        work = self._of(table)
+        if work.snapshot is None:
+            work.snapshot = snapshot(self._writer.database, table)
+        return work
+
+    def _snapshot(self, work: _Work) -> Snapshot:
+        assert work.snapshot is not None  # noqa: S101 - narrows the type; `_taken` has set it
+        return work.snapshot
+
+    def _change(self, table: str, work: _Work) -> Change:
+        read_version = work.read_version
+        if read_version is None and work.snapshot is not None and work.at_version is None:
+            read_version = work.snapshot.version
+        return Change(
+            table=table,
+            actions=chain(self._foundation(work), *work.streams, self._removes(table, work)),
+            lines=work.lines,
+            read_version=read_version,
+            at_version=work.at_version,
+            reads=_read_set(work) if work.reads else None,
+            operation=self._operation,
+        )
+
+    def _foundation(self, work: _Work) -> Iterable[Action]:
+        if not work.alterations:
+            return []
+        taken = self._snapshot(work)
+        metadata, protocol = taken.metadata, taken.protocol
+        for alteration in work.alterations:
+            after, upgraded = altered(alteration, metadata, protocol)
+            metadata, protocol = after or metadata, upgraded or protocol
+        changed = [metadata] if metadata != taken.metadata else []
+        return [*changed, *([protocol] if protocol != taken.protocol else [])]
+
+    def _removes(self, table: str, work: _Work) -> Iterable[Action]:
+        if not work.removed:
+            return []
+        found = live_adds(self._snapshot(work), [path for path, _ in work.removed])
+        return [_remove(found[path], data_change) for path, data_change in work.removed]
+
+    def _content(self) -> bytes | None:
+        """A digest of what was asked for, where that is not simply the actions; None leaves it to the log."""
+        if self._token is None or not any(work.removed or work.alterations for work in self._work.values()):
+            return None
+        digest = hashlib.sha256()
+        for table, work in sorted(self._work.items()):
+            work.streams = [list(stream) for stream in work.streams]
+            digest.update(msgspec.json.encode([table, work.removed, work.at_version, self._operation.name]))
+            digest.update(repr(work.alterations).encode())
+            digest.update(msgspec.json.encode(work.streams))
+        return digest.digest()
+
+
+def _remove(add: Add, data_change: bool) -> Remove:
+    """The remove of a file, with all that the table knows of it."""
+    return Remove(
+        path=add.path,
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
+        stats=add.stats,
+    )
+
+
+def _read_set(work: _Work) -> ReadSet:
+    return ReadSet(whole_table=work.whole_table, partitions=tuple(work.partitions), files=frozenset(work.files))
+
+
+def _partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:
+    return {taken.physical_partition(column): frozenset(_texts(value)) for column, value in box.items()}
+
+
+def _texts(value: PartitionValue | Sequence[PartitionValue]) -> Iterable[str | None]:
+    several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return (partition_text(each) for each in (value if several else [value]))  # type: ignore[union-attr, arg-type]

@@ -1,0 +1,155 @@
+"""What a table begins with, and what altering it comes to: metadata and protocol from a person's words."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from deltamirror.delta.actions import DomainMetadata, Format, Metadata, Protocol
+from deltamirror.delta.columnmapping import assign_columns
+from deltamirror.delta.features import (
+    features_for,
+    is_enabled,
+    protocol_for,
+    table_features_from_properties,
+    upgrade,
+)
+from deltamirror.delta.lines import json_text
+from deltamirror.delta.order import ordered
+from deltamirror.delta.properties import canonical_properties, column_mapping_mode, max_column_id
+from deltamirror.delta.schema import Field, StructType, parse_schema, schema_string, validate_schema
+from deltamirror.errors import InvalidInput, InvalidSchema
+
+__all__ = ["CLUSTERING_DOMAIN", "Alteration", "TableDefinition", "altered", "first_actions"]
+
+CLUSTERING_DOMAIN = "delta.clustering"
+
+_TIMESTAMPS = "delta.enableInCommitTimestamps"
+_MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+_ROW_TRACKING = "delta.enableRowTracking"
+_ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+_ROW_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+_MINIMUM_VERSIONS = ("delta.minwriterversion", "delta.minreaderversion")
+
+Fresh = Callable[[], str]
+"""Makes a random UUID; an argument, so that this module stays pure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """A table that somebody wants. In-commit timestamps are on unless the properties say otherwise."""
+
+    name: str
+    location: str
+    schema: StructType
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """What somebody wants to be different about a table. ``None`` leaves a thing as it is."""
+
+    schema: StructType | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    name: str | None = None
+    description: str | None = None
+
+
+def first_actions(
+    definition: TableDefinition, *, created_time: int, fresh: Fresh
+) -> tuple[Metadata, Protocol, *tuple[DomainMetadata, ...]]:
+    """metaData, protocol and domains of version 0."""
+    properties, asked = table_features_from_properties(definition.properties)
+    configuration = _with_defaults(canonical_properties(properties), definition.properties)
+    metadata = Metadata(
+        id=fresh(),
+        description=definition.description,
+        format=Format(provider="parquet", options={}),
+        schema_string=schema_string(definition.schema),
+        partition_columns=list(definition.partition_by),
+        configuration=configuration,
+        created_time=created_time,
+    )
+    metadata = _with_row_columns(_with_mapping(metadata, definition.schema, lambda _: f"col-{fresh()}"), fresh)
+    clustering = _clustering(definition, parse_schema(metadata.schema_string))
+    wanted = {*asked, *definition.features, *features_for(metadata), *(["clustering"] if clustering else [])}
+    return metadata, protocol_for(wanted), *clustering
+
+
+def altered(alteration: Alteration, metadata: Metadata, protocol: Protocol) -> tuple[Metadata | None, Protocol | None]:
+    """The metadata and protocol after an alteration; ``None`` where it leaves them as they are."""
+    properties, asked = table_features_from_properties(alteration.properties)
+    properties = canonical_properties(properties)
+    kept = {key: value for key, value in metadata.configuration.items() if key not in alteration.unset}
+    if missing := [key for key in alteration.unset if key not in metadata.configuration]:
+        raise InvalidInput(f"the table has no property {missing[0]!r}", hint="`deltamirror table show` lists them")
+    if _ROW_TRACKING in properties and not is_enabled(metadata, _ROW_TRACKING):
+        raise InvalidInput(
+            f"{_ROW_TRACKING} cannot be set on an existing table: its files would need row ids first",
+            hint="set it when the table is created",
+        )
+    schema = parse_schema(metadata.schema_string) if alteration.schema is None else alteration.schema
+    after = replace(
+        metadata,
+        name=metadata.name if alteration.name is None else alteration.name,
+        description=metadata.description if alteration.description is None else alteration.description,
+        schema_string=metadata.schema_string if alteration.schema is None else schema_string(schema),
+        configuration=ordered({**kept, **properties}),
+    )
+    after = _with_mapping(after, schema, lambda column: column.name)
+    protocol_after = upgrade(protocol, {*asked, *alteration.features, *features_for(after)})
+    return None if after == metadata else after, None if protocol_after == protocol else protocol_after
+
+
+def _with_defaults(configuration: dict[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    # Asking for old versions means asking for a table that old clients can write.
+    asks_for_versions = any(key.lower() in _MINIMUM_VERSIONS for key in given)
+    if _TIMESTAMPS in configuration or asks_for_versions:
+        return ordered(configuration)
+    return ordered({**configuration, _TIMESTAMPS: "true"})
+
+
+def _with_mapping(metadata: Metadata, schema: StructType, fresh_name: Callable[[Field], str]) -> Metadata:
+    """The metadata with ids and physical names on all columns, where the table maps columns."""
+    mapped = column_mapping_mode(metadata) != "none"
+    validate_schema(schema, column_mapping=mapped)
+    if not mapped:
+        return metadata
+    schema, highest = assign_columns(schema, above=max_column_id(metadata) or 0, fresh_name=fresh_name)
+    configuration = ordered({**metadata.configuration, _MAX_COLUMN_ID: str(highest)})
+    return replace(metadata, schema_string=schema_string(schema), configuration=configuration)
+
+
+def _with_row_columns(metadata: Metadata, fresh: Fresh) -> Metadata:
+    if not is_enabled(metadata, _ROW_TRACKING):
+        return metadata
+    columns = {_ROW_ID_COLUMN: f"_row-id-col-{fresh()}", _ROW_VERSION_COLUMN: f"_row-commit-version-col-{fresh()}"}
+    return replace(metadata, configuration=ordered({**metadata.configuration, **columns}))
+
+
+def _clustering(definition: TableDefinition, schema: StructType) -> tuple[DomainMetadata, ...]:
+    if not definition.cluster_by:
+        return ()
+    if definition.partition_by:
+        raise InvalidInput("a table is partitioned or clustered, not both", hint="leave out one of the two")
+    paths = [_physical_path(column, schema) for column in definition.cluster_by]
+    configuration = json_text({"clusteringColumns": paths, "domainName": CLUSTERING_DOMAIN})
+    return (DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False),)
+
+
+def _physical_path(column: str, schema: StructType) -> list[str]:
+    path: list[str] = []
+    kind: object = schema
+    for name in column.split("."):
+        found = kind.get(name) if isinstance(kind, StructType) else None
+        if found is None:
+            raise InvalidSchema(f"the table cannot be clustered by {column!r}: there is no such column", column=column)
+        path.append(found.physical_name)
+        kind = found.type
+    return path

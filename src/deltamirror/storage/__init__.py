@@ -1,0 +1,1 @@
+"""Object stores: locations, and (through obstore) what lies there."""

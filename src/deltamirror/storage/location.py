@@ -1,0 +1,88 @@
+"""Table locations: one canonical form for each place.
+
+``s3a://b/t/``, ``s3n://b//t`` and ``s3://b/t`` are one place; so are ``/data/t``, ``file:/data/t``
+and ``file:///data/t/``. Two tables may not share a location, and none may lie inside another.
+"""
+
+import os
+import re
+from urllib.parse import quote, unquote, urlsplit
+
+from deltamirror.errors import InvalidLocation
+
+__all__ = ["canonical_location", "is_inside", "local_path"]
+
+_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "az": "az",
+    "abfs": "abfs",
+    "abfss": "abfs",
+    "memory": "memory",
+}
+_WINDOWS_DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
+
+
+def canonical_location(location: str) -> str:
+    """The one spelling under which the catalog knows this place."""
+    if not location or location != location.strip() or any(ord(c) < 0x20 for c in location):
+        raise _invalid(location, "is empty or has blanks or control characters around it")
+    if _WINDOWS_DRIVE.match(location):
+        raise _invalid(location, "is a Windows path")
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return _local(location, location)
+    if scheme.lower() == "file":
+        return _local(location, _file_url_path(location))
+    return _remote(location, scheme.lower(), rest)
+
+
+def is_inside(inner: str, outer: str) -> bool:
+    """Whether one canonical location lies below (or is) the other."""
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def local_path(location: str) -> str | None:
+    """The path on disk of a canonical ``file://`` location, or None for a remote one."""
+    return unquote(location.removeprefix("file://")) if location.startswith("file://") else None
+
+
+def _local(given: str, path: str) -> str:
+    absolute = os.path.abspath(path)  # noqa: PTH100 - a table may be reached through a link; links stay
+    if absolute == "/":
+        raise _invalid(given, "is the root of the disk")
+    return "file://" + quote(absolute, safe="/=+:,;@!$&'()*~-_.")
+
+
+def _file_url_path(location: str) -> str:
+    parts = urlsplit(location)
+    if parts.netloc not in ("", "localhost"):
+        raise _invalid(location, f"names another host, {parts.netloc!r}")
+    if parts.query or parts.fragment or not parts.path.startswith("/"):
+        raise _invalid(location, "is not a plain absolute file URL")
+    return unquote(parts.path)
+
+
+def _remote(given: str, scheme: str, rest: str) -> str:
+    if scheme not in _SCHEMES:
+        raise _invalid(given, f"has the unknown scheme {scheme!r} (known: file, {', '.join(sorted(_SCHEMES))})")
+    if not rest.startswith("//") or "?" in rest or "#" in rest:
+        raise _invalid(given, "is not of the form scheme://bucket/path")
+    bucket, *path = [part for part in rest[2:].split("/") if part] or [""]
+    if not bucket or rest.startswith("///"):
+        raise _invalid(given, "names no bucket")
+    if not path:
+        raise _invalid(given, "is a whole bucket: a table needs a folder of its own")
+    if any(part in (".", "..") for part in path):
+        raise _invalid(given, "contains '.' or '..'")
+    return f"{_SCHEMES[scheme]}://{'/'.join([bucket, *path])}"
+
+
+def _invalid(location: str, why: str) -> InvalidLocation:
+    return InvalidLocation(
+        f"the location {location!r} {why}",
+        hint="give a folder of its own, such as s3://bucket/path/table or /data/table",
+        location=location,
+    )

@@ -1,0 +1,1 @@
+"""The authoritative log: Delta transactions in a SQL database."""

@@ -1,0 +1,335 @@
+"""The commit: prepare without a lock, ratify under it, and never guess what became of it."""
+
+import random
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+import msgspec
+from sqlalchemy import select
+
+from deltamirror.config import Settings
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Add
+from deltamirror.errors import CommitUnknown, InvalidInput, TokenReused, Transient, Unavailable
+from deltamirror.txnlog.applied import find_applied
+from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.draft import Draft
+from deltamirror.txnlog.gather import Gathered
+from deltamirror.txnlog.prepare import Preparation
+from deltamirror.txnlog.ratify import (
+    Ratified,
+    StateMoved,
+    authored_info,
+    lock_heads,
+    ratify,
+    require_follows,
+    require_room,
+)
+from deltamirror.txnlog.request import Committed, Request
+from deltamirror.txnlog.rows import file_row
+from deltamirror.txnlog.schema import files
+from deltamirror.txnlog.staging import fresh_commit_id
+from deltamirror.txnlog.state import TableState, load_state
+from deltamirror.txnlog.statements import COMMITTED_BY, INSERT_TOKEN, TOKEN
+
+__all__ = ["CommitPath"]
+
+# A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
+_MOVES_TOLERATED = 20
+_FILES_IN_ONE_STATEMENT = 500
+
+
+class CommitPath:
+    """Commits transactions. Remembers the tables it has seen, and notices when they changed."""
+
+    def __init__(self, database: Database, settings: Settings, *, engine_info: str) -> None:
+        self.database = database
+        self.settings = settings
+        self.engine_info = engine_info
+        self._states: dict[str, TableState] = {}
+
+    def state(self, name: str, *, remembered: bool = False) -> TableState:
+        """A table at its head; ``remembered`` if an earlier sight of it is as good."""
+        found = self._states.get(name) if remembered else None
+        if found is None:
+            with self.database.read() as connection:
+                found = self._states[name] = load_state(connection, name)
+        return found
+
+    def see(self, state: TableState) -> None:
+        """Remember a table as it was just seen."""
+        self._states[state.name] = state
+
+    def forget(self, name: str) -> None:
+        """Drop what is remembered of a table."""
+        self._states.pop(name, None)
+
+    def commit(self, request: Request) -> Committed:
+        """Commit a transaction; see :class:`deltamirror.txnlog.contract.TxnLogWriter`."""
+        run = _Run(self, request)
+        try:
+            return run.to_the_end()
+        except CommitUnknown:
+            raise  # the stage may be part of the log; if not, it is swept later
+        except BaseException:
+            run.discard_stages()
+            raise
+
+    def find_token(self, token: str, content: bytes) -> Committed | None:
+        """The answer to an earlier use of a token, if there was one."""
+        with self.database.read() as connection:
+            row = connection.execute(TOKEN, {"token": token}).one_or_none()
+        return None if row is None else _answer(token, content, *row)
+
+    def remember(self, drafts: Sequence[Draft], ratified: Mapping[str, Ratified]) -> None:
+        """Keep what a commit taught us of its tables; one that it changed is looked at again."""
+        for draft in drafts:
+            if (done := ratified.get(draft.state.name)) is None:
+                continue
+            if draft.facts.metadata is not None or draft.facts.protocol is not None:
+                self.forget(draft.state.name)
+            else:
+                self.see(replace(draft.state, version=done.version, committed_at=done.committed_at))
+
+
+class _Run:
+    """One transaction on its way into the log."""
+
+    def __init__(self, path: CommitPath, request: Request) -> None:
+        self._path = path
+        self._database, self._settings = path.database, path.settings
+        self._request = _sound(request)
+        self._txn_id = str(uuid.uuid4())
+        self._after: dict[str, tuple[int, int]] = {}
+        clock = cache(self._clock)
+        digested = request.token is not None and request.content is None
+        limit = self._settings.catalog.stage_above
+        self._preparations = [
+            Preparation(
+                self._database,
+                Gathered(change, limit=limit, clock=clock, digested=digested),
+                chunk_lines=self._settings.catalog.chunk_lines,
+                alone=len(request.changes) == 1,
+            )
+            for change in request.changes
+        ]
+
+    def to_the_end(self) -> Committed:
+        """Try until it is committed, refused, or not worth another try."""
+        failures = moves = 0
+        while True:
+            try:
+                return self._attempt(fresh=bool(failures or moves))
+            except StateMoved:
+                moves += 1
+                if moves > _MOVES_TOLERATED:
+                    raise Transient("the table's metadata changes too fast to commit", hint="try again") from None
+            except CommitUnknown as error:
+                if (found := self._look(error)) is not None:
+                    return found
+                failures += 1
+            except Transient:
+                failures += 1
+                if failures > self._settings.writer.retries:
+                    raise
+                self._pause(failures)
+
+    def discard_stages(self) -> None:
+        """Leave nothing behind of a transaction that failed."""
+        for preparation in self._preparations:
+            preparation.discard()
+
+    def _attempt(self, *, fresh: bool) -> Committed:
+        if (found := self._known_token()) is not None:
+            return found
+        drafts = [
+            preparation.draft(self._path.state(preparation.table, remembered=not fresh and preparation.may_be_stale))
+            for preparation in self._preparations
+        ]
+        self._after = {draft.state.name: (draft.state.table_id, draft.state.version) for draft in drafts}
+        if not any(draft.writes for draft in drafts):
+            raise InvalidInput("the transaction writes nothing", hint="give it at least one action")
+        return self._append(drafts) or self._ratify(drafts)
+
+    def _append(self, drafts: Sequence[Draft]) -> Committed | None:
+        """A small blind append in one statement, where the engine has that and nothing else has to be decided."""
+        if not self._fits_one_statement(drafts):
+            return None
+        [draft] = drafts
+        row = self._database.append(_append_values(draft, self._txn_id, self._path.engine_info))
+        if row is None:
+            self._path.forget(draft.state.name)
+            return None
+        version, committed_at = row
+        name = draft.state.name
+        self._path.see(replace(draft.state, version=version, committed_at=committed_at))
+        return Committed(versions={name: version}, timestamp=committed_at)
+
+    def _fits_one_statement(self, drafts: Sequence[Draft]) -> bool:
+        draft = drafts[0]
+        return (
+            self._database.appends_in_one_statement
+            and len(drafts) == 1
+            and self._request.token is None
+            and self._settings.writer.backlog_limit is None
+            and draft.standing is None
+            and draft.staged is None
+            and not draft.is_verbatim
+            and not draft.foundation
+            and len(draft.body) <= _FILES_IN_ONE_STATEMENT
+            and all(type(action) is Add for action in draft.body)
+            and not draft.tracks_rows
+        )
+
+    def _ratify(self, drafts: Sequence[Draft]) -> Committed:
+        with self._database.write() as session:
+            if (found := self._token_in(session)) is not None:
+                return found
+            heads, clock = lock_heads(self._database, session, drafts)
+            if (found := find_applied(session, drafts)) is not None:
+                return found
+            drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
+            writing = [draft for draft in drafts if draft.writes]
+            if (limit := self._settings.writer.backlog_limit) is not None:
+                for draft in writing:
+                    require_room(session, draft, heads[draft.state.table_id], limit)
+            moment = max([clock, *(heads[draft.state.table_id].committed_at + 1 for draft in writing)])
+            ratified = {
+                draft.state.name: ratify(
+                    session,
+                    draft,
+                    heads[draft.state.table_id],
+                    time=moment,
+                    txn_id=self._txn_id,
+                    engine_info=self._path.engine_info,
+                )
+                for draft in writing
+            }
+            versions = {name: done.version for name, done in ratified.items()}
+            timestamp = max(done.committed_at for done in ratified.values())
+            self._insert_token(session, versions, timestamp)
+        self._path.remember(writing, ratified)
+        return Committed(versions=versions, timestamp=timestamp)
+
+    def _content(self) -> bytes:
+        """What tells a retry of the transaction from another one that uses the same token."""
+        if self._request.content is not None:
+            return self._request.content
+        return msgspec.json.encode(
+            [
+                (p.table, p.gathered.change.operation.name, p.gathered.change.at_version, p.gathered.content)
+                for p in self._preparations
+            ]
+        )
+
+    def _known_token(self) -> Committed | None:
+        """The answer to an earlier use of the token, before any work is done for this one."""
+        if self._request.token is None or any(p.gathered.is_large for p in self._preparations):
+            return None
+        return self._path.find_token(self._request.token, self._content())
+
+    def _token_in(self, session: Session) -> Committed | None:
+        if self._request.token is None:
+            return None
+        rows = session.rows(TOKEN, {"token": self._request.token})
+        return _answer(self._request.token, self._content(), *rows[0]) if rows else None
+
+    def _insert_token(self, session: Session, versions: Mapping[str, int], timestamp: int) -> None:
+        if self._request.token is not None:
+            row = {
+                "token": self._request.token,
+                "content": self._content(),
+                "txn_id": self._txn_id,
+                "committed_at": timestamp,
+                "versions": msgspec.json.encode(versions).decode(),
+            }
+            session.run(INSERT_TOKEN, row)
+
+    def _look(self, error: CommitUnknown) -> Committed | None:
+        """Ask the log what became of a COMMIT whose reply was lost; None if it did not take place."""
+        for attempt in range(self._settings.writer.retries + 1):
+            self._pause(attempt)
+            try:
+                return self._find_by_txn_id()
+            except Unavailable:
+                continue
+        raise CommitUnknown(
+            f"{error.message}; the database cannot be asked what became of the transaction {self._txn_id}",
+            hint="commit again with the same token once the database is back: it will not be applied twice",
+        ) from error
+
+    def _find_by_txn_id(self) -> Committed | None:
+        found: dict[str, int] = {}
+        timestamp = 0
+        with self._database.read() as connection:
+            for name, (table_id, after) in self._after.items():
+                values = {"table_id": table_id, "after": after, "txn_id": self._txn_id}
+                for version, committed_at in connection.execute(COMMITTED_BY, values):
+                    found[name], timestamp = version, committed_at
+        return Committed(versions=found, timestamp=timestamp) if found else None
+
+    def _pause(self, attempt: int) -> None:
+        writer = self._settings.writer
+        nominal = min(writer.retry_max, writer.retry_base * 2 ** max(attempt - 1, 0))
+        if attempt:
+            time.sleep(nominal * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, not a secret
+
+    def _clock(self) -> int:
+        with self._database.read() as connection:
+            return int(connection.execute(select(self._database.clock)).scalar_one())
+
+
+def _answer(token: str, content: bytes, stored: bytes, committed_at: int, versions: str) -> Committed:
+    if bytes(stored) != content:
+        raise TokenReused(
+            f"the token {token!r} was used for another transaction",
+            hint="a token belongs to one transaction: choose another one",
+            token=token,
+        )
+    return Committed(versions=msgspec.json.decode(versions), timestamp=committed_at, already_applied=True)
+
+
+def _sound(request: Request) -> Request:
+    names = [change.table for change in request.changes]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput(
+                f"the transaction changes the table {name!r} twice", hint="put all actions into one change"
+            )
+    for change in request.changes:
+        if change.read_version is not None and change.at_version is not None:
+            raise InvalidInput(
+                f"the change of {change.table!r} names both a version to read and an exact version",
+                hint="give --read-version or --at-version, not both",
+            )
+    return request
+
+
+_FILE_COLUMNS = tuple(column.name for column in files.columns)
+
+
+def _append_values(draft: Draft, txn_id: str, engine_info: str) -> dict[str, object]:
+    """The arguments of the one statement; the database puts its time in front of ``rest``."""
+    info = lines.encode(authored_info(draft, time=0, txn_id=txn_id, engine_info=engine_info))
+    timestamped = draft.state.timestamped
+    stub = b'{"commitInfo":{' + (b'"inCommitTimestamp":0,' if timestamped else b"") + b'"timestamp":0'
+    rows = (
+        file_row(draft.state.table_id, 0, ordinal, add) for ordinal, add in enumerate(draft.body) if type(add) is Add
+    )
+    return {
+        "table": draft.state.table_id,
+        "commit": fresh_commit_id(),
+        "metadata": draft.state.metadata_version,
+        "protocol": draft.state.protocol_version,
+        "at": -1 if draft.change.at_version is None else draft.change.at_version,
+        "timestamped": timestamped,
+        "rest": info.removeprefix(stub) + b"\n" + lines.encode_commit(draft.body),
+        "txn": txn_id,
+        "operation": draft.operation,
+        "read": draft.read_version,
+        "lines": 1 + len(draft.body),
+        "files": msgspec.json.encode([dict(zip(_FILE_COLUMNS, row, strict=True)) for row in rows]).decode(),
+    }

@@ -1,0 +1,201 @@
+"""The boundary to the database: transactions, raw statements, bulk rows, errors.
+
+``Database`` is what the three engines share; each engine overrides the little that differs. The
+commit path runs statements that were compiled once, on the driver's own cursor; everything else
+goes through SQLAlchemy. Both are the same connection and the same transaction.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import pyarrow as pa
+from sqlalchemy import Connection, Engine, Executable, Result, Table
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.sql import ClauseElement, ColumnElement, Select
+
+from deltamirror.errors import CommitUnknown, DeltaMirrorError
+from deltamirror.txnlog.statements import HEAD
+
+__all__ = ["CatalogLocks", "Database", "Row", "Session"]
+
+Row: TypeAlias = tuple[Any, ...]
+
+_ROWS_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogLocks:
+    """Statements that take locks until the transaction ends; ``None`` where none is needed."""
+
+    migrations: Executable | None = None
+    tables: Executable | None = None
+
+
+class Session:
+    """One transaction on one connection."""
+
+    def __init__(self, database: "Database", connection: Connection) -> None:
+        self._database = database
+        self.connection = connection
+        self._cursor = connection.connection.cursor()
+
+    def execute(self, statement: Executable, values: Any = None) -> Result[Any]:
+        """Run a statement through SQLAlchemy."""
+        return self.connection.execute(statement, values)
+
+    def run(self, statement: ClauseElement, values: Mapping[str, Any]) -> None:
+        """Run a statement on the driver's cursor, without SQLAlchemy's share of the cost."""
+        text, order = self._database.compiled(statement)
+        self._cursor.execute(text, values if order is None else [values[name] for name in order])
+
+    def rows(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
+        """Run a statement on the driver's cursor and fetch what it returns."""
+        self.run(statement, values)
+        return list(self._cursor.fetchall())
+
+    def lock_migrations(self) -> None:
+        """Keep others from changing the schema until the transaction ends."""
+        self._lock(self._database.lock_statements().migrations)
+
+    def lock_tables(self) -> None:
+        """Keep others from creating or dropping tables until the transaction ends."""
+        self._lock(self._database.lock_statements().tables)
+
+    def _lock(self, statement: Executable | None) -> None:
+        if statement is not None:
+            self.execute(statement)
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Insert complete rows (a value for each column, in order) by the engine's fast road."""
+        if rows:
+            self._database.insert_many(self.connection, table, rows)
+
+
+class Database(ABC):
+    """A catalog's database."""
+
+    name: ClassVar[str]
+    clock: ClassVar[ColumnElement[int]]
+    """Milliseconds since the epoch, by the database's clock, when the statement runs."""
+
+    appends_in_one_statement: ClassVar[bool] = False
+    """Whether ``append`` does anything."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._head_and_clock = HEAD.add_columns(self.clock)
+        self._compiled: dict[ClauseElement, tuple[str, list[str] | None]] = {}
+
+    def compiled(self, statement: ClauseElement) -> tuple[str, list[str] | None]:
+        """The driver's text of a statement, and the order of its values (None: by name)."""
+        found = self._compiled.get(statement)
+        if found is None:
+            compiled = statement.compile(dialect=self.engine.dialect)
+            positions = getattr(compiled, "positiontup", None)
+            found = self._compiled[statement] = (str(compiled), positions)
+        return found
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A transaction that may write. Commits at the end, or rolls back and raises one of our errors."""
+        with self.exclusive(), self.translated(), self.engine.connect() as fresh:
+            connection = fresh.execution_options(deltamirror_writes=True)
+            transaction = connection.begin()
+            try:
+                yield Session(self, connection)
+            except BaseException:
+                transaction.rollback()
+                raise
+            self._commit(transaction.commit)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the database, whatever others commit meanwhile."""
+        with self.translated(), self.engine.connect() as fresh:
+            connection = fresh.execution_options(**self.snapshot_options())
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """What has to be held for as long as a transaction writes; nothing where rows are locked."""
+        yield
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn the errors of driver and SQLAlchemy into ours; this is the one place that knows them."""
+        try:
+            yield
+        except DeltaMirrorError:
+            raise
+        except DBAPIError as error:
+            raise self.translate(error.orig or error) from error
+        except SQLAlchemyError as error:
+            raise self.translate(error) from error
+        except self.driver_errors() as error:
+            raise self.translate(error) from error
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+    def snapshot_options(self) -> dict[str, Any]:
+        """Execution options under which a transaction reads one state."""
+        return {}
+
+    def lock_head(self, session: Session, table_id: int) -> list[Row]:
+        """The head of a table, locked until the transaction ends, and the time once it is."""
+        return session.rows(self._head_and_clock, {"table_id": table_id})
+
+    def append(self, values: Mapping[str, Any]) -> Row | None:
+        """A small blind append in one statement: its version and time, or None where somebody has to decide."""
+        return None
+
+    def lock_statements(self) -> CatalogLocks:
+        """What keeps others from changing the schema, or the set of tables; nothing where one writer is alone."""
+        return CatalogLocks()
+
+    def fetch_arrow(self, connection: Connection, query: Select[Any], schema: pa.Schema) -> pa.Table:
+        """The result of a query as Arrow data."""
+        result = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+        batches = [_batch(rows, schema) for rows in result.partitions()]
+        return pa.Table.from_batches(batches, schema)
+
+    @abstractmethod
+    def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
+        """A member of a JSON object that is kept as text, as text."""
+
+    @abstractmethod
+    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert complete rows by the fastest way that the driver has."""
+
+    @abstractmethod
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """The exceptions that the driver raises."""
+
+    @abstractmethod
+    def translate(self, error: BaseException) -> DeltaMirrorError:
+        """One of our errors for one of the driver's."""
+
+    def is_lost_reply(self, error: DeltaMirrorError) -> bool:
+        """Whether this error, raised by COMMIT, leaves open if the transaction took place."""
+        return False
+
+    def _commit(self, commit: Callable[[], None]) -> None:
+        try:
+            with self.translated():
+                commit()
+        except DeltaMirrorError as error:
+            if self.is_lost_reply(error):
+                raise CommitUnknown(f"the reply of COMMIT was lost: {error.message}", hint=error.hint) from error
+            raise
+
+
+def _batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    return pa.record_batch(
+        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema
+    )

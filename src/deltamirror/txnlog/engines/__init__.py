@@ -1,0 +1,1 @@
+"""One small override for each database engine."""

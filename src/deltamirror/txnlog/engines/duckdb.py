@@ -1,0 +1,131 @@
+"""DuckDB: one process at a time opens the file; inside it, one writer at a time."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, cast
+
+import duckdb
+import pyarrow as pa
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Boolean,
+    Connection,
+    Integer,
+    LargeBinary,
+    Table,
+    create_engine,
+    func,
+    literal_column,
+)
+from sqlalchemy.sql import ColumnElement
+
+from deltamirror.config import CatalogSettings
+from deltamirror.errors import (
+    CapacityExceeded,
+    CatalogMismatch,
+    DeltaMirrorError,
+    Internal,
+    PermissionDenied,
+    Transient,
+    Unavailable,
+)
+from deltamirror.txnlog.database import Database, Row
+
+__all__ = ["DuckdbDatabase"]
+
+# Below this, prepared single inserts are faster than handing Arrow data to the engine.
+_ARROW_FROM = 20
+
+
+class DuckdbDatabase(Database):
+    """A catalog in a DuckDB file."""
+
+    name: ClassVar[str] = "duckdb"
+    # The time of the transaction's start; the mutex is taken before, so it is the time under the lock.
+    clock: ClassVar[ColumnElement[int]] = literal_column("epoch_ms(now())")
+
+    def __init__(self, url: URL, settings: CatalogSettings) -> None:
+        super().__init__(create_engine(url))
+        self.path = url.database or ""
+        self._busy_timeout = settings.busy_timeout
+        self._mutex = threading.Lock()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Queue for the database: concurrent updates of one row fail in DuckDB instead of waiting."""
+        if not self._mutex.acquire(timeout=self._busy_timeout):
+            raise Unavailable(
+                f"DuckDB database {self.path}: another thread has been writing for {self._busy_timeout:g} s",
+                hint="try again, or raise catalog.busy_timeout",
+            )
+        try:
+            yield
+        finally:
+            self._mutex.release()
+
+    def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
+        """By ``json_extract_string``, with a JSON pointer."""
+        pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+        return func.json_extract_string(column, pointer)
+
+    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert a few rows one by one, many rows as Arrow data."""
+        driver = cast("Any", connection.connection.driver_connection)
+        marks = ", ".join("?" * len(table.columns))
+        if len(rows) < _ARROW_FROM:
+            for row in rows:
+                driver.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)  # noqa: S608 - our own table name
+            return
+        incoming = _arrow(table, rows)
+        driver.register("dl_incoming", incoming)
+        driver.execute(f"INSERT INTO {table.name} SELECT * FROM dl_incoming")  # noqa: S608 - our own table name
+        driver.unregister("dl_incoming")
+
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """The exceptions of the duckdb module."""
+        return (duckdb.Error,)
+
+    def translate(self, error: BaseException) -> DeltaMirrorError:
+        """Decide by DuckDB's exception class, and by its text where one class means several things."""
+        text = str(error)
+        described = f"DuckDB database {self.path}: {text}"
+        if "Could not set lock" in text:
+            return Unavailable(
+                f"the DuckDB database {self.path} is open in another process",
+                hint="DuckDB serves one process at a time: stop the other one, or use PostgreSQL or SQLite",
+            )
+        if "No space left" in text or "Out of Memory" in text:
+            return CapacityExceeded(described, hint="free some space; nothing of this transaction was kept")
+        if "read-only" in text or "Permission denied" in text:
+            return PermissionDenied(described, hint="the catalog's file and folder must be writable")
+        if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
+            return CatalogMismatch(f"{self.path} holds no deltamirror catalog", hint="run `deltamirror init`")
+        if isinstance(error, duckdb.TransactionException | duckdb.ConstraintException):
+            return Transient(described, hint="try again")
+        if "not a valid DuckDB database file" in text:
+            return CatalogMismatch(described, hint="the file is no DuckDB database: check the catalog URL")
+        if isinstance(error, duckdb.IOException):
+            return Unavailable(described, hint="check the path and the disk")
+        return Internal(described)
+
+
+def _arrow(table: Table, rows: Sequence[Row]) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    return pa.table(
+        {
+            column.name: pa.array(values, _arrow_type(column.type))
+            for column, values in zip(table.columns, columns, strict=True)
+        }
+    )
+
+
+def _arrow_type(kind: object) -> pa.DataType:
+    if isinstance(kind, BigInteger):
+        return pa.int64()
+    if isinstance(kind, Integer):
+        return pa.int32()
+    if isinstance(kind, Boolean):
+        return pa.bool_()
+    return pa.binary() if isinstance(kind, LargeBinary) else pa.string()

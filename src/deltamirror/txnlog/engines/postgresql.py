@@ -1,0 +1,159 @@
+"""PostgreSQL: many writers, row locks, COPY for bulk rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import psycopg
+from sqlalchemy import (
+    JSON,
+    URL,
+    BigInteger,
+    Boolean,
+    Connection,
+    Integer,
+    LargeBinary,
+    Table,
+    cast,
+    create_engine,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.sql import ColumnElement
+
+from deltamirror.config import CatalogSettings
+from deltamirror.errors import (
+    CapacityExceeded,
+    CatalogMismatch,
+    CommitUnknown,
+    DeltaMirrorError,
+    Internal,
+    PermissionDenied,
+    Transient,
+    Unavailable,
+)
+from deltamirror.txnlog.database import CatalogLocks, Database, Row, Session
+from deltamirror.txnlog.postgres_append import APPEND
+from deltamirror.txnlog.statements import HEAD
+
+__all__ = ["PostgresqlDatabase"]
+
+
+class PostgresqlDatabase(Database):
+    """A catalog in a PostgreSQL database."""
+
+    name: ClassVar[str] = "postgresql"
+    appends_in_one_statement: ClassVar[bool] = True
+    clock: ClassVar[ColumnElement[int]] = literal_column("(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+
+    def __init__(self, url: URL, settings: CatalogSettings) -> None:
+        limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
+        options = " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items())
+        super().__init__(
+            create_engine(
+                url.set(drivername="postgresql+psycopg"),
+                connect_args={"options": options, "connect_timeout": 10, "application_name": "deltamirror"},
+                pool_size=10,
+                max_overflow=20,
+            )
+        )
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def snapshot_options(self) -> dict[str, Any]:
+        """Read one state for the whole transaction."""
+        return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+    def lock_head(self, session: Session, table_id: int) -> list[Row]:
+        """Lock the row first; a clock in the same statement would be read before the wait."""
+        heads = session.rows(_LOCKED_HEAD, {"table_id": table_id})
+        return [(*head, *clock) for head in heads for clock in session.rows(_CLOCK, {})]
+
+    def append(self, values: Mapping[str, Any]) -> Row | None:
+        """Call the function ``dl_append``; its one statement is a transaction of its own."""
+        statement, _ = self.compiled(APPEND)
+        try:
+            with self.translated(), self._autocommit.connect() as connection:
+                cursor = connection.connection.cursor()
+                cursor.execute(statement, values)
+                row = cursor.fetchone()
+        except Unavailable as error:
+            raise CommitUnknown(f"the reply of COMMIT was lost: {error.message}", hint=error.hint) from error
+        return None if row is None or row[0] == "stale" else row[1:]
+
+    def lock_statements(self) -> CatalogLocks:
+        """Readers and commits go on. Before the first migration there is no table that could be locked."""
+        return CatalogLocks(
+            migrations=text("SELECT pg_advisory_xact_lock(hashtext('deltamirror migrations'))"),
+            tables=text("LOCK TABLE dl_tables IN SHARE ROW EXCLUSIVE MODE"),
+        )
+
+    def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
+        """By the ``->>`` operator of JSON."""
+        return func.json_extract_path_text(cast(column, JSON), name)
+
+    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert by binary COPY."""
+        cursor = connection.connection.cursor()
+        with cursor.copy(f"COPY {table.name} FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types([_copy_type(column.type) for column in table.columns])
+            for row in rows:
+                copy.write_row(row)
+
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """The exceptions of psycopg."""
+        return (psycopg.Error,)
+
+    def is_lost_reply(self, error: DeltaMirrorError) -> bool:
+        """A connection that broke at COMMIT says nothing about the commit."""
+        return isinstance(error, Unavailable)
+
+    def translate(self, error: BaseException) -> DeltaMirrorError:
+        """Decide by SQLSTATE, longest known prefix first."""
+        state = getattr(error, "sqlstate", None) or ""
+        described = f"PostgreSQL: {_first_line(error)}"
+        for length in (5, 2):
+            if found := _BY_SQLSTATE.get(state[:length]):
+                cls, hint = found
+                return cls(described, hint=hint)
+        if "authentication failed" in str(error) or "no password supplied" in str(error):
+            return PermissionDenied(described, hint="check user and password of the catalog URL")
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return Unavailable(described, hint="check that the server runs and that the catalog URL is right")
+        return Internal(described)
+
+
+_LOCKED_HEAD = HEAD.with_for_update()
+_CLOCK = select(PostgresqlDatabase.clock)
+
+_BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
+    "08": (Unavailable, "the connection to the server broke; try again"),
+    "23": (Transient, "try again"),
+    "25006": (PermissionDenied, "the server is read-only: connect to the primary"),
+    "28": (PermissionDenied, "check user and password of the catalog URL"),
+    "3D000": (CatalogMismatch, "the database does not exist: create it, or check the catalog URL"),
+    "40": (Transient, "try again"),
+    "42501": (PermissionDenied, "grant the user the rights to the dl_ tables"),
+    "42P01": (CatalogMismatch, "run `deltamirror init`"),
+    "42883": (CatalogMismatch, "run `deltamirror init`"),
+    "53300": (Unavailable, "the server has too many connections"),
+    "53": (CapacityExceeded, "free some space; nothing of this transaction was kept"),
+    "55P03": (Unavailable, "another writer holds the table; try again or raise catalog.busy_timeout"),
+    "57014": (Unavailable, "the statement took longer than catalog.transaction_timeout"),
+    "57": (Unavailable, "the server is going down or starting; try again"),
+    "58": (Unavailable, "the server has trouble with its disk"),
+}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _copy_type(kind: object) -> str:
+    if isinstance(kind, BigInteger):
+        return "int8"
+    if isinstance(kind, Integer):
+        return "int4"
+    if isinstance(kind, Boolean):
+        return "bool"
+    return "bytea" if isinstance(kind, LargeBinary) else "text"

@@ -1,0 +1,142 @@
+"""SQLite: one writer at a time, in any process; write-ahead log, synced at every commit."""
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from sqlalchemy import URL, Connection, Table, create_engine, event, func, literal_column
+from sqlalchemy.sql import ColumnElement
+
+from deltamirror.config import CatalogSettings
+from deltamirror.errors import (
+    CapacityExceeded,
+    CatalogMismatch,
+    DeltaMirrorError,
+    Internal,
+    PermissionDenied,
+    Transient,
+    Unavailable,
+)
+from deltamirror.txnlog.database import Database, Row
+
+__all__ = ["SqliteDatabase"]
+
+
+class SqliteDatabase(Database):
+    """A catalog in a SQLite file."""
+
+    name: ClassVar[str] = "sqlite"
+    clock: ClassVar[ColumnElement[int]] = literal_column(
+        "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+    )
+
+    def __init__(self, url: URL, settings: CatalogSettings) -> None:
+        super().__init__(create_engine(url, connect_args={"timeout": settings.busy_timeout}))
+        self.path = url.database or ""
+        self._busy_timeout = settings.busy_timeout
+        event.listen(self.engine, "connect", _configure)
+        event.listen(self.engine, "begin", _begin)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Queue for the file: SQLite itself lets waiting writers starve."""
+        if self.path in ("", ":memory:"):
+            yield
+            return
+        descriptor = self._open_lock()
+        try:
+            self._acquire(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
+        """By ``json_extract``; the name is quoted inside of the path."""
+        path = '$."' + name.replace('"', '\\"') + '"'
+        return func.json_extract(column, path)
+
+    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert by the driver's ``executemany``."""
+        marks = ", ".join("?" * len(table.columns))
+        connection.connection.cursor().executemany(f"INSERT INTO {table.name} VALUES ({marks})", rows)  # noqa: S608 - our own table name
+
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """The exceptions of the sqlite3 module."""
+        return (sqlite3.Error,)
+
+    def translate(self, error: BaseException) -> DeltaMirrorError:
+        """Decide by SQLite's result code."""
+        name = str(getattr(error, "sqlite_errorname", ""))
+        text = f"SQLite database {self.path}: {error}"
+        for prefix, (cls, hint) in _BY_RESULT_CODE.items():
+            if name.startswith(prefix):
+                return cls(text, hint=hint)
+        if "no such table" in str(error):
+            return CatalogMismatch(f"{self.path} holds no deltamirror catalog", hint="run `deltamirror init`")
+        return Internal(text)
+
+    def _open_lock(self) -> int:
+        try:
+            return os.open(f"{self.path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except PermissionError as error:
+            raise PermissionDenied(
+                f"cannot write to the folder of the database {self.path}", hint="the catalog's folder must be writable"
+            ) from error
+        except OSError as error:
+            kind = PermissionDenied if error.errno == 30 else Unavailable
+            raise kind(f"cannot open the database {self.path}: {error.strerror}", hint="check the path") from error
+
+    def _acquire(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait_in_line(descriptor)
+
+    def _wait_in_line(self, descriptor: int) -> None:
+        # A blocking flock queues fairly but knows no time limit: wait for it in a thread that we can leave behind.
+        own = os.dup(descriptor)
+
+        def wait() -> None:
+            try:
+                fcntl.flock(own, fcntl.LOCK_EX)
+            finally:
+                os.close(own)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        thread.join(self._busy_timeout)
+        if thread.is_alive():
+            raise Unavailable(
+                f"SQLite database {self.path}: another process has been writing for {self._busy_timeout:g} s",
+                hint="find the process that holds the database, or raise catalog.busy_timeout",
+            )
+
+
+_BY_RESULT_CODE: dict[str, tuple[type[DeltaMirrorError], str]] = {
+    "SQLITE_BUSY": (Unavailable, "another process holds the database; try again or raise catalog.busy_timeout"),
+    "SQLITE_LOCKED": (Unavailable, "another connection holds the table; try again"),
+    "SQLITE_READONLY": (PermissionDenied, "the catalog's file and folder must be writable"),
+    "SQLITE_PERM": (PermissionDenied, "the catalog's file and folder must be writable"),
+    "SQLITE_AUTH": (PermissionDenied, "the catalog's file and folder must be writable"),
+    "SQLITE_FULL": (CapacityExceeded, "free some space; nothing of this transaction was kept"),
+    "SQLITE_IOERR": (Unavailable, "check the disk; nothing of this transaction was kept"),
+    "SQLITE_CANTOPEN": (Unavailable, "check that the folder exists and can be read"),
+    "SQLITE_NOTADB": (CatalogMismatch, "the file is no SQLite database: check the catalog URL"),
+    "SQLITE_CORRUPT": (CatalogMismatch, "the file is damaged: restore it from a backup"),
+    "SQLITE_CONSTRAINT": (Transient, "try again"),
+}
+
+
+def _configure(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("deltamirror_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,114 @@
+"""Consuming what a writer hands in, once: into memory where it is small, into a stage where it is large."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Action, Metadata, Protocol, Remove, Txn
+from deltamirror.delta.validation import OncePerCommit, TableRules
+from deltamirror.errors import InvalidAction, InvalidInput
+from deltamirror.txnlog.request import Change
+
+__all__ = ["Gathered", "Pair"]
+
+Pair: TypeAlias = tuple[bytes | None, Action]
+"""The bytes of a line where another writer made them, and its action."""
+
+
+class Gathered:
+    """A change whose stream was opened; up to ``limit`` of its actions are in memory.
+
+    ``clock`` tells the time for actions that state none. ``digested`` asks for a digest of the content.
+    """
+
+    def __init__(self, change: Change, *, limit: int, clock: Callable[[], int], digested: bool) -> None:
+        self.change = change
+        self._hash = hashlib.sha256() if digested else None
+        stream = self._authored(clock) if change.lines is None else self._verbatim()
+        self.pairs = list(islice(stream, limit))
+        following = next(stream, None)
+        self.rest = None if following is None else chain([following], stream)
+
+    @property
+    def actions(self) -> list[Action]:
+        """The actions in memory."""
+        return [action for _, action in self.pairs]
+
+    @property
+    def raw(self) -> bytes | None:
+        """The bytes of a verbatim commit that is wholly in memory."""
+        return None if self.change.lines is None else b"".join(raw or b"" for raw, _ in self.pairs)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether some of the stream has not been read."""
+        return self.rest is not None
+
+    @property
+    def content(self) -> bytes:
+        """A digest of what was handed in, once all of it was read."""
+        return b"" if self._hash is None else self._hash.digest()
+
+    def read_all(self) -> None:
+        """Take the whole stream into memory, however large it is."""
+        self.pairs += self.rest or ()
+        self.rest = None
+
+    def checked(self, rules: TableRules, skip: Sequence[Action]) -> Iterator[tuple[bytes, Action]]:
+        """Every line of the commit with its action, checked as it passes; but for the actions to ``skip``."""
+        once, skipped = OncePerCommit(), {id(action) for action in skip}
+        for index, (raw, action) in enumerate(chain(self.pairs, self.rest or ())):
+            once.see(action, index)
+            if id(action) in skipped:
+                continue
+            if isinstance(action, Metadata | Protocol) and raw is None:
+                raise _late(action, index)
+            rules.check(action, index)
+            yield raw or lines.encode(action) + b"\n", action
+        self.rest = None
+
+    def _authored(self, clock: Callable[[], int]) -> Iterator[Pair]:
+        for action in self.change.actions:
+            if self._hash is not None:
+                self._hash.update(lines.encode(action) + b"\n")
+            yield None, _timed(action, clock)
+
+    def _verbatim(self) -> Iterator[Pair]:
+        if self.change.at_version is None:
+            raise InvalidInput(
+                f"a verbatim commit to {self.change.table!r} names no version",
+                hint="lines of another writer belong to one exact version: give it (--at-version)",
+            )
+        pending = b""
+        for number, line in enumerate(self.change.lines or (), 1):
+            pending += line
+            if line.isspace():
+                continue
+            if self._hash is not None:
+                self._hash.update(pending)
+            yield pending, lines.decode_commit(pending, source=f"line {number}")[0]
+            pending = b""
+
+
+def _timed(action: Action, clock: Callable[[], int]) -> Action:
+    """The action with the time that the reference writer always states."""
+    if isinstance(action, Remove) and action.deletion_timestamp is None:
+        return replace(action, deletion_timestamp=clock())
+    if isinstance(action, Txn) and action.last_updated is None:
+        return replace(action, last_updated=clock())
+    return action
+
+
+def _late(action: Action, index: int) -> InvalidAction:
+    name = lines.wire_name(action)
+    return InvalidAction(
+        f"{name} comes as action {index + 1} of a large commit: the actions before it were checked without it",
+        hint=f"put {name} first",
+        rule="commit.foundation-late",
+        action=name,
+        index=index,
+    )

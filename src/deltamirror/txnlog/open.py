@@ -1,0 +1,57 @@
+"""Opening a catalog's database by its URL."""
+
+from importlib import import_module
+from typing import TypeAlias
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from deltamirror.config import CatalogSettings, redact_url
+from deltamirror.errors import InvalidSettings, MissingExtra
+from deltamirror.txnlog.database import Database
+
+__all__ = ["open_database"]
+
+_Place: TypeAlias = tuple[str, str, str]
+"""Module, class, and the extra that installs what the module needs."""
+
+_ENGINES: dict[str, _Place] = {
+    "sqlite": ("deltamirror.txnlog.engines.sqlite", "SqliteDatabase", ""),
+    "duckdb": ("deltamirror.txnlog.engines.duckdb", "DuckdbDatabase", "duckdb"),
+    "postgresql": ("deltamirror.txnlog.engines.postgresql", "PostgresqlDatabase", "postgres"),
+    "postgres": ("deltamirror.txnlog.engines.postgresql", "PostgresqlDatabase", "postgres"),
+}
+
+
+def open_database(settings: CatalogSettings) -> Database:
+    """The database behind a catalog URL. Connects only when it is used."""
+    url = _parsed(settings.url)
+    module, cls, extra = _ENGINES[url.get_backend_name()]
+    try:
+        engine = getattr(import_module(module), cls)
+    except ImportError as error:
+        raise MissingExtra(
+            f"the catalog {redact_url(settings.url)} needs a library that is not installed: {error.name}",
+            hint=f"pip install 'deltamirror[{extra}]'",
+            extra=extra,
+        ) from error
+    opened: Database = engine(url, settings)
+    return opened
+
+
+def _parsed(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise _wrong(text) from None
+    if url.get_backend_name() not in _ENGINES:
+        raise _wrong(text)
+    return url
+
+
+def _wrong(text: str) -> InvalidSettings:
+    return InvalidSettings(
+        f"{redact_url(text)!r} is not a catalog URL",
+        hint="use sqlite:///FILE, duckdb:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE",
+        key="catalog.url",
+    )

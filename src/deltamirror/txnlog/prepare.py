@@ -1,0 +1,144 @@
+"""From a change to a draft: everything about a commit that can be done before a lock is taken."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from deltamirror.delta.actions import Action, Add, Cdc, DomainMetadata, Txn
+from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, implied_reads, isolation_for, table_isolation
+from deltamirror.delta.features import row_tracking
+from deltamirror.errors import Conflict, NotFound
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.draft import Draft, after, check_foundation, draft_of, foundation_of, named, rules_for
+from deltamirror.txnlog.gather import Gathered
+from deltamirror.txnlog.staging import Stage, Staged, discard
+from deltamirror.txnlog.state import TableState, in_force
+from deltamirror.txnlog.winners import Standing, require_no_conflict
+
+__all__ = ["Preparation"]
+
+
+class Preparation:
+    """One table's part of a transaction, drafted as often as its table changes under it."""
+
+    def __init__(self, database: Database, gathered: Gathered, *, chunk_lines: int, alone: bool) -> None:
+        self._database = database
+        self.gathered = gathered
+        self._chunk_lines = chunk_lines
+        self._alone = alone
+        self._read_version = gathered.change.read_version
+        self._staged: Draft | None = None
+
+    @property
+    def may_be_stale(self) -> bool:
+        """Whether the draft may be made from a state that was seen earlier: for plain appends, it does not matter."""
+        change = self.gathered.change
+        unread = change.read_version is None and change.reads is None
+        return unread and not self.gathered.is_large and _only_appends(self.gathered.actions)
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        return self.gathered.change.table
+
+    def discard(self) -> None:
+        """Delete what was staged."""
+        if self._staged is not None and self._staged.staged is not None:
+            discard(self._database, self._staged.state.table_id, self._staged.staged.commit_id)
+
+    def draft(self, state: TableState) -> Draft:
+        """The draft against this state of the table."""
+        change = self.gathered.change
+        if change.lines is None and (self.gathered.pairs or self.gathered.is_large):
+            state.require_writable()
+        if self._staged is not None:
+            draft = self._restaged(state)
+        elif self.gathered.is_large and not self._tracks_rows(state):
+            draft = self._staged = self._stage(state)
+        else:
+            self.gathered.read_all()
+            draft = draft_of(change, state, self.gathered.actions, self.gathered.raw)
+        return replace(draft, standing=self._standing(draft, state))
+
+    def _tracks_rows(self, state: TableState) -> bool:
+        # Row ids depend on the head: such a commit is encoded under the lock, from memory.
+        protocol, metadata = after(state, self.gathered.actions)
+        return self.gathered.change.lines is None and row_tracking(metadata, protocol)
+
+    def _stage(self, state: TableState) -> Draft:
+        change, actions = self.gathered.change, self.gathered.actions
+        verbatim = change.lines is not None
+        opening = actions[:1] if verbatim else list(foundation_of(actions))
+        with named(state):
+            check_foundation(change, state, actions)
+            stage = Stage(self._database, state.table_id, chunk_lines=self._chunk_lines)
+            staged = stage.fill(self.gathered.checked(rules_for(change, state, actions), opening))
+        reads = implied_reads((*staged.small_actions, *staged.sample), change.reads)
+        return Draft(
+            change=change,
+            state=state,
+            foundation=() if verbatim else foundation_of(actions),
+            body=tuple(opening) if verbatim else (),
+            raw=self.gathered.pairs[0][0] if verbatim else None,
+            staged=staged,
+            facts=_facts(staged, (*opening, *staged.small_actions), reads),
+            reads=reads,
+        )
+
+    def _restaged(self, state: TableState) -> Draft:
+        """The staged draft against a state that is compatible with the one it was checked against."""
+        staged = self._staged
+        assert staged is not None  # noqa: S101 - narrows the type; the caller has just tested it
+        if self._tracks_rows(state):
+            raise Conflict(
+                f"row tracking was enabled on {state.name!r} while the commit was being staged",
+                hint="commit again: the files need row ids",
+                table=state.name,
+                reason="metadata-changed",
+                actual_version=state.version,
+            )
+        return replace(staged, state=state)
+
+    def _standing(self, draft: Draft, state: TableState) -> Standing | None:
+        change = draft.change
+        if change.lines is not None or change.at_version is not None:
+            return None
+        if self._is_computed_at_commit(draft):
+            return None
+        version = self._read_version = state.version if self._read_version is None else self._read_version
+        if version > state.version:
+            raise NotFound(
+                f"table {state.name!r} has no version {version}: its head is {state.version}",
+                hint="--read-version is the version that the commit was computed from",
+                table=state.name,
+                version=version,
+            )
+        with self._database.read() as connection:
+            protocol, metadata = in_force(connection, state.table_id, version)
+            level = table_isolation(metadata)
+            standing = Standing(
+                table=state.name,
+                table_id=state.table_id,
+                read_version=version,
+                checked_version=version,
+                facts=draft.facts,
+                reads=draft.reads,
+                isolation=isolation_for(draft.facts, level) if self._alone and draft.writes else level,
+                adopted=Adopted(protocol=protocol, metadata=metadata, row_tracking_enabled=False),
+            )
+            return require_no_conflict(connection, standing, state.version)
+
+    def _is_computed_at_commit(self, draft: Draft) -> bool:
+        """A blind append that names no version depends on nothing but the table's rules, which are checked anyway."""
+        facts = draft.facts
+        unread = self._read_version is None and draft.change.reads is None
+        return unread and draft.writes and facts.is_blind_append and facts.metadata is None and facts.protocol is None
+
+
+def _facts(staged: Staged, small: Sequence[Action], reads: ReadSet) -> CommitFacts:
+    """What a staged commit did; its files are in SQL and compared there."""
+    blind = not reads.reads_anything and not staged.num_removed and not any(isinstance(a, Cdc) for a in small)
+    return replace(CommitFacts.of(small), is_blind_append=blind, data_change=staged.data_change)
+
+
+def _only_appends(actions: Sequence[Action]) -> bool:
+    return bool(actions) and all(isinstance(action, Add | Txn | DomainMetadata) for action in actions)

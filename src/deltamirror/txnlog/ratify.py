@@ -1,0 +1,310 @@
+"""Under the lock: whether a transaction may follow what came before it, and making it part of the log.
+
+Everything here runs inside the one short SQL transaction of a commit, after the heads are locked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+from sqlalchemy import select
+
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Action, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.commitinfo import commit_info
+from deltamirror.delta.conflicts import isolation_for, table_isolation
+from deltamirror.delta.properties import in_commit_timestamps
+from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
+from deltamirror.delta.timestamps import with_enablement
+from deltamirror.errors import Conflict, InvalidAction, NotFound, Refused, Unavailable
+from deltamirror.txnlog.chunks import commit_digest, plain_chunk
+from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.draft import Draft
+from deltamirror.txnlog.projection import FileChanges, insert_small_actions
+from deltamirror.txnlog.schema import chunks, domains, tables, versions
+from deltamirror.txnlog.staging import catch_up, claim, doubly_removed, fresh_commit_id
+from deltamirror.txnlog.statements import INSERT_CHUNK, INSERT_STATUS, INSERT_VERSION, MOVE_HEAD
+from deltamirror.txnlog.winners import require_no_conflict
+
+__all__ = [
+    "Head",
+    "Ratified",
+    "StateMoved",
+    "authored_info",
+    "lock_heads",
+    "not_in_table",
+    "ratify",
+    "require_follows",
+    "require_room",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest version of a table, locked."""
+
+    version: int
+    committed_at: int
+    metadata_version: int
+    protocol_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratified:
+    """A version that the transaction gave to a table."""
+
+    version: int
+    committed_at: int
+    head: Head
+
+
+class StateMoved(Exception):
+    """The table's metadata or protocol is not the one that the draft was checked against: check it again."""
+
+
+def lock_heads(database: Database, session: Session, drafts: Sequence[Draft]) -> tuple[dict[int, Head], int]:
+    """Lock the heads of all tables of the transaction, in one order for everybody; then look at the clock."""
+    heads, clock = {}, 0
+    for draft in sorted(drafts, key=lambda draft: draft.state.table_id):
+        rows = database.lock_head(session, draft.state.table_id)
+        if not rows:
+            raise NotFound(f"the table {draft.state.name!r} was dropped", table=draft.state.name)
+        *head, clock = rows[0]
+        heads[draft.state.table_id] = Head(*head)
+    return heads, clock
+
+
+def require_follows(session: Session, draft: Draft, head: Head) -> Draft:
+    """Check the draft against everything that was committed since it was computed."""
+    state, exact = draft.state, draft.change.at_version
+    if exact is not None and head.version != exact - 1:
+        raise Conflict(
+            f"table {state.name!r}: version {exact} was asked for, but the next version is {head.version + 1}",
+            hint="read the table again; leave out --at-version to let the commit be rebased",
+            table=state.name,
+            reason="version-taken" if head.version >= exact else "version-ahead",
+            read_version=exact - 1,
+            actual_version=head.version,
+        )
+    if draft.standing is not None:
+        draft = replace(draft, standing=require_no_conflict(session.connection, draft.standing, head.version))
+    if (head.metadata_version, head.protocol_version) != (state.metadata_version, state.protocol_version):
+        raise StateMoved
+    return draft
+
+
+def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None:
+    """Refuse a commit to a table whose mirror is too far behind."""
+    query = select(tables.c.published_version).where(tables.c.table_id == draft.state.table_id)
+    backlog = head.version - int(session.execute(query).scalar_one())
+    if backlog >= limit:
+        raise Refused(
+            f"table {draft.state.name!r} has {backlog} unpublished versions; the limit is {limit}",
+            hint="let the mirror catch up (`deltamirror mirror --once`), or raise writer.backlog_limit",
+            table=draft.state.name,
+        )
+
+
+def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str, engine_info: str) -> Ratified:
+    """Write the next version of a table: bytes, projections, status, head."""
+    version = head.version + 1
+    if draft.is_verbatim:
+        time, opening, actions = _verbatim_time(draft, head, time), draft.raw or b"", draft.body
+    else:
+        foundation, actions = _computed(session, draft, version=version, time=time)
+        info = authored_info(draft, time=time, txn_id=txn_id, engine_info=engine_info)
+        opening = lines.encode_commit((info, *foundation, *actions))
+        actions = (*foundation, *actions)
+    commit_id = _insert_files(session, draft, actions) if draft.staged is None else _adopt_stage(session, draft, head)
+    small = actions if draft.staged is None else (*actions, *draft.staged.small_actions)
+    insert_small_actions(session, draft.state.table_id, version, small)
+    written = _Written(version=version, time=time, commit_id=commit_id, txn_id=txn_id, opening=opening)
+    _insert_version(session, draft, written, small)
+    _move_head(session, draft.state.table_id, head, written, small)
+    return Ratified(version=version, committed_at=time, head=head)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    version: int
+    time: int
+    commit_id: int
+    txn_id: str
+    opening: bytes
+
+
+def authored_info(draft: Draft, *, time: int, txn_id: str, engine_info: str) -> CommitInfo:
+    """The commitInfo of a commit that we author."""
+    told, state = draft.description, draft.state
+    metadata = next((action for action in draft.foundation if isinstance(action, Metadata)), state.metadata)
+    return commit_info(
+        operation=told.name or "",
+        parameters=told.parameters or {},
+        timestamp=time,
+        in_commit_timestamp=time if in_commit_timestamps(metadata) else None,
+        read_version=None if draft.read_version < 0 else draft.read_version,
+        isolation=isolation_for(draft.facts, table_isolation(metadata)).value,
+        is_blind_append=draft.facts.is_blind_append,
+        metrics=told.metrics or {},
+        user_metadata=told.user_metadata,
+        tags=told.tags,
+        engine_info=engine_info,
+        txn_id=txn_id,
+    )
+
+
+def _computed(
+    session: Session, draft: Draft, *, version: int, time: int
+) -> tuple[tuple[Metadata | Protocol, ...], tuple[Action, ...]]:
+    """Foundation and body with everything that depends on version, time and state."""
+    state = draft.state
+    before = None if version == 0 else state.metadata
+    foundation = tuple(
+        with_enablement(before, action, version=version, timestamp=time) if isinstance(action, Metadata) else action
+        for action in draft.foundation
+    )
+    if draft.staged is not None or not draft.tracks_rows:
+        return foundation, draft.body
+    body, _ = assign(draft.body, high_water_mark=_row_id_mark(session, state.table_id), version=version)
+    return foundation, tuple(body)
+
+
+def _row_id_mark(session: Session, table_id: int) -> int | None:
+    c = domains.c
+    newest = select(domains).where(c.table_id == table_id, c.domain == ROW_TRACKING_DOMAIN).order_by(c.version.desc())
+    row = session.execute(newest.limit(1)).one_or_none()
+    if row is None:
+        return None
+    stored = DomainMetadata(domain=row.domain, configuration=row.configuration, removed=row.removed)
+    return high_water_mark({row.domain: stored})
+
+
+def _verbatim_time(draft: Draft, head: Head, clock: int) -> int:
+    """The time of a verbatim commit: the one that it states, in order."""
+    info, name = draft.info, draft.state.name
+    stated = None if info is None else info.in_commit_timestamp
+    if stated is not None:
+        if stated <= head.committed_at and draft.state.timestamped:
+            raise InvalidAction(
+                f"inCommitTimestamp {stated} does not exceed that of the version before, {head.committed_at}",
+                hint="in-commit timestamps have to increase strictly; this commit cannot follow the table's head",
+                rule="commitInfo.inCommitTimestamp.order",
+                action="commitInfo",
+                field="inCommitTimestamp",
+                found=str(stated),
+                table=name,
+            )
+        return stated
+    claimed = draft.change.committed_at or (None if info is None else info.timestamp) or clock
+    return max(claimed, head.committed_at + 1)
+
+
+def _insert_files(session: Session, draft: Draft, actions: Sequence[Action]) -> int:
+    commit_id = fresh_commit_id()
+    changes = FileChanges(draft.state.table_id, commit_id, actions)
+    ended = changes.ended(session) if changes else []
+    missing = changes.missing(ended)
+    if missing and not draft.is_verbatim:
+        raise not_in_table(draft.state.name, sorted(path for path, _ in missing))
+    changes.insert(session, ended)
+    return commit_id
+
+
+def _adopt_stage(session: Session, draft: Draft, head: Head) -> int:
+    staged, table_id = draft.staged, draft.state.table_id
+    assert staged is not None  # noqa: S101 - narrows the type; the caller has just tested it
+    if draft.standing is not None:
+        winners = _commits_since(session, table_id, draft.standing.read_version)
+        if (path := doubly_removed(session, staged, table_id=table_id, winners=winners)) is not None:
+            raise Conflict(
+                f"table {draft.state.name!r}: {path}, which the transaction writes, was removed by another commit",
+                hint="read the table again and compute the transaction anew",
+                table=draft.state.name,
+                reason="concurrent-delete-delete",
+                read_version=draft.standing.read_version,
+                actual_version=head.version,
+            )
+    if staged.num_missing and not draft.is_verbatim:
+        raise not_in_table(draft.state.name, [f"{staged.num_missing} of {staged.num_removed} files"])
+    catch_up(session, staged, table_id=table_id, winners=_commits_since(session, table_id, staged.resolved_version))
+    if not claim(session, staged):
+        raise Unavailable(
+            f"the staged commit to {draft.state.name!r} took so long that it was swept",
+            hint="commit again; if this repeats, raise catalog.stage_ttl",
+        )
+    return staged.commit_id
+
+
+def _commits_since(session: Session, table_id: int, version: int) -> Sequence[int]:
+    c = versions.c
+    return session.execute(select(c.commit_id).where(c.table_id == table_id, c.version > version)).scalars().all()
+
+
+def _insert_version(session: Session, draft: Draft, written: _Written, small: Sequence[Action]) -> None:
+    staged, opening = draft.staged, plain_chunk(written.opening)
+    digests = (opening.digest,) if staged is None else (opening.digest, *staged.digests)
+    session.run(INSERT_CHUNK, dict(zip(_CHUNK_COLUMNS, opening.row(written.commit_id, 0), strict=True)))
+    app_ids = [action.app_id for action in small if isinstance(action, Txn)]
+    set_domains = [action.domain for action in small if isinstance(action, DomainMetadata)]
+    session.run(
+        INSERT_VERSION,
+        {
+            "table_id": draft.state.table_id,
+            "version": written.version,
+            "commit_id": written.commit_id,
+            "committed_at": written.time,
+            "txn_id": written.txn_id,
+            "kind": "verbatim" if draft.is_verbatim else "authored",
+            "operation": draft.operation,
+            "read_version": draft.read_version,
+            "is_blind_append": draft.facts.is_blind_append,
+            "changes_metadata": any(isinstance(action, Metadata) for action in small),
+            "changes_protocol": any(isinstance(action, Protocol) for action in small),
+            "app_ids": _json_array(app_ids),
+            "domains": _json_array(set_domains),
+            "num_lines": written.opening.count(b"\n") + (0 if staged is None else staged.num_lines),
+            "num_bytes": len(written.opening) + (0 if staged is None else staged.num_bytes),
+            "num_added": draft.num_added,
+            "num_removed": draft.num_removed,
+            "num_chunks": len(digests),
+            "digest": commit_digest(digests),
+        },
+    )
+    pending = {"state": "PENDING", "attempts": 0, "updated_at": written.time}
+    session.run(INSERT_STATUS, {"table_id": draft.state.table_id, "version": written.version, **pending})
+
+
+def _move_head(session: Session, table_id: int, head: Head, written: _Written, small: Sequence[Action]) -> None:
+    metadata = any(isinstance(action, Metadata) for action in small)
+    protocol = any(isinstance(action, Protocol) for action in small)
+    session.run(
+        MOVE_HEAD,
+        {
+            "head_of": table_id,
+            "new_version": written.version,
+            "new_time": written.time,
+            "new_metadata": written.version if metadata else head.metadata_version,
+            "new_protocol": written.version if protocol else head.protocol_version,
+        },
+    )
+
+
+_CHUNK_COLUMNS = tuple(column.name for column in chunks.columns)
+
+
+def _json_array(names: list[str]) -> str | None:
+    return msgspec.json.encode(names).decode() if names else None
+
+
+def not_in_table(table: str, paths: Sequence[str]) -> InvalidAction:
+    """The error for removing files that the table does not have."""
+    return InvalidAction(
+        f"the commit removes files that are not in table {table!r}: {', '.join(paths[:3])}"
+        + (f" and {len(paths) - 3} more" if len(paths) > 3 else ""),
+        hint="`deltamirror table files` shows the files; a path has to be spelled as it was added",
+        rule="remove.path.not-in-table",
+        action="remove",
+        field="path",
+        found=paths[0],
+        table=table,
+    )

@@ -1,0 +1,299 @@
+"""Reading the log: any version of a table as one state, and the history that led to it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Add, CommitInfo, DeletionVector, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.paths import path_identity
+from deltamirror.delta.schema import StructType, parse_schema
+from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.txnlog.chunks import commit_bytes, read_first_line
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.projection import ended_by, hash_batches
+from deltamirror.txnlog.ratify import not_in_table
+from deltamirror.txnlog.schema import app_transactions, domains, files, versions
+from deltamirror.txnlog.state import in_force
+from deltamirror.txnlog.tables import table_info
+
+__all__ = [
+    "FILES_SCHEMA",
+    "HistoryEntry",
+    "PartitionFilter",
+    "Snapshot",
+    "commit_file",
+    "history",
+    "live_adds",
+    "snapshot",
+]
+
+PartitionFilter = Mapping[str, str | Sequence[str | None] | None]
+"""Partition columns (physical names) with the value or values that they may have, as the log spells them."""
+
+FILES_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("partition_values", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("modification_time", pa.int64(), nullable=False),
+        pa.field("data_change", pa.bool_(), nullable=False),
+        pa.field("stats", pa.string()),
+        pa.field("tags", pa.string()),
+        pa.field("deletion_vector", pa.string()),
+        pa.field("base_row_id", pa.int64()),
+        pa.field("default_row_commit_version", pa.int64()),
+        pa.field("clustering_provider", pa.string()),
+        pa.field("added_version", pa.int64(), nullable=False),
+    ]
+)
+"""The columns of a file listing; ``partition_values``, ``tags`` and ``deletion_vector`` are JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One commit of a table."""
+
+    version: int
+    timestamp: int
+    operation: str | None
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, str]
+    is_blind_append: bool
+    engine_info: str | None
+    txn_id: str
+    user_metadata: str | None
+    kind: str
+    num_lines: int
+    num_bytes: int
+    num_added: int
+    num_removed: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A table as of one version."""
+
+    table: str
+    table_id: int
+    version: int
+    timestamp: int
+    protocol: Protocol
+    metadata: Metadata
+    database: Database
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table."""
+        return parse_schema(self.metadata.schema_string)
+
+    def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
+        """The data files, in no particular order; with a filter, those of these partitions."""
+        query = self.files_query().where(*self._filters(partitions or {}))
+        with self.database.read() as connection:
+            return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
+
+    def transactions(self) -> dict[str, Txn]:
+        """The progress of each application."""
+        with self.database.read() as connection:
+            rows = connection.execute(_newest(app_transactions, "app_id", self.table_id, self.version))
+            return {
+                row.app_id: Txn(app_id=row.app_id, version=row.app_version, last_updated=row.last_updated)
+                for row in rows
+            }
+
+    def domain_metadata(self) -> dict[str, DomainMetadata]:
+        """The domains that are set."""
+        with self.database.read() as connection:
+            rows = connection.execute(_newest(domains, "domain", self.table_id, self.version))
+            return {
+                row.domain: DomainMetadata(domain=row.domain, configuration=row.configuration, removed=False)
+                for row in rows
+                if not row.removed
+            }
+
+    def files_query(self) -> Select[Any]:
+        """The query behind ``files``."""
+        columns = [files.c[name] for name in FILES_SCHEMA.names[:-1]]
+        return (
+            select(*columns, versions.c.version.label("added_version"))
+            .join(versions, versions.c.commit_id == files.c.commit_id)
+            .where(files.c.table_id == self.table_id, versions.c.version <= self.version)
+            .where(~ended_by(self.version))
+        )
+
+    def _filters(self, partitions: PartitionFilter) -> list[ColumnElement[bool]]:
+        return [self._filter(column, wanted) for column, wanted in partitions.items()]
+
+    def physical_partition(self, column: str) -> str:
+        """The name of a partition column in the log; differs from its name under column mapping."""
+        wanted = column.lower()
+        for name in self.metadata.partition_columns:
+            if name.lower() == wanted and (field := self.schema.get(name)) is not None:
+                return field.physical_name
+        raise InvalidInput(
+            f"table {self.table!r} is not partitioned by {column!r}",
+            hint=f"its partition columns: {', '.join(self.metadata.partition_columns) or 'none'}",
+        )
+
+    def _filter(self, column: str, wanted: str | Sequence[str | None] | None) -> ColumnElement[bool]:
+        value = self.database.json_member(files.c.partition_values, self.physical_partition(column))
+        values = [wanted] if wanted is None or isinstance(wanted, str) else list(wanted)
+        present = [value for value in values if value]
+        nothing = or_(value.is_(None), value == "")  # an empty string is null as a partition value
+        choices = [value.in_(present)] if present else []
+        return or_(*choices, *([nothing] if len(present) < len(values) else []))
+
+
+def snapshot(
+    database: Database, name: str, *, version: int | None = None, as_of: int | str | datetime | None = None
+) -> Snapshot:
+    """A table at a version, at a time, or at its head."""
+    if version is not None and as_of is not None:
+        raise InvalidInput("a snapshot has a version or a time, not both", hint="give --version or --as-of")
+    with database.read() as connection:
+        info = table_info(connection, name)
+        wanted = (versions.c.table_id == info.id) & _at(info.head, version, as_of)
+        newest = select(versions.c.version, versions.c.committed_at).where(wanted).order_by(versions.c.version.desc())
+        row = connection.execute(newest.limit(1)).one_or_none()
+        if row is None or (version is not None and row.version != version):
+            raise _no_such_version(connection, info.id, name, version, as_of)
+        protocol, metadata = in_force(connection, info.id, row.version)
+    return Snapshot(
+        table=name,
+        table_id=info.id,
+        version=row.version,
+        timestamp=row.committed_at,
+        protocol=protocol,
+        metadata=metadata,
+        database=database,
+    )
+
+
+def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
+    """The files of a snapshot at these paths, under the paths as the caller spells them."""
+    found: dict[str, Add] = {}
+    with taken.database.read() as connection:
+        for some in hash_batches(paths):
+            for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
+                found[path_identity(row.path)] = _add(row)
+    if missing := [path for path in paths if path_identity(path) not in found]:
+        raise not_in_table(taken.table, missing)
+    return {path: found[path_identity(path)] for path in paths}
+
+
+def history(database: Database, name: str, *, limit: int | None = None) -> list[HistoryEntry]:
+    """The commits of a table, newest first."""
+    with database.read() as connection:
+        info = table_info(connection, name)
+        query = select(versions).where(versions.c.table_id == info.id).order_by(versions.c.version.desc()).limit(limit)
+        return [_entry(connection, row) for row in connection.execute(query).all()]
+
+
+def commit_file(database: Database, name: str, version: int) -> bytes:
+    """The bytes of a commit: what ``_delta_log/`` holds for this version."""
+    with database.read() as connection:
+        info = table_info(connection, name)
+        c = versions.c
+        commit_id = connection.execute(select(c.commit_id).where(c.table_id == info.id, c.version == version)).scalar()
+        if commit_id is None:
+            raise _no_such_version(connection, info.id, name, version, None)
+        return commit_bytes(connection, commit_id)
+
+
+def _at(head: int, version: int | None, as_of: int | str | datetime | None) -> ColumnElement[bool]:
+    if as_of is None:
+        return versions.c.version == (head if version is None else version)
+    return versions.c.committed_at <= _milliseconds(as_of)
+
+
+def _milliseconds(moment: int | str | datetime) -> int:
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise InvalidInput(
+                f"{moment!r} is not a time", hint="write it like 2024-05-01T12:00:00Z (without a zone, it is UTC)"
+            ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
+def _no_such_version(connection: Connection, table_id: int, name: str, version: int | None, as_of: object) -> NotFound:
+    c = versions.c
+    bounds = select(func.min(c.version), func.max(c.version), func.min(c.committed_at)).where(c.table_id == table_id)
+    oldest, newest, begin = connection.execute(bounds).one()
+    if version is not None:
+        return NotFound(
+            f"table {name!r} has no version {version}: it has {oldest} to {newest}", table=name, version=version
+        )
+    started = datetime.fromtimestamp(begin / 1000, UTC).isoformat(timespec="milliseconds")
+    return NotFound(f"table {name!r} has no version at {as_of}: it begins at {started}", table=name)
+
+
+def _newest(projection: Any, key: str, table_id: int, version: int) -> Select[Any]:
+    """The newest row of each key, as of a version."""
+    c = projection.c
+    newest = (
+        select(c[key], func.max(c.version).label("version"))
+        .where(c.table_id == table_id, c.version <= version)
+        .group_by(c[key])
+        .subquery()
+    )
+    matches = and_(c.table_id == table_id, c[key] == newest.c[key], c.version == newest.c.version)
+    return select(projection).join(newest, matches)
+
+
+def _add(row: Row[Any]) -> Add:
+    return Add(
+        path=row.path,
+        partition_values=msgspec.json.decode(row.partition_values),
+        size=row.size,
+        modification_time=row.modification_time,
+        data_change=row.data_change,
+        stats=row.stats,
+        tags=None if row.tags is None else msgspec.json.decode(row.tags),
+        deletion_vector=None
+        if row.deletion_vector is None
+        else msgspec.json.decode(row.deletion_vector, type=DeletionVector),
+        base_row_id=row.base_row_id,
+        default_row_commit_version=row.default_row_commit_version,
+        clustering_provider=row.clustering_provider,
+    )
+
+
+def _entry(connection: Connection, row: Row[Any]) -> HistoryEntry:
+    info = _commit_info(read_first_line(connection, row.commit_id))
+    parameters = info.operation_parameters or {}
+    return HistoryEntry(
+        version=row.version,
+        timestamp=row.committed_at,
+        operation=row.operation,
+        parameters={name: msgspec.json.decode(raw) for name, raw in parameters.items()},
+        metrics=info.operation_metrics or {},
+        is_blind_append=row.is_blind_append,
+        engine_info=info.engine_info,
+        txn_id=row.txn_id,
+        user_metadata=info.user_metadata,
+        kind=row.kind,
+        num_lines=row.num_lines,
+        num_bytes=row.num_bytes,
+        num_added=row.num_added,
+        num_removed=row.num_removed,
+        digest=bytes(row.digest).hex(),
+    )
+
+
+def _commit_info(line: bytes) -> CommitInfo:
+    action = lines.decode(line) if line else None
+    return action if isinstance(action, CommitInfo) else CommitInfo()

@@ -1,0 +1,256 @@
+"""The tables of the catalog, one definition for PostgreSQL, SQLite and DuckDB.
+
+What a commit *is* are its bytes: ``dl_commit_chunks``. Everything else about it is a projection
+that can be rebuilt from them.
+
+Rows that a large commit brings in bulk (chunks, files, removes, ends) carry a ``commit_id`` that the
+writer chose before it took any lock. They mean nothing until a row of ``dl_table_versions`` names
+that id: ratifying a version is one small insert, whatever the size of the commit. All of them are
+append-only; a file that leaves the table gets a row in ``dl_file_ends`` instead of an update.
+
+All times are milliseconds since the epoch, UTC. JSON is kept as text: a JSON type of the database
+would reorder keys and rewrite numbers.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+__all__ = [
+    "METADATA",
+    "app_transactions",
+    "catalog",
+    "chunks",
+    "domains",
+    "file_ends",
+    "files",
+    "heads",
+    "metadata",
+    "mirror_status",
+    "protocols",
+    "removes",
+    "stages",
+    "tables",
+    "tokens",
+    "versions",
+]
+
+METADATA = MetaData()
+
+
+def _key(name: str) -> Column[int]:
+    return Column(name, BigInteger, primary_key=True, autoincrement=False)
+
+
+catalog = Table(
+    "dl_catalog",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    comment="facts about the catalog itself, the version of this schema among them",
+)
+
+tables = Table(
+    "dl_tables",
+    METADATA,
+    _key("table_id"),
+    Column("name", Text, comment="null once dropped, so that the name is free again"),
+    Column("location", Text, comment="canonical; null once dropped"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("dropped_at", BigInteger),
+    Column("dropped_name", Text),
+    Column("dropped_location", Text),
+    Column("mirror_paused", Boolean, nullable=False),
+    Column("log_start", BigInteger, nullable=False, comment="oldest version that the log has to hold"),
+    Column("published_version", BigInteger, nullable=False, comment="-1 while nothing is published"),
+    UniqueConstraint("name"),
+    UniqueConstraint("location"),
+)
+
+heads = Table(
+    "dl_heads",
+    METADATA,
+    _key("table_id"),
+    Column("version", BigInteger, nullable=False),
+    Column("committed_at", BigInteger, nullable=False),
+    Column("metadata_version", BigInteger, nullable=False, comment="newest version that changed the metadata"),
+    Column("protocol_version", BigInteger, nullable=False, comment="newest version that changed the protocol"),
+    comment="the one row that a commit locks; gone once the table is dropped",
+)
+
+versions = Table(
+    "dl_table_versions",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("committed_at", BigInteger, nullable=False),
+    Column("txn_id", Text, nullable=False, comment="the same for all tables of one transaction"),
+    Column("kind", Text, nullable=False),
+    Column("operation", Text),
+    Column("read_version", BigInteger),
+    Column("is_blind_append", Boolean, nullable=False),
+    Column("changes_metadata", Boolean, nullable=False),
+    Column("changes_protocol", Boolean, nullable=False),
+    Column("app_ids", Text, comment="JSON array; null when the commit has no txn"),
+    Column("domains", Text, comment="JSON array; null when the commit has no domainMetadata"),
+    Column("num_lines", Integer, nullable=False),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("num_added", Integer, nullable=False),
+    Column("num_removed", Integer, nullable=False),
+    Column("num_chunks", Integer, nullable=False),
+    Column("digest", LargeBinary, nullable=False, comment="sha256 of the file; of its chunks' digests when several"),
+    CheckConstraint("kind IN ('authored', 'verbatim')"),
+    UniqueConstraint("commit_id"),
+)
+
+chunks = Table(
+    "dl_commit_chunks",
+    METADATA,
+    _key("commit_id"),
+    Column("chunk", Integer, primary_key=True, autoincrement=False),
+    Column("codec", Text, nullable=False),
+    Column("raw_bytes", Integer, nullable=False),
+    Column("digest", LargeBinary, nullable=False, comment="sha256 of the decoded bytes"),
+    Column("data", LargeBinary, nullable=False),
+    CheckConstraint("codec IN ('plain', 'zstd')"),
+)
+
+files = Table(
+    "dl_files",
+    METADATA,
+    Column("table_id", BigInteger, nullable=False),
+    Column("path_hash", BigInteger, nullable=False, comment="crc32 of the path's identity"),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("ordinal", Integer, nullable=False, comment="line of the commit, counted from 0"),
+    Column("path", Text, nullable=False),
+    Column("dv_id", Text),
+    Column("partition_values", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("modification_time", BigInteger, nullable=False),
+    Column("data_change", Boolean, nullable=False),
+    Column("stats", Text),
+    Column("tags", Text),
+    Column("deletion_vector", Text),
+    Column("base_row_id", BigInteger),
+    Column("default_row_commit_version", BigInteger),
+    Column("clustering_provider", Text),
+    comment="every add; with dl_table_versions and dl_file_ends, the validity interval of every file",
+)
+
+removes = Table(
+    "dl_removes",
+    METADATA,
+    Column("table_id", BigInteger, nullable=False),
+    Column("path_hash", BigInteger, nullable=False),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("dv_id", Text),
+    Column("deletion_timestamp", BigInteger),
+    Column("data_change", Boolean, nullable=False),
+    Column("extended_file_metadata", Boolean),
+    Column("partition_values", Text),
+    Column("size", BigInteger),
+    Column("deletion_vector", Text),
+    Column("base_row_id", BigInteger),
+    Column("default_row_commit_version", BigInteger),
+    comment="every remove: the tombstones that checkpoints hold until they expire",
+)
+
+
+# The rows of one commit are inserted in the order of this index, which makes it nearly free:
+# a bulk load in path order costs twice as much (docs/decisions/0002-file-rows.md).
+# DuckDB scans the column instead; an index there slows the load and is not used for a prefix.
+def _unless_duckdb(*_: object, dialect: object, **__: object) -> bool:
+    return getattr(dialect, "name", "") != "duckdb"
+
+
+Index("dl_files_by_path", files.c.table_id, files.c.path_hash).ddl_if(callable_=_unless_duckdb)
+Index("dl_removes_by_path", removes.c.table_id, removes.c.path_hash).ddl_if(callable_=_unless_duckdb)
+
+
+file_ends = Table(
+    "dl_file_ends",
+    METADATA,
+    _key("table_id"),
+    Column("file_commit_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("file_ordinal", Integer, primary_key=True, autoincrement=False),
+    Column("commit_id", BigInteger, primary_key=True, autoincrement=False, comment="the commit that ended the file"),
+    comment="which file rows stopped being part of the table, and by which commit",
+)
+
+metadata = Table(
+    "dl_metadata",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    Column("line", Text, nullable=False, comment="the metaData action as written"),
+)
+
+protocols = Table(
+    "dl_protocols",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    Column("line", Text, nullable=False, comment="the protocol action as written"),
+)
+
+app_transactions = Table(
+    "dl_app_transactions",
+    METADATA,
+    _key("table_id"),
+    Column("app_id", Text, primary_key=True),
+    _key("version"),
+    Column("app_version", BigInteger, nullable=False),
+    Column("last_updated", BigInteger),
+)
+
+domains = Table(
+    "dl_domain_metadata",
+    METADATA,
+    _key("table_id"),
+    Column("domain", Text, primary_key=True),
+    _key("version"),
+    Column("configuration", Text, nullable=False),
+    Column("removed", Boolean, nullable=False),
+)
+
+tokens = Table(
+    "dl_commit_tokens",
+    METADATA,
+    Column("token", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False, comment="sha256 of what the transaction asked for"),
+    Column("txn_id", Text, nullable=False),
+    Column("committed_at", BigInteger, nullable=False),
+    Column("versions", Text, nullable=False, comment="JSON object: table name to version"),
+)
+
+stages = Table(
+    "dl_stages",
+    METADATA,
+    _key("commit_id"),
+    Column("table_id", BigInteger, nullable=False),
+    Column("touched_at", BigInteger, nullable=False, comment="a stage that nobody touched for long is swept"),
+)
+
+mirror_status = Table(
+    "dl_mirror_status",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
+)

@@ -1,0 +1,248 @@
+"""Large commits: their lines and file rows go into the database before any head is locked.
+
+They are stored under a commit id that no version names, so nobody reads them. Ratifying the commit names the id.
+A stage whose writer died is an orphan: ``sweep`` deletes it.
+"""
+
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+
+from sqlalchemy import delete, select, update
+
+from deltamirror.delta.actions import Action, Add, Remove
+from deltamirror.delta.commitinfo import WriteMetrics
+from deltamirror.delta.paths import path_identity
+from deltamirror.txnlog.chunks import commit_actions, compressed_chunk
+from deltamirror.txnlog.database import Database, Row, Session
+from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, staged_overlaps
+from deltamirror.txnlog.rows import file_row, remove_row
+from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
+
+__all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "doubly_removed", "fresh_commit_id", "sweep_stages"]
+
+# Lines in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
+_LINES_AT_ONCE = 50_000
+
+
+def fresh_commit_id() -> int:
+    """An id for the rows of a commit: 42 bits of time, so that its rows lie together, and 21 bits of chance."""
+    return (time.time_ns() // 1_000_000 << 21) | secrets.randbits(21)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A commit's body in the database, not yet part of any table."""
+
+    commit_id: int
+    resolved_version: int
+    """Up to which version of the table it is known which files the commit ends."""
+    num_lines: int
+    num_bytes: int
+    num_added: int
+    num_removed: int
+    num_missing: int
+    """How many of the files that it removes the table did not have when the stage was resolved."""
+    digests: tuple[bytes, ...]
+    small_actions: tuple[Action, ...]
+    sample: tuple[Remove, ...]
+    """One of its removes, if it has any."""
+    metrics: dict[str, str]
+    data_change: bool
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What goes into the database in one transaction."""
+
+    chunks: list[list[bytes]] = field(default_factory=list)
+    added: list[Row] = field(default_factory=list)
+    removed: list[Row] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a stage has seen so far."""
+
+    lines: int = 0
+    size: int = 0
+    added: int = 0
+    removed: int = 0
+    data_change: bool = False
+    digests: list[bytes] = field(default_factory=list)
+    small: list[Action] = field(default_factory=list)
+    sample: tuple[Remove, ...] = ()
+    metrics: WriteMetrics = field(default_factory=WriteMetrics)
+
+
+class Stage:
+    """Puts one commit's body into the database, some ten thousand lines at a time, in bounded memory.
+
+    While one batch is written by a thread, the next is encoded.
+    """
+
+    def __init__(self, database: Database, table_id: int, *, chunk_lines: int) -> None:
+        self._database = database
+        self._table_id = table_id
+        self._chunk_lines = chunk_lines
+        self.commit_id = fresh_commit_id()
+        self._tally = _Tally()
+
+    def fill(self, body: Iterable[tuple[bytes, Action]]) -> Staged:
+        """Store all lines; on any error nothing is left behind."""
+        with self._database.write() as session:
+            had_files = _has_files(session, self._table_id)
+            session.insert_many(stages, [(self.commit_id, self._table_id, _now(session, self._database))])
+        try:
+            self._store(iter(body))
+            resolved, found = self._resolve(had_files)
+        except BaseException:
+            discard(self._database, self._table_id, self.commit_id)
+            raise
+        tally = self._tally
+        return Staged(
+            commit_id=self.commit_id,
+            resolved_version=resolved,
+            num_lines=tally.lines,
+            num_bytes=tally.size,
+            num_added=tally.added,
+            num_removed=tally.removed,
+            num_missing=tally.removed - found,
+            digests=tuple(tally.digests),
+            small_actions=tuple(tally.small),
+            sample=tally.sample,
+            metrics=tally.metrics.texts(),
+            data_change=tally.data_change,
+        )
+
+    def _store(self, body: Iterator[tuple[bytes, Action]]) -> None:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="deltamirror-stage") as executor:
+            writing: Future[None] | None = None
+            while (batch := self._next_batch(body)).chunks:
+                if writing is not None:
+                    writing.result()
+                writing = executor.submit(self._write, batch)
+            if writing is not None:
+                writing.result()
+
+    def _next_batch(self, body: Iterator[tuple[bytes, Action]]) -> _Batch:
+        batch, some = _Batch(), islice(body, _LINES_AT_ONCE)
+        while chunk := list(islice(some, self._chunk_lines)):
+            batch.chunks.append([line for line, _ in chunk])
+            for _, action in chunk:
+                self._count(action, batch)
+        return batch
+
+    def _count(self, action: Action, batch: _Batch) -> None:
+        tally = self._tally
+        if isinstance(action, Add):
+            batch.added.append(file_row(self._table_id, self.commit_id, tally.lines, action))
+            tally.added += 1
+            tally.data_change |= action.data_change
+        elif isinstance(action, Remove):
+            batch.removed.append(remove_row(self._table_id, self.commit_id, tally.lines, action))
+            tally.removed += 1
+            tally.sample = (action,)
+            tally.data_change |= action.data_change
+        else:
+            tally.small.append(action)
+        tally.metrics.see(action)
+        tally.lines += 1
+
+    def _write(self, batch: _Batch) -> None:
+        packed = [compressed_chunk(b"".join(chunk)) for chunk in batch.chunks]
+        first = len(self._tally.digests) + 1  # chunk 0 is written when the commit is ratified
+        self._tally.digests += [chunk.digest for chunk in packed]
+        self._tally.size += sum(chunk.raw_bytes for chunk in packed)
+        batch.added.sort(key=_hash_of)
+        batch.removed.sort(key=_hash_of)
+        with self._database.write() as session:
+            session.insert_many(chunks, [chunk.row(self.commit_id, first + n) for n, chunk in enumerate(packed)])
+            session.insert_many(files, batch.added)
+            session.insert_many(removes, batch.removed)
+            touched = update(stages).where(stages.c.commit_id == self.commit_id)
+            session.execute(touched.values(touched_at=_now(session, self._database)))
+
+    def _resolve(self, had_files: bool) -> tuple[int, int]:
+        """Record which files the commit ends: as of which version, and how many of the removed ones were found."""
+        with self._database.read() as connection:
+            head = connection.execute(select(heads.c.version).where(heads.c.table_id == self._table_id)).scalar_one()
+            replaced, removed = set(), set()
+            if had_files:
+                replaced = set(staged_overlaps(connection, files, self._table_id, self.commit_id))
+                removed = set(staged_overlaps(connection, removes, self._table_id, self.commit_id))
+        with self._database.write() as session:
+            insert_ends(session, self._table_id, self.commit_id, replaced | removed)
+        return int(head), len(removed)
+
+
+def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Iterable[int]) -> None:
+    """End the files that these winners added, and that the staged commit adds or removes."""
+    added = [path for winner in winners for path in _paths(session, winner, Add)]
+    keys = staged_keys(session, table_id, staged.commit_id, added)
+    ended = {file for file in live_files(session, table_id, [path for path, _ in keys]) if file.key in keys}
+    insert_ends(session, table_id, staged.commit_id, ended)
+
+
+def doubly_removed(session: Session, staged: Staged, *, table_id: int, winners: Iterable[int]) -> str | None:
+    """A file that one of these winners removed, and that the staged commit adds or removes."""
+    removed = [path for winner in winners for path in _paths(session, winner, Remove)]
+    written = {path for path, _ in staged_keys(session, table_id, staged.commit_id, removed)}
+    return next((path for path in removed if path_identity(path) in written), None)
+
+
+def _paths(session: Session, commit_id: int, kind: type[Add] | type[Remove]) -> Iterator[str]:
+    return (action.path for action in commit_actions(session.connection, commit_id) if isinstance(action, kind))
+
+
+def claim(session: Session, staged: Staged) -> bool:
+    """Take a stage out of the reach of ``discard`` and ``sweep_stages``; False if one of them was faster."""
+    return _take(session, staged.commit_id)
+
+
+def discard(database: Database, table_id: int, commit_id: int) -> None:
+    """Delete all rows of a stage, unless it was ratified."""
+    with database.write() as session:
+        if _take(session, commit_id):
+            _delete_rows(session, table_id, commit_id)
+
+
+def sweep_stages(database: Database, *, older_than: float) -> int:
+    """Delete the stages that nobody touched for this many seconds; how many there were."""
+    swept = 0
+    with database.write() as session:
+        deadline = _now(session, database) - int(older_than * 1000)
+        orphans = session.execute(select(stages).where(stages.c.touched_at < deadline)).all()
+        for orphan in orphans:
+            if _take(session, orphan.commit_id):
+                _delete_rows(session, orphan.table_id, orphan.commit_id)
+                swept += 1
+    return swept
+
+
+def _take(session: Session, commit_id: int) -> bool:
+    # Whoever deletes the row owns the stage: a second one waits for the first, and then finds nothing.
+    taken = delete(stages).where(stages.c.commit_id == commit_id).returning(stages.c.commit_id)
+    return session.execute(taken).first() is not None
+
+
+def _delete_rows(session: Session, table_id: int, commit_id: int) -> None:
+    session.execute(delete(chunks).where(chunks.c.commit_id == commit_id))
+    for projection in (files, removes, file_ends):
+        mine = (projection.c.table_id == table_id) & (projection.c.commit_id == commit_id)
+        session.execute(delete(projection).where(mine))
+
+
+def _has_files(session: Session, table_id: int) -> bool:
+    return session.execute(select(files.c.table_id).where(files.c.table_id == table_id).limit(1)).first() is not None
+
+
+def _now(session: Session, database: Database) -> int:
+    return int(session.execute(select(database.clock)).scalar_one())
+
+
+def _hash_of(row: Row) -> int:
+    return int(row[1])

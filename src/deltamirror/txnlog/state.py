@@ -1,0 +1,103 @@
+"""What is in force in a table: the facts that a writer has to know before it commits."""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.sql import Select
+
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.features import require_readable, require_writable, row_tracking
+from deltamirror.delta.properties import in_commit_timestamps
+from deltamirror.delta.validation import TableRules
+from deltamirror.errors import Internal, NotFound
+from deltamirror.txnlog.schema import heads, metadata, protocols, tables
+
+__all__ = ["TableState", "in_force", "load_state"]
+
+A = TypeVar("A", Metadata, Protocol)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """A table at its head, as it was when somebody looked."""
+
+    table_id: int
+    name: str
+    location: str
+    version: int
+    committed_at: int
+    metadata_version: int
+    protocol_version: int
+    protocol: Protocol
+    metadata: Metadata
+    rules: TableRules
+
+    def require_writable(self) -> None:
+        """Refuse a table whose duties on writers we cannot meet."""
+        require_writable(self.protocol, table=self.name)
+
+    @property
+    def timestamped(self) -> bool:
+        """Whether commits carry in-commit timestamps."""
+        return in_commit_timestamps(self.metadata)
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether adds get row ids."""
+        return row_tracking(self.metadata, self.protocol)
+
+
+_STATE = (
+    select(
+        tables.c.table_id,
+        tables.c.name,
+        tables.c.location,
+        heads.c.version,
+        heads.c.committed_at,
+        heads.c.metadata_version,
+        heads.c.protocol_version,
+        metadata.c.line.label("metadata_line"),
+        protocols.c.line.label("protocol_line"),
+    )
+    .join(heads, heads.c.table_id == tables.c.table_id)
+    .join(metadata, (metadata.c.table_id == tables.c.table_id) & (metadata.c.version == heads.c.metadata_version))
+    .join(protocols, (protocols.c.table_id == tables.c.table_id) & (protocols.c.version == heads.c.protocol_version))
+)
+
+
+def load_state(connection: Connection, name: str) -> TableState:
+    """The table of this name at its head."""
+    row = connection.execute(_STATE.where(tables.c.name == name)).one_or_none()
+    if row is None:
+        raise NotFound(
+            f"there is no table {name!r}", hint="`deltamirror table list` shows the tables of this catalog", table=name
+        )
+    facts = row._asdict()
+    table_metadata = _decoded(facts.pop("metadata_line"), Metadata)
+    protocol = _decoded(facts.pop("protocol_line"), Protocol)
+    require_readable(protocol, table=name)
+    return TableState(
+        **facts, metadata=table_metadata, protocol=protocol, rules=TableRules.of(protocol, table_metadata)
+    )
+
+
+def in_force(connection: Connection, table_id: int, version: int) -> tuple[Protocol, Metadata]:
+    """Protocol and metadata as of a version."""
+    protocol = connection.execute(_newest(protocols, table_id, version)).scalar_one()
+    table_metadata = connection.execute(_newest(metadata, table_id, version)).scalar_one()
+    return _decoded(protocol, Protocol), _decoded(table_metadata, Metadata)
+
+
+def _newest(projection: Table, table_id: int, version: int) -> Select[Any]:
+    c = projection.c
+    newest = select(func.max(c.version)).where(c.table_id == table_id, c.version <= version).scalar_subquery()
+    return select(c.line).where(c.table_id == table_id, c.version == newest)
+
+
+def _decoded(line: str, kind: type[A]) -> A:
+    action = lines.decode(line)
+    if not isinstance(action, kind):
+        raise Internal(f"a projection holds {lines.wire_name(action)} where {kind.__name__} belongs")
+    return action

@@ -1,0 +1,205 @@
+"""The tables of the catalog: creating, finding, pausing and dropping them."""
+
+import re
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.engine import Row
+
+from deltamirror.delta.commitinfo import create_table_parameters
+from deltamirror.delta.conflicts import ReadSet
+from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
+from deltamirror.delta.validation import TableRules
+from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, NotFound, Refused
+from deltamirror.storage.location import canonical_location, is_inside
+from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.draft import draft_of
+from deltamirror.txnlog.ratify import Head, ratify
+from deltamirror.txnlog.request import Change, Committed, Operation
+from deltamirror.txnlog.schema import heads, tables
+from deltamirror.txnlog.state import TableState
+
+__all__ = ["TableInfo", "create_table", "drop_table", "list_tables", "pause_mirror", "table_info"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_][A-Za-z0-9_\-]*)*")
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInfo:
+    """A table of the catalog, at a glance."""
+
+    id: int
+    name: str
+    location: str
+    state: str
+    head: int
+    head_timestamp: int
+    published: int | None
+    log_start: int
+    created_at: int
+
+    @property
+    def unpublished(self) -> int:
+        """How many versions the mirror has not published."""
+        return self.head - (-1 if self.published is None else self.published)
+
+
+_INFO = select(tables, heads.c.version, heads.c.committed_at).join(heads, heads.c.table_id == tables.c.table_id)
+
+
+def list_tables(connection: Connection) -> list[TableInfo]:
+    """All tables, by name."""
+    return [_info(row) for row in connection.execute(_INFO.order_by(tables.c.name))]
+
+
+def table_info(connection: Connection, name: str) -> TableInfo:
+    """One table."""
+    row = connection.execute(_INFO.where(tables.c.name == name)).one_or_none()
+    if row is None:
+        raise NotFound(
+            f"there is no table {name!r}", hint="`deltamirror table list` shows the tables of this catalog", table=name
+        )
+    return _info(row)
+
+
+def create_table(database: Database, definition: TableDefinition, *, engine_info: str) -> Committed:
+    """Create a table and commit its version 0, in one transaction."""
+    _require_name(definition.name)
+    definition = replace(definition, location=canonical_location(definition.location))
+    with database.write() as session:
+        session.lock_tables()
+        _require_free(session.connection, definition)
+        clock = int(session.execute(select(database.clock)).scalar_one())
+        table_id = int(session.execute(select(func.coalesce(func.max(tables.c.table_id), 0))).scalar_one()) + 1
+        session.execute(insert(tables), _row(table_id, definition, clock))
+        session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
+        return _commit_first(session, table_id, definition, clock=clock, engine_info=engine_info)
+
+
+def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
+    """Forget a table; its name and location are free again."""
+    with database.write() as session:
+        session.lock_tables()
+        info = table_info(session.connection, name)
+        database.lock_head(session, info.id)
+        info = table_info(session.connection, name)
+        require_published(info, unpublished=unpublished, act="drop")
+        clock = select(database.clock).scalar_subquery()
+        session.execute(
+            update(tables)
+            .where(tables.c.table_id == info.id)
+            .values(name=None, location=None, dropped_name=name, dropped_location=info.location, dropped_at=clock)
+        )
+        session.execute(delete(heads).where(heads.c.table_id == info.id))
+
+
+def pause_mirror(database: Database, name: str, *, paused: bool, unpublished: bool = True) -> None:
+    """Stop or resume mirroring a table. Commits go on; they wait to be published."""
+    with database.write() as session:
+        info = table_info(session.connection, name)
+        if paused:
+            require_published(info, unpublished=unpublished, act="pause")
+        session.execute(update(tables).where(tables.c.table_id == info.id).values(mirror_paused=paused))
+
+
+def require_published(info: TableInfo, *, unpublished: bool, act: str) -> None:
+    """Refuse to leave versions unpublished unless the caller knows about them."""
+    if info.unpublished and not unpublished:
+        raise Refused(
+            f"table {info.name!r} has {info.unpublished} versions that are not published to {info.location}",
+            hint=f"publish them first, or say that you mean it: `deltamirror table {act} {info.name} --unpublished`",
+            table=info.name,
+        )
+
+
+_BEFORE_FIRST = {"version": -1, "metadata_version": -1, "protocol_version": -1}
+
+
+def _commit_first(
+    session: Session, table_id: int, definition: TableDefinition, *, clock: int, engine_info: str
+) -> Committed:
+    metadata, protocol, *domains = first_actions(definition, created_time=clock, fresh=lambda: str(uuid.uuid4()))
+    state = TableState(
+        table_id=table_id,
+        name=definition.name,
+        location=definition.location,
+        committed_at=0,
+        protocol=protocol,
+        metadata=metadata,
+        rules=TableRules.of(protocol, metadata),
+        **_BEFORE_FIRST,
+    )
+    parameters = create_table_parameters(
+        partition_by=metadata.partition_columns,
+        cluster_by=definition.cluster_by,
+        description=definition.description,
+        properties=metadata.configuration,
+    )
+    change = Change(
+        table=definition.name,
+        actions=(metadata, protocol, *domains),
+        at_version=0,
+        reads=ReadSet.NOTHING,
+        operation=Operation(name="CREATE TABLE", parameters=parameters, metrics={}),
+        system_domains=frozenset({CLUSTERING_DOMAIN}),
+    )
+    draft = draft_of(change, state, (metadata, protocol, *domains))
+    done = ratify(session, draft, Head(-1, 0, -1, -1), time=clock, txn_id=str(uuid.uuid4()), engine_info=engine_info)
+    return Committed(versions={definition.name: done.version}, timestamp=done.committed_at)
+
+
+def _require_name(name: str) -> None:
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r} is not a table name",
+            hint="letters, digits, '_' and '-', in parts joined by dots, such as sales.orders",
+        )
+
+
+def _require_free(connection: Connection, definition: TableDefinition) -> None:
+    for row in connection.execute(select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))):
+        if row.name == definition.name:
+            raise AlreadyExists(f"there is a table {row.name!r} already", hint="choose another name", table=row.name)
+        if row.location == definition.location:
+            raise AlreadyExists(
+                f"the location {row.location} belongs to the table {row.name!r}",
+                hint="a location holds one table: choose another one",
+                table=row.name,
+                location=row.location,
+            )
+        if is_inside(definition.location, row.location) or is_inside(row.location, definition.location):
+            raise InvalidLocation(
+                f"{definition.location} and the location of table {row.name!r}, {row.location}, lie in one another",
+                hint="choose a location outside of every other table's",
+                location=definition.location,
+            )
+
+
+def _row(table_id: int, definition: TableDefinition, clock: int) -> dict[str, object]:
+    return {
+        "table_id": table_id,
+        "name": definition.name,
+        "location": definition.location,
+        "created_at": clock,
+        "mirror_paused": False,
+        "log_start": 0,
+        "published_version": -1,
+    }
+
+
+def _info(row: Row[Any]) -> TableInfo:
+    published = row.published_version
+    return TableInfo(
+        id=row.table_id,
+        name=row.name,
+        location=row.location,
+        state="paused" if row.mirror_paused else "active",
+        head=row.version,
+        head_timestamp=row.committed_at,
+        published=None if published < 0 else published,
+        log_start=row.log_start,
+        created_at=row.created_at,
+    )

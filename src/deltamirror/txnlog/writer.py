@@ -1,0 +1,110 @@
+"""``SqlTxnLogWriter``: the authoritative log, in SQL."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import func, select
+
+from deltamirror.config import Settings
+from deltamirror.delta.actions import Action, Metadata
+from deltamirror.delta.definition import TableDefinition
+from deltamirror.delta.properties import log_retention_ms
+from deltamirror.errors import NotFound
+from deltamirror.txnlog.commit import CommitPath
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.request import Change, Committed, Operation, Request
+from deltamirror.txnlog.schema import versions
+from deltamirror.txnlog.staging import sweep_stages
+from deltamirror.txnlog.state import TableState
+from deltamirror.txnlog.tables import create_table, drop_table
+
+__all__ = ["SqlTransaction", "SqlTxnLogWriter"]
+
+
+class SqlTxnLogWriter:
+    """Commits Delta transactions to a SQL database; see :class:`deltamirror.txnlog.contract.TxnLogWriter`.
+
+    Safe to share between threads. Every process has its own.
+    """
+
+    def __init__(self, database: Database, settings: Settings, *, engine_info: str) -> None:
+        self.database = database
+        self._engine_info = engine_info
+        self._path = CommitPath(database, settings, engine_info=engine_info)
+
+    def begin(self, *, token: str | None = None) -> "SqlTransaction":
+        """Open a transaction."""
+        return SqlTransaction(self, token)
+
+    def commit(self, request: Request) -> Committed:
+        """Commit a transaction: all of its changes, or none."""
+        return self._path.commit(request)
+
+    def find_token(self, token: str | None, content: bytes | None) -> Committed | None:
+        """The answer to an earlier use of a token; TokenReused if that was for other content."""
+        return None if token is None or content is None else self._path.find_token(token, content)
+
+    def commit_at(
+        self, table: str, version: int, actions: Iterable[Action], *, operation: Operation | None = None
+    ) -> Committed:
+        """Commit to one table at exactly this version."""
+        change = Change(table=table, actions=actions, at_version=version, operation=operation or Operation())
+        return self.commit(Request(changes=(change,)))
+
+    def create_table(self, definition: TableDefinition) -> Committed:
+        """Create a table."""
+        return create_table(self.database, definition, engine_info=self._engine_info)
+
+    def drop_table(self, name: str, *, unpublished: bool = False) -> None:
+        """Forget a table."""
+        drop_table(self.database, name, unpublished=unpublished)
+        self._path.forget(name)
+
+    def state(self, name: str) -> TableState:
+        """A table at its head."""
+        return self._path.state(name)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a table of this name."""
+        try:
+            self.state(name)
+        except NotFound:
+            return False
+        return True
+
+    def metadata(self, name: str) -> Metadata:
+        """The metadata of a table at its head."""
+        return self.state(name).metadata
+
+    def next_version(self, name: str) -> int:
+        """The version that the next commit gets, if nobody else comes first."""
+        return self.state(name).version + 1
+
+    def retained_from(self, name: str) -> int:
+        """The oldest version that was current at some time inside of ``delta.logRetentionDuration``."""
+        state, c = self.state(name), versions.c
+        with self.database.read() as connection:
+            clock = int(connection.execute(select(self.database.clock)).scalar_one())
+            expired = (c.table_id == state.table_id) & (c.committed_at <= clock - log_retention_ms(state.metadata))
+            newest = connection.execute(select(func.max(c.version)).where(expired)).scalar()
+        return 0 if newest is None else int(newest)
+
+    def optimise(self, *, older_than: float) -> int:
+        """Delete stages whose writers died."""
+        return sweep_stages(self.database, older_than=older_than)
+
+
+class SqlTransaction:
+    """A transaction that collects changes until it is committed."""
+
+    def __init__(self, writer: SqlTxnLogWriter, token: str | None) -> None:
+        self._writer = writer
+        self._token = token
+        self._changes: list[Change] = []
+
+    def stage(self, change: Change) -> None:
+        """Add what the transaction does to one table."""
+        self._changes.append(change)
+
+    def commit(self) -> Committed:
+        """Commit all changes, or none."""
+        return self._writer.commit(Request(changes=tuple(self._changes), token=self._token))
