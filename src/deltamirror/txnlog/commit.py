@@ -73,7 +73,7 @@ class CommitPath:
         try:
             return run.to_the_end()
         except CommitUnknown:
-            raise  # the stage may be part of the log; if not, it is swept later
+            raise  # a stage may be part of the log; if not, it is swept later
         except BaseException:
             run.discard_stages()
             raise
@@ -127,11 +127,9 @@ class _Run:
                 moves += 1
                 if moves > _MOVES_TOLERATED:
                     raise Transient("the table's metadata changes too fast to commit", hint="try again") from None
-            except CommitUnknown as error:
-                if (found := self._look(error)) is not None:
+            except Transient as error:
+                if isinstance(error, CommitUnknown) and (found := self._look(error)) is not None:
                     return found
-                failures += 1
-            except Transient:
                 failures += 1
                 if failures > self._settings.writer.retries:
                     raise
@@ -313,7 +311,7 @@ _FILE_COLUMNS = tuple(column.name for column in files.columns)
 
 def _append_values(draft: Draft, txn_id: str, engine_info: str) -> dict[str, object]:
     """The arguments of the one statement; the database puts its time in front of ``rest``."""
-    info = lines.encode(authored_info(draft, time=0, txn_id=txn_id, engine_info=engine_info))
+    info = authored_info(draft, time=0, txn_id=txn_id, engine_info=engine_info)
     timestamped = draft.state.timestamped
     stub = b'{"commitInfo":{' + (b'"inCommitTimestamp":0,' if timestamped else b"") + b'"timestamp":0'
     rows = (
@@ -326,9 +324,9 @@ def _append_values(draft: Draft, txn_id: str, engine_info: str) -> dict[str, obj
         "protocol": draft.state.protocol_version,
         "at": -1 if draft.change.at_version is None else draft.change.at_version,
         "timestamped": timestamped,
-        "rest": info.removeprefix(stub) + b"\n" + lines.encode_commit(draft.body),
+        "rest": lines.encode(info).removeprefix(stub) + b"\n" + lines.encode_commit(draft.body),
         "txn": txn_id,
-        "operation": draft.operation,
+        "operation": info.operation,
         "read": draft.read_version,
         "lines": 1 + len(draft.body),
         "files": msgspec.json.encode([dict(zip(_FILE_COLUMNS, row, strict=True)) for row in rows]).decode(),

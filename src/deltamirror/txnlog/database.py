@@ -109,7 +109,7 @@ class Database(ABC):
             except BaseException:
                 transaction.rollback()
                 raise
-            self._commit(transaction.commit)
+            self.commit_by(transaction.commit)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -184,7 +184,8 @@ class Database(ABC):
         """Whether this error, raised by COMMIT, leaves open if the transaction took place."""
         return False
 
-    def _commit(self, commit: Callable[[], None]) -> None:
+    def commit_by(self, commit: Callable[[], object]) -> None:
+        """Call what commits; CommitUnknown if that fails in a way that leaves open whether it took place."""
         try:
             with self.translated():
                 commit()

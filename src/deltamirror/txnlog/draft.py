@@ -68,6 +68,8 @@ class Draft:
     @property
     def tracks_rows(self) -> bool:
         """Whether the adds of the commit get row ids."""
+        if not self.foundation:
+            return self.state.tracks_rows
         protocol, metadata = after(self.state, self.foundation)
         return row_tracking(metadata, protocol)
 
@@ -80,13 +82,6 @@ class Draft:
     def num_removed(self) -> int:
         """How many files the commit removes."""
         return len(self.facts.removed) if self.staged is None else self.staged.num_removed
-
-    @property
-    def operation(self) -> str | None:
-        """What the commit calls itself."""
-        if self.is_verbatim:
-            return None if self.info is None else self.info.operation
-        return self.description.name
 
     @property
     def description(self) -> Operation:

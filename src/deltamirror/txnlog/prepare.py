@@ -49,7 +49,7 @@ class Preparation:
         """The draft against this state of the table."""
         change = self.gathered.change
         if change.lines is None and (self.gathered.pairs or self.gathered.is_large):
-            state.require_writable()
+            _require_writable(state)
         if self._staged is not None:
             draft = self._restaged(state)
         elif self.gathered.is_large and not self._tracks_rows(state):
@@ -138,6 +138,11 @@ def _facts(staged: Staged, small: Sequence[Action], reads: ReadSet) -> CommitFac
     """What a staged commit did; its files are in SQL and compared there."""
     blind = not reads.reads_anything and not staged.num_removed and not any(isinstance(a, Cdc) for a in small)
     return replace(CommitFacts.of(small), is_blind_append=blind, data_change=staged.data_change)
+
+
+def _require_writable(state: TableState) -> None:
+    if state.write_obstacle is not None:
+        raise state.write_obstacle
 
 
 def _only_appends(actions: Sequence[Action]) -> bool:

@@ -109,6 +109,7 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
     """Write the next version of a table: bytes, projections, status, head."""
     version = head.version + 1
     if draft.is_verbatim:
+        info = draft.info
         time, opening, actions = _verbatim_time(draft, head, time), draft.raw or b"", draft.body
     else:
         foundation, actions = _computed(session, draft, version=version, time=time)
@@ -118,7 +119,10 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
     commit_id = _insert_files(session, draft, actions) if draft.staged is None else _adopt_stage(session, draft, head)
     small = actions if draft.staged is None else (*actions, *draft.staged.small_actions)
     insert_small_actions(session, draft.state.table_id, version, small)
-    written = _Written(version=version, time=time, commit_id=commit_id, txn_id=txn_id, opening=opening)
+    operation = None if info is None else info.operation
+    written = _Written(
+        version=version, time=time, commit_id=commit_id, txn_id=txn_id, operation=operation, opening=opening
+    )
     _insert_version(session, draft, written, small)
     _move_head(session, draft.state.table_id, head, written, small)
     return Ratified(version=version, committed_at=time, head=head)
@@ -130,6 +134,7 @@ class _Written:
     time: int
     commit_id: int
     txn_id: str
+    operation: str | None
     opening: bytes
 
 
@@ -255,7 +260,7 @@ def _insert_version(session: Session, draft: Draft, written: _Written, small: Se
             "committed_at": written.time,
             "txn_id": written.txn_id,
             "kind": "verbatim" if draft.is_verbatim else "authored",
-            "operation": draft.operation,
+            "operation": written.operation,
             "read_version": draft.read_version,
             "is_blind_append": draft.facts.is_blind_append,
             "changes_metadata": any(isinstance(action, Metadata) for action in small),

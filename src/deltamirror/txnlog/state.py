@@ -11,7 +11,7 @@ from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import require_readable, require_writable, row_tracking
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.validation import TableRules
-from deltamirror.errors import Internal, NotFound
+from deltamirror.errors import Internal, NotFound, Unsupported
 from deltamirror.txnlog.schema import heads, metadata, protocols, tables
 
 __all__ = ["TableState", "in_force", "load_state"]
@@ -33,20 +33,31 @@ class TableState:
     protocol: Protocol
     metadata: Metadata
     rules: TableRules
+    """What actions have to meet; made once, since a state is kept for many commits."""
+    timestamped: bool
+    """Whether commits carry in-commit timestamps."""
+    tracks_rows: bool
+    """Whether adds get row ids."""
+    write_obstacle: Unsupported | None
+    """Why nobody can author commits here: the protocol asks for what we do not know."""
 
-    def require_writable(self) -> None:
-        """Refuse a table whose duties on writers we cannot meet."""
-        require_writable(self.protocol, table=self.name)
-
-    @property
-    def timestamped(self) -> bool:
-        """Whether commits carry in-commit timestamps."""
-        return in_commit_timestamps(self.metadata)
-
-    @property
-    def tracks_rows(self) -> bool:
-        """Whether adds get row ids."""
-        return row_tracking(self.metadata, self.protocol)
+    @classmethod
+    def of(cls, protocol: Protocol, metadata: Metadata, **facts: Any) -> "TableState":
+        """A state, with what follows from protocol and metadata."""
+        try:
+            require_writable(protocol, table=facts["name"])
+            obstacle = None
+        except Unsupported as error:
+            obstacle = error
+        return cls(
+            protocol=protocol,
+            metadata=metadata,
+            rules=TableRules.of(protocol, metadata),
+            timestamped=in_commit_timestamps(metadata),
+            tracks_rows=row_tracking(metadata, protocol),
+            write_obstacle=obstacle,
+            **facts,
+        )
 
 
 _STATE = (
@@ -78,9 +89,7 @@ def load_state(connection: Connection, name: str) -> TableState:
     table_metadata = _decoded(facts.pop("metadata_line"), Metadata)
     protocol = _decoded(facts.pop("protocol_line"), Protocol)
     require_readable(protocol, table=name)
-    return TableState(
-        **facts, metadata=table_metadata, protocol=protocol, rules=TableRules.of(protocol, table_metadata)
-    )
+    return TableState.of(protocol, table_metadata, **facts)
 
 
 def in_force(connection: Connection, table_id: int, version: int) -> tuple[Protocol, Metadata]:

@@ -11,7 +11,6 @@ from sqlalchemy.engine import Row
 from deltamirror.delta.commitinfo import create_table_parameters
 from deltamirror.delta.conflicts import ReadSet
 from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
-from deltamirror.delta.validation import TableRules
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, NotFound, Refused
 from deltamirror.storage.location import canonical_location, is_inside
 from deltamirror.txnlog.database import Database, Session
@@ -122,14 +121,13 @@ def _commit_first(
     session: Session, table_id: int, definition: TableDefinition, *, clock: int, engine_info: str
 ) -> Committed:
     metadata, protocol, *domains = first_actions(definition, created_time=clock, fresh=lambda: str(uuid.uuid4()))
-    state = TableState(
+    state = TableState.of(
+        protocol,
+        metadata,
         table_id=table_id,
         name=definition.name,
         location=definition.location,
         committed_at=0,
-        protocol=protocol,
-        metadata=metadata,
-        rules=TableRules.of(protocol, metadata),
         **_BEFORE_FIRST,
     )
     parameters = create_table_parameters(

@@ -1,6 +1,7 @@
 """PostgreSQL: many writers, row locks, COPY for bulk rows."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, ClassVar
 
 import psycopg
@@ -26,7 +27,6 @@ from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
     CapacityExceeded,
     CatalogMismatch,
-    CommitUnknown,
     DeltaMirrorError,
     Internal,
     PermissionDenied,
@@ -40,6 +40,10 @@ from deltamirror.txnlog.statements import HEAD
 __all__ = ["PostgresqlDatabase"]
 
 
+# Threads of one process that may hold a connection beyond the pool's own.
+_OVERFLOW = 30
+
+
 class PostgresqlDatabase(Database):
     """A catalog in a PostgreSQL database."""
 
@@ -50,15 +54,18 @@ class PostgresqlDatabase(Database):
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
         options = " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items())
-        super().__init__(
-            create_engine(
-                url.set(drivername="postgresql+psycopg"),
-                connect_args={"options": options, "connect_timeout": 10, "application_name": "deltamirror"},
-                pool_size=10,
-                max_overflow=20,
-            )
+        driver = url.set(drivername="postgresql+psycopg")
+        arguments = {"options": options, "connect_timeout": 10, "application_name": "deltamirror"}
+        super().__init__(create_engine(driver, connect_args=arguments, max_overflow=_OVERFLOW))
+        # Connections that are always in autocommit: switching one to and fro costs as much as a small commit.
+        self._appending = create_engine(
+            driver, connect_args=arguments, max_overflow=_OVERFLOW, isolation_level="AUTOCOMMIT"
         )
-        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def close(self) -> None:
+        """Give back all connections."""
+        super().close()
+        self._appending.dispose()
 
     def snapshot_options(self) -> dict[str, Any]:
         """Read one state for the whole transaction."""
@@ -72,14 +79,11 @@ class PostgresqlDatabase(Database):
     def append(self, values: Mapping[str, Any]) -> Row | None:
         """Call the function ``dl_append``; its one statement is a transaction of its own."""
         statement, _ = self.compiled(APPEND)
-        try:
-            with self.translated(), self._autocommit.connect() as connection:
-                cursor = connection.connection.cursor()
-                cursor.execute(statement, values)
-                row = cursor.fetchone()
-        except Unavailable as error:
-            raise CommitUnknown(f"the reply of COMMIT was lost: {error.message}", hint=error.hint) from error
-        return None if row is None or row[0] == "stale" else row[1:]
+        with self.translated(), closing(self._appending.raw_connection()) as connection:
+            cursor = connection.cursor()
+            self.commit_by(lambda: cursor.execute(statement, values))
+            outcome, *committed = cursor.fetchall()[0]
+        return None if outcome == "stale" else tuple(committed)
 
     def lock_statements(self) -> CatalogLocks:
         """Readers and commits go on. Before the first migration there is no table that could be locked."""
@@ -105,8 +109,10 @@ class PostgresqlDatabase(Database):
         return (psycopg.Error,)
 
     def is_lost_reply(self, error: DeltaMirrorError) -> bool:
-        """A connection that broke at COMMIT says nothing about the commit."""
-        return isinstance(error, Unavailable)
+        """A connection that broke says nothing about the commit; an error that the server reports does."""
+        cause = error.__cause__
+        state = getattr(getattr(cause, "orig", cause), "sqlstate", None) or ""
+        return isinstance(error, Unavailable) and state[:3] in _CONNECTION_LOST
 
     def translate(self, error: BaseException) -> DeltaMirrorError:
         """Decide by SQLSTATE, longest known prefix first."""
@@ -123,6 +129,7 @@ class PostgresqlDatabase(Database):
         return Internal(described)
 
 
+_CONNECTION_LOST = ("", "080", "57P")
 _LOCKED_HEAD = HEAD.with_for_update()
 _CLOCK = select(PostgresqlDatabase.clock)
 

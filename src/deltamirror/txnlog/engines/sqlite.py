@@ -139,4 +139,4 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
 
 def _begin(connection: Connection) -> None:
     writes = connection.get_execution_options().get("deltamirror_writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    connection.connection.cursor().execute("BEGIN IMMEDIATE" if writes else "BEGIN")
