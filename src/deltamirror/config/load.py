@@ -100,7 +100,7 @@ def _checked(given: Given) -> Any:
 
 def _names_a_database(url: str) -> bool:
     scheme, separator, _ = url.partition("://")
-    return bool(separator) and scheme.partition("+")[0] in SCHEMES
+    return bool(separator) and scheme.partition("+")[0] in (*SCHEMES, "postgres")
 
 
 def _reason(error: msgspec.ValidationError, given: Given) -> str:

@@ -86,7 +86,7 @@ def _place(file: Path, text: str, path: tuple[str, ...]) -> str:
 
 def _unknown(name: str, known: Mapping[str, Key] | Sequence[str], *, source: str, what: str) -> InvalidSettings:
     message = f"unknown {what} `{name}`" if source == name else f"{source}: unknown {what} `{name}`"
-    near = get_close_matches(name, list(known), n=1)
+    near = get_close_matches(name, list(known), n=1, cutoff=0.75)
     hint = f"did you mean `{near[0]}`?" if near else "`deltamirror config show` lists the settings"
     return InvalidSettings(message, hint=hint, key=name, source=source)
 

@@ -1,0 +1,101 @@
+"""``deltamirror commit``: actions from a file or a pipe become a version."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import click
+
+from deltamirror.catalog import Committed
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer, moment
+from deltamirror.delta.lines import read_ndjson
+
+__all__ = ["commit"]
+
+logger = logging.getLogger(__name__)
+
+_VERSION = click.IntRange(min=0)
+
+
+@click.command
+@click.argument("table")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.option("--at-version", type=_VERSION, metavar="N", help="Become exactly version N, or fail with a conflict.")
+@click.option(
+    "--read-version",
+    type=_VERSION,
+    metavar="R",
+    help="The version that the actions were computed from; later commits are checked for conflicts.",
+)
+@click.option("--token", metavar="T", help="Used again with the same actions, returns the version of the first time.")
+@click.option("--operation", metavar="NAME", help="The operation that the history shows, such as WRITE or DELETE.")
+@click.option("--verbatim", is_flag=True, help="Store complete lines, commitInfo included, as they are.")
+@with_invocation
+def commit(
+    invocation: Invocation,
+    *,
+    table: str,
+    file: Path,
+    at_version: int | None,
+    read_version: int | None,
+    token: str | None,
+    operation: str | None,
+    verbatim: bool,
+) -> None:
+    """Commit the actions in FILE (`-` for standard input) to TABLE.
+
+    FILE holds one JSON action a line: add, remove, txn, metaData, protocol, domainMetadata, cdc. Either all of them
+    become one version, or nothing is written. Without --read-version, a commit that only adds files goes after
+    whatever is there; a remove is checked against the whole table.
+    """
+    _require_consistent(at_version=at_version, read_version=read_version, verbatim=verbatim, operation=operation)
+    with invocation.open() as catalog, _opened(file) as stream:
+        with catalog.transaction(token=token, operation=operation) as tx:
+            if at_version is not None and verbatim:
+                tx.stage_lines(table, stream.read(), at_version=at_version)
+            else:
+                actions = read_ndjson(stream, source=_source(file))
+                tx.stage(table, actions, read_version=read_version, at_version=at_version)
+        _answer(invocation, table, tx.result)
+
+
+def _require_consistent(
+    *, at_version: int | None, read_version: int | None, verbatim: bool, operation: str | None
+) -> None:
+    if at_version is not None and read_version is not None:
+        raise click.UsageError("give --at-version or --read-version, not both")
+    if verbatim and at_version is None:
+        raise click.UsageError("--verbatim needs --at-version: complete lines name their version")
+    if verbatim and operation is not None:
+        raise click.UsageError("--verbatim and --operation exclude each other: complete lines hold their operation")
+
+
+def _source(file: Path) -> str:
+    return "standard input" if str(file) == "-" else str(file)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[IO[bytes]]:
+    if str(file) == "-":
+        logger.info("reading standard input")
+        yield sys.stdin.buffer
+    else:
+        with file.open("rb") as stream:
+            yield stream
+
+
+def _answer(invocation: Invocation, table: str, result: Committed) -> None:
+    version = result.versions[table]
+    done = "was committed before as" if result.already_applied else "is at"
+    document = {
+        "table": table,
+        "version": version,
+        "timestamp": result.timestamp,
+        "already_applied": result.already_applied,
+    }
+    said = Lines((f"{table} {done} version {version} ({moment(result.timestamp)}).",))
+    answer(document, said, json=invocation.json)

@@ -1,0 +1,106 @@
+"""``deltamirror table create|alter``: what a table is."""
+
+from pathlib import Path
+from typing import Unpack
+
+import click
+
+from deltamirror.cli.alteration import Wishes, plan_alteration
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer
+from deltamirror.cli.parameters import names, pairs, schema_from
+from deltamirror.cli.views import table_document
+
+__all__ = ["alter", "create"]
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command
+@click.argument("name")
+@click.option("--location", required=True, metavar="URL", help="The table's folder: a path, file:, s3:, gs: or az:.")
+@click.option("--schema", metavar="COLUMNS", help='The columns: "id long, day date NOT NULL".')
+@click.option(
+    "--schema-file",
+    type=_FILE,
+    metavar="FILE",
+    help="The columns from a JSON schema (Spark, Delta), an Arrow IPC file or schema, or a Parquet file.",
+)
+@click.option("--partition-by", callback=names, multiple=True, metavar="COLUMN", help="A partition column; repeatable.")
+@click.option("--property", "properties", callback=pairs, multiple=True, metavar="K=V", help="A table property.")
+@click.option("--feature", "features", callback=names, multiple=True, metavar="F", help="A table feature.")
+@click.option("--description", metavar="TEXT", help="What the table is for.")
+@with_invocation
+def create(
+    invocation: Invocation,
+    *,
+    name: str,
+    location: str,
+    schema: str | None,
+    schema_file: Path | None,
+    partition_by: tuple[str, ...],
+    properties: dict[str, str],
+    features: tuple[str, ...],
+    description: str | None,
+) -> None:
+    """Create table NAME, with version 0 as its first commit."""
+    columns = schema_from(schema, schema_file)
+    with invocation.open() as catalog:
+        table = catalog.create_table(
+            name,
+            location=location,
+            schema=columns,
+            partition_by=partition_by,
+            properties=properties,
+            features=features,
+            description=description,
+        )
+        info = table.info()
+    answer(
+        {"table": table_document(info)},
+        Lines((f"Created {info.name} at {info.location}, version {info.head}.",)),
+        json=invocation.json,
+    )
+
+
+@click.command
+@click.argument("name")
+@click.option("--set", "properties", callback=pairs, multiple=True, metavar="K=V", help="Set a table property.")
+@click.option("--unset", callback=names, multiple=True, metavar="K", help="Remove a table property.")
+@click.option("--add-column", "columns", multiple=True, metavar="COLUMN", help='Add a column: "amount double".')
+@click.option(
+    "--enable-feature", "features", callback=names, multiple=True, metavar="F", help="Enable a table feature."
+)
+@click.option(
+    "--add-constraint",
+    "constraints",
+    callback=pairs,
+    multiple=True,
+    metavar="NAME=EXPR",
+    help='Add a CHECK constraint: "positive=amount > 0".',
+)
+@click.option("--drop-constraint", "dropped", callback=names, multiple=True, metavar="NAME", help="Drop a constraint.")
+@click.option("--rows-checked", is_flag=True, help="The rows in the table are known to satisfy an added constraint.")
+@click.option("--comment", metavar="TEXT", help="What the table is for.")
+@with_invocation
+def alter(invocation: Invocation, *, name: str, rows_checked: bool, **wishes: Unpack[Wishes]) -> None:
+    """Change table NAME; all changes together are one commit.
+
+    Options may be repeated. What is so already is no commit. A constraint is not checked against the rows of data
+    files: on a table that has files, say with --rows-checked that somebody did.
+    """
+    if not any(value not in (None, (), {}) for value in wishes.values()):
+        raise click.UsageError("say what to change: --set, --unset, --add-column, …")
+    with invocation.open() as catalog:
+        taken = catalog.table(name).snapshot()
+        plan = plan_alteration(taken, wishes, rows_checked=rows_checked)
+        if plan.actions:
+            with catalog.transaction(operation=plan.operation, parameters=plan.parameters) as tx:
+                if wishes["constraints"]:
+                    tx.read(name, all=True)
+                tx.stage(name, plan.actions, read_version=taken.version)
+            version, said = tx.result.versions[name], "Altered {0}: it is at version {1}."
+        else:
+            version, said = taken.version, "{0} is so already; version {1} is still its head."
+    document = {"table": name, "version": version, "operation": plan.operation, "changed": bool(plan.actions)}
+    answer(document, Lines((said.format(name, version),)), json=invocation.json)

@@ -1,0 +1,105 @@
+"""``deltamirror demo``: a tour of the Python interface, on a catalog made for it."""
+
+import shlex
+import shutil
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+from msgspec.structs import replace
+from rich.console import Console
+
+from deltamirror.catalog import Catalog
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer
+from deltamirror.cli.tour import CHAPTERS, Chapter
+from deltamirror.config import CatalogSettings, Settings
+from deltamirror.errors import AlreadyExists
+from deltamirror.wiring import open_catalog
+
+__all__ = ["demo"]
+
+CATALOG_FILE: Final = "deltamirror.db"
+WIDTH: Final = 100
+INTRODUCTION: Final = (
+    "deltamirror keeps the transaction log of Delta Lake tables in a SQL database. Here is what that gives, in eight "
+    "short chapters. The code that you see is the code that runs."
+)
+
+
+@click.command
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Keep the tables and the catalog in this folder, which must not have a catalog yet.",
+)
+@with_invocation
+def demo(invocation: Invocation, *, folder: Path | None) -> None:
+    """Show what deltamirror does, in a tour of some seconds.
+
+    It works on an SQLite file and small Parquet files in a temporary folder, which is deleted at the end; with
+    --folder they are kept, to be looked at. The settings and --catalog are not used.
+    """
+    with _lake(folder) as lake, _catalog(lake) as catalog:
+        if invocation.json:
+            chapters = [_told(chapter, catalog, lake) for chapter in CHAPTERS]
+            answer({"folder": folder and str(folder), "chapters": chapters}, Lines(()), json=True)
+        else:
+            _narrate(catalog, lake, folder)
+
+
+@contextmanager
+def _lake(folder: Path | None) -> Iterator[Path]:
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="deltamirror-demo-") as made:
+            yield Path(made)
+        return
+    if (folder / CATALOG_FILE).exists():
+        message = f"{folder / CATALOG_FILE} exists already"
+        raise AlreadyExists(message, hint="name another folder, or delete this one", location=str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder.resolve()
+
+
+def _catalog(lake: Path) -> Catalog:
+    return open_catalog(replace(Settings(), catalog=CatalogSettings(url=f"sqlite:///{lake / CATALOG_FILE}")))
+
+
+def _told(chapter: Chapter, catalog: Catalog, lake: Path) -> dict[str, object]:
+    return {"title": chapter.title, "code": chapter.code, "outcome": list(chapter.run(catalog, lake))}
+
+
+def _narrate(catalog: Catalog, lake: Path, folder: Path | None) -> None:
+    terminal = shutil.get_terminal_size((WIDTH, 0)).columns
+    console = Console(highlight=False, markup=False, width=min(WIDTH, terminal))
+    console.print(textwrap.fill(INTRODUCTION, console.width), end="\n\n")
+    for number, chapter in enumerate(CHAPTERS, 1):
+        console.rule(f"{number}. {chapter.title}", align="left", characters="─", style="bold")
+        console.print(textwrap.fill(chapter.text, console.width), end="\n\n")
+        console.print(textwrap.indent(chapter.code, "    "), style="cyan", soft_wrap=True)
+        console.print()
+        for line in chapter.run(catalog, lake):
+            console.print(f"  {line}", style="green", soft_wrap=True)
+        console.print()
+    console.rule("What to try next", align="left", characters="─", style="bold")
+    for line in _suggestions(folder):
+        console.print(line, soft_wrap=True)
+
+
+def _suggestions(folder: Path | None) -> list[str]:
+    place = shlex.quote(str(folder or "lake"))
+    keep = [] if folder else [f"    deltamirror demo --folder {place}    # the same again, and keep it"]
+    return [
+        *keep,
+        f"    cd {place}",
+        "    deltamirror table list",
+        "    deltamirror table history orders",
+        "    deltamirror table files orders --version 1",
+        "    deltamirror table alter orders --add-column 'note string'",
+        "    deltamirror --help",
+    ]

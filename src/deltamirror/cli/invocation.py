@@ -1,0 +1,107 @@
+"""What every command is given: how to answer, which settings hold, and the catalog they lead to."""
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+import click
+
+from deltamirror.catalog import Catalog
+from deltamirror.cli.logs import configure_logs
+from deltamirror.config import Loaded, examine, load
+from deltamirror.errors import InvalidSettings
+from deltamirror.wiring import open_catalog
+
+__all__ = ["Invocation", "common_options", "with_invocation"]
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The options that all commands share; given after the command they win over those given before it."""
+
+    json: bool = False
+    debug: bool = False
+    config: Path | None = None
+    catalog: str | None = None
+
+    def refined(self, other: "Invocation") -> "Invocation":
+        """This invocation with what ``other`` says laid over it."""
+        return Invocation(
+            json=self.json or other.json,
+            debug=self.debug or other.debug,
+            config=other.config or self.config,
+            catalog=other.catalog or self.catalog,
+        )
+
+    def loaded(self) -> Loaded:
+        """The settings in force; logging follows them from here on."""
+        loaded = load(environment=os.environ, config=self.config, flags=self._flags())
+        configure_logs(loaded.settings.log)
+        return loaded
+
+    def examined(self) -> tuple[Loaded, list[InvalidSettings]]:
+        """The settings and everything that is wrong with them."""
+        return examine(environment=os.environ, config=self.config, flags=self._flags())
+
+    @contextmanager
+    def open(self) -> Iterator[Catalog]:
+        """The catalog, after a look whether its database holds one of this release."""
+        with open_catalog(self.loaded().settings) as catalog:
+            catalog.check()
+            yield catalog
+
+    def _flags(self) -> dict[str, str]:
+        return {} if self.catalog is None else {"catalog.url": self.catalog}
+
+
+_OPTIONS = (
+    click.option("--json", "json_", is_flag=True, help="Answer with one JSON document."),
+    click.option(
+        "--config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Settings file; otherwise DELTAMIRROR_CONFIG, or deltamirror.toml in the working folder.",
+    ),
+    click.option("--catalog", metavar="URL", help="The catalog's database, over the setting catalog.url."),
+    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+
+
+def common_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that all commands share."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def with_invocation(function: Callable[Concatenate[Invocation, P], None]) -> Callable[..., Any]:
+    """Make a command of ``function``: its first argument is the invocation, the rest its own options."""
+
+    @click.pass_context
+    @functools.wraps(function)
+    def run(
+        context: click.Context,
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        given = _taken(kwargs)
+        context.obj = given if context.obj is None else context.obj.refined(given)
+        function(context.obj, *args, **kwargs)
+
+    return common_options(run)
+
+
+def _taken(options: dict[str, Any]) -> Invocation:
+    return Invocation(
+        json=options.pop("json_"),
+        debug=options.pop("debug"),
+        config=options.pop("config"),
+        catalog=options.pop("catalog"),
+    )

@@ -1,0 +1,64 @@
+"""Log lines on standard error, for people or for collectors, never with a secret in them."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from deltamirror.config import LogSettings, redact_text
+
+__all__ = ["configure_logs"]
+
+ROOT: Final = "deltamirror"
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure_logs(settings: LogSettings) -> None:
+    """Send the package's log lines to standard error as ``settings`` say."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if settings.format == "json" else TextLines())
+    logger = logging.getLogger(ROOT)
+    logger.handlers[:] = [handler]
+    logger.setLevel(settings.level.upper())
+    logger.propagate = False
+
+
+class TextLines(logging.Formatter):
+    """Lines such as ``2024-01-01T12:00:00.000Z warning txnlog: text key=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One redacted line."""
+        name = record.name.removeprefix(f"{ROOT}.")
+        extra = "".join(f" {key}={value}" for key, value in _extra(record).items())
+        text = f"{_time(record)} {record.levelname.lower()} {name}: {record.getMessage()}{extra}"
+        return redact_text(text + self._trace(record))
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        return "\n" + self.formatException(record.exc_info) if record.exc_info else ""
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the fields given as ``extra``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One redacted JSON object."""
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode({key: redact_text(str(value)) for key, value in line.items()}).decode()
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extra(record: logging.LogRecord) -> dict[str, object]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}

@@ -1,0 +1,147 @@
+"""Results on standard output: one JSON document, a table on a terminal, aligned text elsewhere."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain, islice
+from typing import Final, TypeAlias
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+__all__ = ["Fields", "Grid", "Lines", "View", "answer", "counted", "moment", "write_json_list"]
+
+# A terminal table is laid out as a whole; past this many rows, aligned text is streamed there, too.
+LAID_OUT_ROWS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Sentences."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Names with values, one a line."""
+
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows under headings. Numbers are set to the right; ``empty`` is said where there is no row."""
+
+    columns: tuple[str, ...]
+    rows: Iterable[Sequence[object]]
+    empty: str
+
+
+View: TypeAlias = Lines | Fields | Grid
+
+
+def answer(document: Mapping[str, object], view: View, *, json: bool) -> None:
+    """Write the result of a command: ``document`` where JSON was asked for, otherwise ``view``."""
+    if json:
+        _write_json(document)
+        return
+    match view:
+        case Lines(lines):
+            click.echo("\n".join(lines))
+        case Fields(values):
+            _write_fields(values)
+        case Grid():
+            _write_grid(view)
+
+
+def _write_json(document: Mapping[str, object]) -> None:
+    # On one line, or indented where a person looks at it.
+    data = msgspec.json.encode(document)
+    click.echo(msgspec.json.format(data.decode()) if sys.stdout.isatty() else data)
+
+
+def write_json_list(head: Mapping[str, object], name: str, items: Iterable[object]) -> None:
+    """Write one JSON document that ends in a list of any length, without holding its text in memory."""
+    sys.stdout.flush()
+    stream = sys.stdout.buffer
+    stream.write(msgspec.json.encode(head)[:-1] + b',"' + name.encode() + b'":[')
+    for index, item in enumerate(items):
+        stream.write((b",\n" if index else b"\n") + msgspec.json.encode(item))
+    stream.write(b"]}\n")
+    stream.flush()
+
+
+def moment(milliseconds: int | None) -> str:
+    """A time of the log as people read it, in UTC."""
+    if milliseconds is None:
+        return ""
+    whole = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{whole}.{milliseconds % 1000:03}Z"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 version``, ``2 versions``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _write_fields(values: Mapping[str, object]) -> None:
+    width = max(map(len, values), default=0)
+    for name, value in values.items():
+        head, *more = _cell(value).split("\n")
+        click.echo(f"{name:<{width}}  {head}".rstrip())
+        for line in more:
+            click.echo(f"{'':<{width}}  {line}")
+
+
+def _write_grid(grid: Grid) -> None:
+    rows = iter(grid.rows)
+    first = list(islice(rows, LAID_OUT_ROWS))
+    following = list(islice(rows, 1))
+    if not first:
+        click.echo(grid.empty)
+    elif sys.stdout.isatty() and not following:
+        Console(highlight=False).print(_laid_out(grid.columns, first))
+    else:
+        for line in _aligned(grid.columns, first, chain(following, rows)):
+            click.echo(line)
+
+
+def _laid_out(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> RichTable:
+    table = RichTable(box=None, header_style="bold", pad_edge=False)
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if _numeric(rows, index) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(RichText(_cell(value)) for value in row))
+    return table
+
+
+def _aligned(
+    columns: Sequence[str], first: Sequence[Sequence[object]], following: Iterable[Sequence[object]]
+) -> Iterator[str]:
+    right = [_numeric(first, index) for index in range(len(columns))]
+    cells = [[_cell(value) for value in row] for row in first]
+    widths = [max(len(row[index]) for row in [columns, *cells]) for index in range(len(columns))]
+    for row in chain([columns], cells, ([_cell(value) for value in row] for row in following)):
+        yield "  ".join(
+            f"{cell:>{width}}" if to_right else f"{cell:<{width}}"
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+
+
+def _numeric(rows: Sequence[Sequence[object]], index: int) -> bool:
+    return all(isinstance(row[index], int | None) for row in rows)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case _:
+            return str(value)

@@ -1,0 +1,73 @@
+"""Option values that people type, read into what the catalog takes."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamirror.delta.schema import StructType, from_arrow, read_schema
+from deltamirror.errors import InvalidSchema
+
+__all__ = ["names", "pairs", "point_in_time", "schema_from"]
+
+
+def pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """``k=v`` options as a mapping; a click callback."""
+    found: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not (equals and key.strip()):
+            raise click.BadParameter(f"`{text}` is not NAME=VALUE", context, parameter)
+        found[key.strip()] = value.strip()
+    return found
+
+
+def names(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """Options that may be repeated, or hold several names with commas between; a click callback."""
+    return tuple(name.strip() for text in values for name in text.split(",") if name.strip())
+
+
+def point_in_time(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """ISO 8601 or milliseconds since 1970 as a time in UTC; a click callback."""
+    if value is None:
+        return None
+    try:
+        if value.lstrip("-").isdigit() and len(value) > len("20240101"):
+            return datetime.fromtimestamp(int(value) / 1000, UTC)
+        parsed = datetime.fromisoformat(value)
+    except (OverflowError, ValueError) as error:
+        message = f"`{value}` is neither ISO 8601 (2024-01-31T12:00:00Z) nor milliseconds since 1970"
+        raise click.BadParameter(message, context, parameter) from error
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def schema_from(inline: str | None, file: Path | None) -> StructType:
+    """The schema that was given in one of the two ways."""
+    if (inline is None) == (file is None):
+        raise click.UsageError("give the columns with --schema or with --schema-file, one of them")
+    return read_schema(inline) if inline is not None else _schema_of_file(file or Path())
+
+
+def _schema_of_file(file: Path) -> StructType:
+    """The schema in a Parquet file, an Arrow IPC file or stream, or a JSON file of Spark or Delta."""
+    with file.open("rb") as stream:
+        head = stream.read(6)
+    try:
+        if head[:4] == b"PAR1":
+            return from_arrow(pq.read_schema(file))
+        if head == b"ARROW1":
+            return from_arrow(pa.ipc.open_file(file).schema)
+        if head[:4] == b"\xff\xff\xff\xff":
+            return _schema_of_stream(file)
+        return read_schema(file.read_text(encoding="utf-8"))
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise InvalidSchema(f"{file}: not a schema in Arrow, Parquet or JSON: {error}") from error
+
+
+def _schema_of_stream(file: Path) -> StructType:
+    # Either a whole stream or the schema message alone (``pa.Schema.serialize``); both begin with it.
+    with pa.OSFile(str(file)) as stream:
+        return from_arrow(pa.ipc.read_schema(stream))

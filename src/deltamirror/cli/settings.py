@@ -1,0 +1,61 @@
+"""``deltamirror config``: which settings hold, where they come from, and what is wrong with them."""
+
+import click
+
+from deltamirror.cli.failure import failure_of, report
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Grid, Lines, answer
+from deltamirror.config import Loaded, Settings, keys, redact_url
+from deltamirror.errors import InvalidSettings
+
+__all__ = ["config"]
+
+
+@click.group
+def config() -> None:
+    """Look at the settings."""
+
+
+@config.command
+@with_invocation
+def show(invocation: Invocation) -> None:
+    """Show every setting, its value, and where the value comes from. Passwords are not shown."""
+    loaded = invocation.loaded()
+    shown = _shown(loaded)
+    rows = [(entry["key"], "none" if entry["value"] is None else entry["value"], entry["origin"]) for entry in shown]
+    document = {"file": _name(loaded), "settings": shown}
+    answer(document, Grid(("SETTING", "VALUE", "FROM"), rows, empty=""), json=invocation.json)
+
+
+@config.command
+@with_invocation
+def check(invocation: Invocation) -> None:
+    """Find everything that is wrong with the settings, each with its file and line or variable.
+
+    The database is not asked. Exit status 10 when something is wrong.
+    """
+    loaded, problems = invocation.examined()
+    for problem in problems:
+        if not invocation.json:
+            report(failure_of(problem), json=False)
+    if invocation.json or not problems:
+        document = {"file": _name(loaded), "problems": [problem.as_json() for problem in problems]}
+        answer(document, Lines((f"The settings are good ({_name(loaded) or 'no file'}).",)), json=invocation.json)
+    if problems:
+        raise click.exceptions.Exit(InvalidSettings.exit_status)
+
+
+def _name(loaded: Loaded) -> str | None:
+    return None if loaded.file is None else str(loaded.file)
+
+
+def _shown(loaded: Loaded) -> list[dict[str, object]]:
+    return [
+        {"key": key.path, "value": _value(loaded.settings, key.section, key.name), "origin": loaded.origins[key.path]}
+        for key in keys(Settings)
+    ]
+
+
+def _value(settings: Settings, section: str, name: str) -> object:
+    value = getattr(getattr(settings, section), name)
+    return redact_url(value) if name == "url" else value

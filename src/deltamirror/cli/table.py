@@ -1,0 +1,18 @@
+"""``deltamirror table``: the commands about one table, and the list of them."""
+
+import click
+
+from deltamirror.cli.definition import alter, create
+from deltamirror.cli.life import drop, pause, resume
+from deltamirror.cli.views import files, history, list_, show
+
+__all__ = ["table"]
+
+
+@click.group
+def table() -> None:
+    """Create, look at, change and drop tables."""
+
+
+for _command in (create, alter, list_, show, history, files, drop, pause, resume):
+    table.add_command(_command)

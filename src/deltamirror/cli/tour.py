@@ -1,0 +1,205 @@
+"""The chapters of the tour. The code that a chapter shows is the source of the function that it runs."""
+
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamirror.catalog import Catalog, Committed
+from deltamirror.delta.actions import Add
+from deltamirror.errors import Conflict
+
+__all__ = ["CHAPTERS", "Chapter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A heading, what there is to see, and a function whose lines are shown and run; it returns what came of them."""
+
+    title: str
+    text: str
+    run: Callable[[Catalog, Path], Sequence[str]]
+
+    @property
+    def code(self) -> str:
+        """The body of the function, up to the blank line before it puts its outcome into words."""
+        body = inspect.getsource(self.run).partition(":\n")[2]
+        return textwrap.dedent(body.partition("\n\n")[0])
+
+
+def data_file(folder: Path, name: str, *, day: str | None = None, **columns: Sequence[float]) -> Add:
+    """Write a small Parquet file, and describe it as Delta does."""
+    partition: dict[str, str | None] = {} if day is None else {"day": day}
+    path = name if day is None else f"day={day}/{name}"
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = pa.table(dict(columns))
+    pq.write_table(rows, target)
+    facts = target.stat()
+    return Add(
+        path=path,
+        partition_values=partition,
+        size=facts.st_size,
+        modification_time=facts.st_mtime_ns // 1_000_000,
+        data_change=True,
+        stats=json.dumps({"numRecords": rows.num_rows}, separators=(",", ":")),
+    )
+
+
+def _create(catalog: Catalog, lake: Path) -> Sequence[str]:
+    catalog.init()
+    catalog.create_table(
+        "orders",
+        location=f"{lake}/orders",
+        schema="id long, amount double, day date",
+        partition_by=["day"],
+    )
+    catalog.create_table("payments", location=f"{lake}/payments", schema="order_id long, paid double")
+
+    return [f"{info.name} is at version {info.head}, its files go to {info.location}" for info in catalog.tables()]
+
+
+def _commit_both(catalog: Catalog, lake: Path) -> Sequence[str]:
+    with catalog.transaction() as tx:
+        order = data_file(lake / "orders", "a.parquet", day="2024-05-01", id=[1, 2], amount=[9.5, 20.0])
+        tx.append("orders", [order])
+        payment = data_file(lake / "payments", "a.parquet", order_id=[1], paid=[9.5])
+        tx.append("payments", [payment])
+
+    return [f"{table} is at version {version}" for table, version in sorted(tx.result.versions.items())]
+
+
+def _append_late(catalog: Catalog, lake: Path) -> Sequence[str]:
+    mine = data_file(lake / "orders", "b.parquet", day="2024-05-02", id=[3], amount=[7.0])
+    theirs = data_file(lake / "orders", "c.parquet", day="2024-05-02", id=[4], amount=[3.0])
+    slow = catalog.transaction()
+    slow.append("orders", [mine])
+    # Before it commits, somebody else is faster.
+    quick = catalog.table("orders").append([theirs])
+    late = slow.commit()
+
+    return [f"the quick writer got version {quick.versions['orders']}, the slow one {late.versions['orders']}"]
+
+
+def _delete_twice(catalog: Catalog, lake: Path) -> Sequence[str]:
+    day = {"day": "2024-05-01"}
+    slow = catalog.transaction(operation="DELETE")
+    paths = slow.read("orders", partitions=day).files(day).column("path").to_pylist()
+    # Before it commits, somebody else removes the very files that it looked at.
+    with catalog.transaction(operation="DELETE") as quick:
+        quick.remove("orders", paths)
+    try:
+        slow.remove("orders", paths)
+        slow.commit()
+    except Conflict as conflict:
+        refused = conflict
+
+    return [f"Conflict: {refused.message}", f"hint: {refused.hint}"]
+
+
+def _retry(catalog: Catalog, lake: Path) -> Sequence[str]:
+    invoice = "invoice-4711"
+    payment = data_file(lake / "payments", "b.parquet", order_id=[2], paid=[20.0])
+    first = catalog.table("payments").append([payment], token=invoice)
+    # The answer got lost on its way, so the writer sends the same again.
+    again = catalog.table("payments").append([payment], token=invoice)
+
+    return [f"first: {_told(first)}", f"again: {_told(again)}"]
+
+
+def _travel(catalog: Catalog, lake: Path) -> Sequence[str]:
+    orders = catalog.table("orders")
+    earlier = orders.snapshot(version=1)
+    head = orders.snapshot()
+
+    counts = [f"version {each.version} has {_files(each.files())}" for each in (earlier, head)]
+    lines = [
+        f"  version {entry.version}: {entry.operation}, {entry.num_added} added, {entry.num_removed} removed"
+        for entry in orders.history()
+    ]
+    return [*counts, "history:", *lines]
+
+
+def _ask_sql(catalog: Catalog, lake: Path) -> Sequence[str]:
+    query = """
+        SELECT t.name, v.version, v.operation, v.num_lines, v.num_bytes, s.state
+        FROM dl_table_versions v
+        JOIN dl_tables t ON t.table_id = v.table_id
+        JOIN dl_mirror_status s ON s.table_id = v.table_id AND s.version = v.version
+        ORDER BY t.name, v.version
+    """
+    with catalog.database.read() as connection:
+        result = connection.exec_driver_sql(query)
+        rows = [tuple(result.keys()), *result.all()]
+
+    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _show_bytes(catalog: Catalog, lake: Path) -> Sequence[str]:
+    commit = catalog.table("orders").commit_file(version=1)
+
+    return commit.decode().splitlines()
+
+
+def _told(done: Committed) -> str:
+    return f"version {done.versions['payments']}{', applied already' if done.already_applied else ''}"
+
+
+def _files(found: pa.Table) -> str:
+    paths = sorted(found.column("path").to_pylist())
+    return f"{len(paths)} {'file' if len(paths) == 1 else 'files'}: {', '.join(paths)}"
+
+
+CHAPTERS = (
+    Chapter(
+        "A catalog, and two tables in it",
+        "The catalog is a SQL database: here one SQLite file. The data of a table are Parquet files in a folder. Its "
+        "transaction log, which says what belongs to the table, lives in the catalog.",
+        _create,
+    ),
+    Chapter(
+        "One commit over both tables",
+        "A transaction takes place in all of its tables, or in none. A log that is made of files cannot do this. "
+        "(data_file writes a small Parquet file and describes it as Delta does.)",
+        _commit_both,
+    ),
+    Chapter(
+        "Two writers that do not disturb each other",
+        "Files that are only added depend on nothing that was read. The slower writer goes after the quicker one; "
+        "nobody has to begin again.",
+        _append_late,
+    ),
+    Chapter(
+        "Two writers in each other's way",
+        "Who removes files has read the table before. If somebody else changed what was read, the slower writer is "
+        "told, and nothing of its transaction takes place.",
+        _delete_twice,
+    ),
+    Chapter(
+        "A retry is not a second commit",
+        "A token belongs to a transaction. Sent again, it is answered with the version that it got the first time.",
+        _retry,
+    ),
+    Chapter(
+        "Time travel, and history",
+        "Every version stays readable. (All files are still in the folder: removing one from a table deletes nothing.)",
+        _travel,
+    ),
+    Chapter(
+        "What SQL knows",
+        "Ask the catalog whatever SQL can ask. PENDING are versions that wait to be mirrored to _delta_log/.",
+        _ask_sql,
+    ),
+    Chapter(
+        "The bytes of a commit",
+        "The catalog keeps each commit as the exact bytes that its file in _delta_log/ has: the lines that Delta Lake "
+        "on Spark would have written.",
+        _show_bytes,
+    ),
+)

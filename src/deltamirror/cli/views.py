@@ -1,0 +1,149 @@
+"""``deltamirror table list|show|history|files``: the catalog, looked at."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Final
+
+import click
+import msgspec
+import pyarrow as pa
+
+from deltamirror.catalog import HistoryEntry, Snapshot, TableInfo
+from deltamirror.cli.columns import column_text
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Fields, Grid, answer, moment, write_json_list
+from deltamirror.cli.parameters import pairs, point_in_time
+from deltamirror.delta.schema import schema_string
+
+__all__ = ["files", "history", "list_", "show", "table_document"]
+
+_BATCH: Final = 10_000
+_JSON_COLUMNS: Final = frozenset({"deletion_vector", "partition_values", "tags"})
+
+
+@click.command("list")
+@with_invocation
+def list_(invocation: Invocation) -> None:
+    """List the tables of the catalog."""
+    with invocation.open() as catalog:
+        tables = catalog.tables()
+    columns = ("TABLE", "HEAD", "UNPUBLISHED", "STATE", "CHANGED", "LOCATION")
+    rows = [(t.name, t.head, t.unpublished, t.state, moment(t.head_timestamp), t.location) for t in tables]
+    empty = "No tables. `deltamirror table create` makes one."
+    answer({"tables": [table_document(info) for info in tables]}, Grid(columns, rows, empty), json=invocation.json)
+
+
+@click.command
+@click.argument("name")
+@with_invocation
+def show(invocation: Invocation, *, name: str) -> None:
+    """Show table NAME: where it is, its columns, properties and protocol."""
+    with invocation.open() as catalog:
+        table = catalog.table(name)
+        info, snapshot = table.info(), table.snapshot()
+    answer({"table": _described(info, snapshot)}, Fields(_fields(info, snapshot)), json=invocation.json)
+
+
+@click.command
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N versions.")
+@with_invocation
+def history(invocation: Invocation, *, name: str, limit: int | None) -> None:
+    """Show the commits of table NAME, the newest first."""
+    with invocation.open() as catalog:
+        entries = catalog.table(name).history(limit=limit)
+    columns = ("VERSION", "TIME", "OPERATION", "ADDED", "REMOVED", "LINES", "BYTES", "KIND")
+    grid = Grid(columns, [_history_row(entry) for entry in entries], empty="No commits.")
+    answer({"table": name, "history": entries}, grid, json=invocation.json)
+
+
+@click.command
+@click.argument("name")
+@click.option("--version", type=click.IntRange(min=0), metavar="N", help="The files of version N.")
+@click.option(
+    "--as-of",
+    callback=point_in_time,
+    metavar="TIME",
+    help="The files of the newest version at TIME: ISO 8601 (UTC unless it says otherwise), or milliseconds.",
+)
+@click.option("--partition", callback=pairs, multiple=True, metavar="COLUMN=VALUE", help="Only this partition.")
+@with_invocation
+def files(
+    invocation: Invocation, *, name: str, version: int | None, as_of: datetime | None, partition: dict[str, str]
+) -> None:
+    """List the data files of table NAME, at its head or at an older version."""
+    if version is not None and as_of is not None:
+        raise click.UsageError("give --version or --as-of, not both")
+    with invocation.open() as catalog:
+        snapshot = catalog.table(name).snapshot(version=version, as_of=as_of)
+        found = snapshot.files(partitions=partition or None)
+    if invocation.json:
+        head = {"table": name, "version": snapshot.version, "timestamp": snapshot.timestamp}
+        write_json_list(head, "files", _file_objects(found))
+    else:
+        answer({}, Grid(("SIZE", "MODIFIED", "PARTITION", "PATH"), _file_rows(found), empty="No files."), json=False)
+
+
+def table_document(info: TableInfo) -> dict[str, object]:
+    """A table at a glance, as ``--json`` shows it."""
+    return {**asdict(info), "unpublished": info.unpublished}
+
+
+def _fields(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
+    published = "nothing" if info.published is None else f"version {info.published}"
+    return {
+        "table": info.name,
+        "description": snapshot.metadata.description,
+        "location": info.location,
+        "state": info.state,
+        "head": f"version {info.head}, {moment(info.head_timestamp)}",
+        "published": f"{published}, {info.unpublished} to go",
+        "created": moment(info.created_at),
+        "id": info.id,
+        "columns": "\n".join(map(column_text, snapshot.schema.fields)),
+        "partitioned by": ", ".join(snapshot.metadata.partition_columns),
+        "properties": "\n".join(f"{key} = {value}" for key, value in snapshot.metadata.configuration.items()),
+        "protocol": _protocol(snapshot),
+    }
+
+
+def _described(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
+    return {
+        **table_document(info),
+        "description": snapshot.metadata.description,
+        "schema": msgspec.Raw(schema_string(snapshot.schema).encode()),
+        "partition_columns": snapshot.metadata.partition_columns,
+        "properties": snapshot.metadata.configuration,
+        "protocol": snapshot.protocol,
+    }
+
+
+def _protocol(snapshot: Snapshot) -> str:
+    protocol = snapshot.protocol
+    features = protocol.writer_features or []
+    listed = f": {', '.join(features)}" if features else ""
+    return f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}{listed}"
+
+
+def _history_row(entry: HistoryEntry) -> tuple[object, ...]:
+    counts = (entry.num_added, entry.num_removed, entry.num_lines, entry.num_bytes)
+    return entry.version, moment(entry.timestamp), entry.operation, *counts, entry.kind
+
+
+def _file_objects(found: pa.Table) -> Iterator[dict[str, object]]:
+    for batch in found.to_batches(max_chunksize=_BATCH):
+        for row in batch.to_pylist():
+            yield {name: _raw(value) if name in _JSON_COLUMNS else value for name, value in row.items()}
+
+
+def _raw(text: str | None) -> msgspec.Raw | None:
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+def _file_rows(found: pa.Table) -> Iterator[tuple[object, ...]]:
+    for batch in found.select(["size", "modification_time", "partition_values", "path"]).to_batches(_BATCH):
+        for row in batch.to_pylist():
+            values: dict[str, str | None] = msgspec.json.decode(row["partition_values"])
+            partition = "/".join(f"{column}={'null' if value is None else value}" for column, value in values.items())
+            yield row["size"], moment(row["modification_time"]), partition, row["path"]
