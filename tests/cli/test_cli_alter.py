@@ -1,0 +1,73 @@
+import pytest
+
+
+def shown(prompt) -> dict:
+    return prompt.json("table", "show", "orders")["table"]
+
+
+def test_properties_are_set_and_unset(orders) -> None:
+    done = orders.json("table", "alter", "orders", "--set", "owner=me", "--set", "delta.appendOnly=true")
+    assert done["version"] == 1
+    assert shown(orders)["properties"].items() >= {"owner": "me", "delta.appendOnly": "true"}.items()
+    assert orders.json("table", "alter", "orders", "--unset", "owner")["version"] == 2
+    assert "owner" not in shown(orders)["properties"]
+    assert shown(orders)["properties"]["delta.appendOnly"] == "true"
+
+
+def test_columns_are_added_at_the_end(orders) -> None:
+    orders(
+        "table", "alter", "orders", "--add-column", "amount decimal(10,2)", "--add-column", "tags map<string,string>"
+    )
+    assert [f["name"] for f in shown(orders)["schema"]["fields"]] == ["id", "day", "amount", "tags"]
+    history = orders.json("table", "history", "orders")["history"]
+    assert (history[0]["version"], history[0]["operation"]) == (1, "ADD COLUMNS")
+
+
+@pytest.mark.parametrize("column", ["ID string", "amount", "amount long NOT NULL", "a, b long", "am;ount long"])
+def test_a_column_that_cannot_be_added_is_refused(orders, column: str) -> None:
+    assert orders.error("table", "alter", "orders", "--add-column", column, exits=10)["code"] == "invalid-schema"
+    assert shown(orders)["head"] == 0
+
+
+@pytest.mark.requirement("R4")
+def test_features_are_enabled_and_the_protocol_keeps_what_it_had(orders) -> None:
+    before = shown(orders)["protocol"]
+    orders("table", "alter", "orders", "--enable-feature", "deletionVectors")
+    after = shown(orders)["protocol"]
+    assert "deletionVectors" in after["writerFeatures"]
+    assert set(before.get("writerFeatures", [])) <= set(after["writerFeatures"])
+
+
+def test_an_unknown_feature_is_refused(orders) -> None:
+    error = orders.error("table", "alter", "orders", "--enable-feature", "timeMachine", exits=15)
+    assert error["code"] == "unsupported"
+    assert "timeMachine" in error["message"]
+    assert shown(orders)["head"] == 0
+
+
+def test_a_constraint_is_added_and_dropped(orders) -> None:
+    orders("table", "alter", "orders", "--add-constraint", "positive=id > 0")
+    assert shown(orders)["properties"]["delta.constraints.positive"] == "id > 0"
+    again = orders.error("table", "alter", "orders", "--add-constraint", "positive=id > 1", exits=12)
+    assert again["code"] == "already-exists"
+    orders("table", "alter", "orders", "--drop-constraint", "positive")
+    assert "delta.constraints.positive" not in shown(orders)["properties"]
+    assert orders.error("table", "alter", "orders", "--drop-constraint", "positive", exits=11)["code"] == "not-found"
+
+
+def test_a_comment_is_set(orders) -> None:
+    orders("table", "alter", "orders", "--comment", "all orders")
+    assert shown(orders)["description"] == "all orders"
+
+
+def test_several_changes_are_one_commit(orders) -> None:
+    changes = ["--set", "owner=me", "--add-column", "amount double", "--enable-feature", "deletionVectors"]
+    assert orders.json("table", "alter", "orders", *changes)["version"] == 1
+    assert shown(orders)["head"] == 1
+
+
+def test_an_alteration_without_effect_writes_nothing(orders) -> None:
+    orders("table", "alter", "orders", "--set", "owner=me")
+    done = orders("table", "alter", "orders", "--set", "owner=me")
+    assert shown(orders)["head"] == 1
+    assert done.stdout == "orders is so already; version 1 is still its head.\n"

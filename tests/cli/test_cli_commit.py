@@ -1,0 +1,84 @@
+import json
+
+import pytest
+
+
+def remove(path: str = "a.parquet", **fields: object) -> str:
+    return json.dumps({"remove": {"path": path, "deletionTimestamp": 5, "dataChange": True, **fields}}) + "\n"
+
+
+def test_a_file_of_actions_becomes_a_version(orders, add) -> None:
+    (orders.folder / "actions.jsonl").write_text(add() + add(path="b.parquet"))
+    done = orders.json("commit", "orders", "actions.jsonl")
+    assert (done["table"], done["version"], done["already_applied"]) == ("orders", 1, False)
+    assert orders("commit", "orders", "-", stdin=add(path="c.parquet")).stdout.startswith("orders is at version 2 (")
+
+
+def test_a_missing_last_newline_and_blank_lines_do_not_matter(orders, add) -> None:
+    assert (
+        orders.json("commit", "orders", "-", stdin="\n" + add() + "\n" + add(path="b.parquet").rstrip())["version"] == 1
+    )
+    assert len(orders.json("table", "files", "orders")["files"]) == 2
+
+
+@pytest.mark.requirement("R36")
+def test_at_version_is_exact(orders, add) -> None:
+    assert orders.json("commit", "orders", "-", "--at-version", "1", stdin=add())["version"] == 1
+    error = orders.error("commit", "orders", "-", "--at-version", "1", stdin=add(path="b.parquet"), exits=13)
+    assert (error["code"], error["table"], error["actual_version"]) == ("conflict", "orders", 1)
+
+
+@pytest.mark.requirement("R36")
+def test_a_remove_computed_from_a_stale_version_is_a_conflict(orders, add) -> None:
+    orders("commit", "orders", "-", stdin=add())
+    orders("commit", "orders", "-", "--read-version", "1", "--operation", "DELETE", stdin=remove())
+    error = orders.error("commit", "orders", "-", "--read-version", "1", stdin=remove(), exits=13)
+    assert error["code"] == "conflict"
+    assert error["winner_version"] == 2
+    assert error["winner_operation"] == "DELETE"
+
+
+def test_a_plain_append_goes_after_whatever_is_there(orders, add) -> None:
+    orders("commit", "orders", "-", stdin=add())
+    assert orders.json("commit", "orders", "-", "--read-version", "0", stdin=add(path="b.parquet"))["version"] == 2
+
+
+@pytest.mark.requirement("R38")
+def test_a_token_used_again_answers_with_the_first_version(orders, add) -> None:
+    first = orders.json("commit", "orders", "-", "--token", "t1", stdin=add())
+    orders("commit", "orders", "-", stdin=add(path="b.parquet"))
+    again = orders.json("commit", "orders", "-", "--token", "t1", stdin=add())
+    assert again == {**first, "already_applied": True}
+    said = orders("commit", "orders", "-", "--token", "t1", stdin=add()).stdout
+    assert said.startswith("orders was committed before as version 1 (")
+
+
+@pytest.mark.requirement("R38")
+def test_a_token_used_again_with_other_actions_is_an_error(orders, add) -> None:
+    orders("commit", "orders", "-", "--token", "t1", stdin=add())
+    error = orders.error("commit", "orders", "-", "--token", "t1", stdin=add(path="other.parquet"), exits=14)
+    assert (error["code"], error["token"]) == ("token-reused", "t1")
+
+
+@pytest.mark.requirement("R38")
+def test_an_application_transaction_is_applied_once(orders, add) -> None:
+    lines = add() + json.dumps({"txn": {"appId": "app", "version": 7}}) + "\n"
+    assert not orders.json("commit", "orders", "-", stdin=lines)["already_applied"]
+    assert orders.json("commit", "orders", "-", stdin=lines)["already_applied"]
+    assert orders.json("table", "show", "orders")["table"]["head"] == 1
+
+
+def test_verbatim_lines_are_stored_at_their_version(orders, add) -> None:
+    info = {"commitInfo": {"inCommitTimestamp": 4102444800000, "timestamp": 4102444800000, "operation": "ELSEWHERE"}}
+    lines = json.dumps(info) + "\n" + add()
+    assert orders.json("commit", "orders", "-", "--verbatim", "--at-version", "1", stdin=lines)["version"] == 1
+    newest = orders.json("table", "history", "orders")["history"][0]
+    assert (newest["kind"], newest["operation"]) == ("verbatim", "ELSEWHERE")
+    assert newest["num_bytes"] == len(lines)
+
+
+def test_complete_lines_without_verbatim_are_refused_and_the_hint_says_how(orders, add) -> None:
+    info = json.dumps({"commitInfo": {"timestamp": 1, "operation": "X"}}) + "\n"
+    error = orders.error("commit", "orders", "-", stdin=info + add(), exits=10)
+    assert "commitInfo" in error["message"]
+    assert "verbatim" in error["hint"]

@@ -1,0 +1,62 @@
+import pytest
+
+
+def values(document: dict) -> dict[str, tuple[object, str]]:
+    return {entry["key"]: (entry["value"], entry["origin"]) for entry in document["settings"]}
+
+
+@pytest.mark.requirement("R75")
+def test_show_names_the_origin_of_every_value(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+    (prompt.folder / "deltamirror.toml").write_text("[catalog]\nchunk_lines = 9\n")
+    monkeypatch.setenv("DELTAMIRROR_WRITER__RETRIES", "5")
+    shown = prompt.json("config", "show", "--catalog", "duckdb:///x.duckdb")
+    assert shown["file"] == "deltamirror.toml"
+    assert values(shown)["catalog.chunk_lines"] == (9, "deltamirror.toml:2")
+    assert values(shown)["writer.retries"] == (5, "DELTAMIRROR_WRITER__RETRIES")
+    assert values(shown)["catalog.url"] == ("duckdb:///x.duckdb", "--catalog")
+    assert values(shown)["writer.backlog_limit"] == (None, "default")
+
+
+@pytest.mark.requirement("R46")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_show_never_shows_a_password(prompt, form: list[str]) -> None:
+    result = prompt("config", "show", "--catalog", "postgresql://me:hunter2@db/x?sslpassword=hunter2", *form)
+    assert "postgresql://me:***@db/x?sslpassword=***" in result.stdout
+    assert "hunter2" not in result.output
+
+
+def test_show_as_text_is_aligned_and_without_escapes(prompt) -> None:
+    lines = prompt("config", "show").stdout.splitlines()
+    assert lines[0].split() == ["SETTING", "VALUE", "FROM"]
+    assert all(line.index("default") == lines[0].index("FROM") for line in lines[1:])
+    assert "\x1b" not in "".join(lines)
+
+
+def test_check_says_that_settings_are_good(prompt) -> None:
+    assert prompt("config", "check").stdout == "The settings are good (no file).\n"
+    assert prompt.json("config", "check") == {"file": None, "problems": []}
+
+
+def test_check_finds_every_problem_at_once(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+    (prompt.folder / "deltamirror.toml").write_text("[catalog]\nchunk_line = 9\nbusy_timeout = 'x'\n")
+    monkeypatch.setenv("DELTAMIRROR_CATALOG_URL", "sqlite:///x.db")
+    result = prompt("config", "check", exits=10)
+    assert result.stdout == ""
+    assert "error: deltamirror.toml:2: unknown setting `catalog.chunk_line`\n" in result.stderr
+    assert "error: deltamirror.toml:3: `catalog.busy_timeout`: expected number, found 'x'\n" in result.stderr
+    assert "error: unknown variable `DELTAMIRROR_CATALOG_URL`\n" in result.stderr
+    assert prompt("config", "check", "--json", exits=10).stdout.count('"code":"invalid-settings"') == 3
+
+
+@pytest.mark.parametrize("command", [["table", "list"], ["init"], ["config", "show"]])
+def test_a_wrong_setting_stops_every_command_with_10(prompt, command: list[str]) -> None:
+    (prompt.folder / "deltamirror.toml").write_text("\n[catalogue]\n")
+    result = prompt(*command, exits=10)
+    assert result.stderr == "error: deltamirror.toml:2: unknown section `catalogue`\nhint: did you mean `catalog`?\n"
+    assert not (prompt.folder / "deltamirror.db").exists()
+
+
+def test_a_file_of_another_name_is_taken_with_config(prompt) -> None:
+    (prompt.folder / "other.toml").write_text("log.level = 'error'\n")
+    assert values(prompt.json("config", "show", "--config", "other.toml"))["log.level"] == ("error", "other.toml:1")
+    assert prompt.error("config", "show", "--config", "missing.toml", exits=10)["source"] == "missing.toml"

@@ -1,0 +1,47 @@
+import click
+import pytest
+
+from deltamirror import errors
+from deltamirror.cli import cli
+from deltamirror.config import Settings, keys
+from scripts import reference_docs
+
+PAGES = {
+    "cli.md": reference_docs.cli_page,
+    "settings.md": reference_docs.settings_page,
+    "errors.md": reference_docs.errors_page,
+}
+
+
+@pytest.mark.requirement("R96")
+@pytest.mark.requirement("R97")
+@pytest.mark.parametrize("name", PAGES)
+def test_the_reference_pages_say_what_the_code_says(name: str) -> None:
+    assert reference_docs.current(name) == PAGES[name](), "run scripts/reference_docs.py"
+
+
+def test_every_command_and_option_is_on_the_page() -> None:
+    page = reference_docs.current("cli.md")
+    for path, command in reference_docs.commands(cli, "deltamirror"):
+        assert f"## {path}\n" in page
+        assert all(f"`{max(p.opts, key=len)}" in page for p in command.params if isinstance(p, click.Option))
+
+
+@pytest.mark.requirement("R97")
+def test_every_setting_is_on_the_page_with_its_variable() -> None:
+    page = reference_docs.current("settings.md")
+    for key in keys(Settings):
+        assert f"| `{key.name}` |" in page
+        assert f"`{key.variable}`" in page
+
+
+@pytest.mark.requirement("R85")
+def test_every_error_code_and_exit_status_is_on_the_page() -> None:
+    page = reference_docs.current("errors.md")
+    for name in errors.__all__:
+        cls = getattr(errors, name)
+        assert name == "DeltaMirrorError" or f"| `{cls.code}` | `{name}` | {cls.exit_status} |" in page
+
+
+def test_exit_statuses_2_and_3_are_reserved() -> None:
+    assert not {getattr(errors, name).exit_status for name in errors.__all__} & {0, 2, 3, 64, 130, 141}
