@@ -27,7 +27,7 @@ A result goes to standard output: a table on a terminal, aligned text elsewhere,
 `hint: …`; with `--json` one JSON object
 
 ```json
-{{"error": {{"code": "not-found", "exit_status": 11, "message": "…", "hint": "…", "retryable": false, "table": "sales.orders"}}}}
+{{"error": {{"code": "not-found", "exit_status": 11, "message": "…", "hint": "…", "table": "orders"}}}}
 ```
 
 so standard output holds a result or nothing. [Errors](errors.md) lists codes and exit statuses; a usage error exits
@@ -122,7 +122,9 @@ def command_section(path: str, command: click.Command) -> str:
     shared = {option.name for option in common_options()}
     own = [p for p in command.params if isinstance(p, click.Option) and p.name not in shared]
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
-    usage = " ".join([path, *(["[OPTIONS]"] if own else []), *(a.make_metavar(click.Context(command)) for a in arguments)])
+    usage = " ".join(
+        [path, *(["[OPTIONS]"] if own else []), *(a.make_metavar(click.Context(command)) for a in arguments)]
+    )
     parts = [f"## {path}", "", f"    {usage}", "", paragraphs(command.help or "")]
     return "\n".join([*parts, "", *option_rows(own), ""] if own else [*parts, ""])
 
@@ -148,9 +150,12 @@ def settings_page() -> str:
     for key in keys(Settings):
         default = "none" if key.default is None else f"`{key.default}`"
         unit = key.unit or "–"
-        row = f"| `{key.name}` | {cell(key.text)} | {cell(key.kind)} | {unit} | {default} | {key.reload} | `{key.variable}` |"
-        sections.setdefault(key.section, []).append(row)
-    head = ["| Key | Meaning | Type | Unit | Default | A change takes effect | Variable |", "|---|---|---|---|---|---|---|"]
+        cells = (f"`{key.name}`", key.text, key.kind, unit, default, str(key.reload), f"`{key.variable}`")
+        sections.setdefault(key.section, []).append(f"| {' | '.join(map(cell, cells))} |")
+    head = [
+        "| Key | Meaning | Type | Unit | Default | A change takes effect | Variable |",
+        "|---|---|---|---|---|---|---|",
+    ]
     texts = {section: getattr(Settings(), section).__doc__ for section in sections}
     tables = ["\n".join([f"## [{s}]", "", texts[s], "", *head, *rows, ""]) for s, rows in sections.items()]
     return "\n".join([NOTE, SETTINGS_INTRODUCTION, *tables])
