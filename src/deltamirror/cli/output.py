@@ -107,8 +107,8 @@ def _write_grid(grid: Grid) -> None:
     elif sys.stdout.isatty() and not following:
         Console(highlight=False).print(_laid_out(grid.columns, first))
     else:
-        for line in _aligned(grid.columns, first, chain(following, rows)):
-            click.echo(line)
+        sys.stdout.writelines(f"{line}\n" for line in _aligned(grid.columns, first, chain(following, rows)))
+        sys.stdout.flush()
 
 
 def _laid_out(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> RichTable:

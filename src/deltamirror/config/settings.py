@@ -52,6 +52,15 @@ class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
         Counting,
         described("How many lines of a large commit one stored chunk holds.", unit="lines", reload=Reload.OPEN),
     ] = 2_000
+    stage_ttl: Annotated[
+        float,
+        Positive,
+        described(
+            "How long after its last sign of life a large commit that was never finished is deleted.",
+            unit="s",
+            reload=Reload.OPEN,
+        ),
+    ] = 86_400.0
 
 
 class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):

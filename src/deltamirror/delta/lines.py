@@ -30,14 +30,15 @@ class _Line(msgspec.Struct):
     action: Action
 
 
-def _line_decoder(name: str, struct: type[Action]) -> msgspec.json.Decoder[_Line]:
+def _line(name: str, struct: type[Action]) -> type[_Line]:
     fields = [("action", struct, msgspec.field(name=name))]
     line = msgspec.defstruct(f"_{struct.__name__}Line", fields, bases=(_Line,), forbid_unknown_fields=True)
-    return msgspec.json.Decoder(cast("type[_Line]", line))
+    return cast("type[_Line]", line)
 
 
+_LINES: Mapping[type[Action], type[_Line]] = {struct: _line(name, struct) for name, struct in ACTION_TYPES.items()}
 _ENCODER = msgspec.json.Encoder()
-_DECODERS = {name.encode(): _line_decoder(name, struct) for name, struct in ACTION_TYPES.items()}
+_DECODERS = {name.encode(): msgspec.json.Decoder(_LINES[struct]) for name, struct in ACTION_TYPES.items()}
 _COMMIT_INFO = msgspec.json.Decoder(dict[Literal["commitInfo"], dict[str, msgspec.Raw]])
 _VALUES = msgspec.json.Decoder(dict[str, object])
 
@@ -60,8 +61,13 @@ def encode(action: Action) -> bytes:
 
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
-    """The bytes of a commit file: each line ends with a newline."""
-    return b"".join([encode(action) + b"\n" for action in actions])
+    """The bytes of a commit file: each line ends with a newline. One call for many lines is the fast way."""
+    actions = [_without_null_partitions(action) if type(action) is Remove else action for action in actions]
+    try:
+        text = _ENCODER.encode_lines([_LINES[type(action)](action) for action in actions])
+    except UnicodeEncodeError:
+        return b"".join([encode(action) + b"\n" for action in actions])  # which names the culprit
+    return _upper_case_escapes(text)
 
 
 def json_text(value: object) -> str:

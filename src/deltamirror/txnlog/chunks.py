@@ -27,7 +27,6 @@ __all__ = [
     "compressed_chunk",
     "plain_chunk",
     "read_commit",
-    "read_first_line",
 ]
 
 _READ_AT_ONCE = 64
@@ -90,8 +89,3 @@ def commit_actions(connection: Connection, commit_id: int) -> Iterator[Action]:
     """The actions of a commit, in order."""
     for data in read_commit(connection, commit_id):
         yield from lines.decode_commit(data)
-
-
-def read_first_line(connection: Connection, commit_id: int) -> bytes:
-    """The first line of a commit: commitInfo, where it has one."""
-    return next(read_commit(connection, commit_id), b"").partition(b"\n")[0]

@@ -71,12 +71,15 @@ class CommitPath:
         """Commit a transaction; see :class:`deltamirror.txnlog.contract.TxnLogWriter`."""
         run = _Run(self, request)
         try:
-            return run.to_the_end()
+            committed = run.to_the_end()
         except CommitUnknown:
             raise  # a stage may be part of the log; if not, it is swept later
         except BaseException:
             run.discard_stages()
             raise
+        if committed.already_applied:
+            run.discard_stages()
+        return committed
 
     def find_token(self, token: str, content: bytes) -> Committed | None:
         """The answer to an earlier use of a token, if there was one."""
@@ -111,7 +114,7 @@ class _Run:
             Preparation(
                 self._database,
                 Gathered(change, limit=limit, clock=clock, digested=digested),
-                chunk_lines=self._settings.catalog.chunk_lines,
+                settings=self._settings.catalog,
                 alone=len(request.changes) == 1,
             )
             for change in request.changes

@@ -160,9 +160,16 @@ class Database(ABC):
 
     def fetch_arrow(self, connection: Connection, query: Select[Any], schema: pa.Schema) -> pa.Table:
         """The result of a query as Arrow data."""
-        result = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
-        batches = [_batch(rows, schema) for rows in result.partitions()]
+        cursor = connection.connection.cursor()
+        cursor.execute(*self.rendered(query))
+        batches = [_batch(rows, schema) for rows in iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), [])]
         return pa.Table.from_batches(batches, schema)
+
+    def rendered(self, query: Select[Any]) -> tuple[str, Any]:
+        """The driver's text of a query and its values, lists of values spelled out."""
+        compiled = query.compile(dialect=self.engine.dialect, compile_kwargs={"render_postcompile": True})
+        positions = getattr(compiled, "positiontup", None)
+        return str(compiled), compiled.params if positions is None else [compiled.params[name] for name in positions]
 
     @abstractmethod
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
@@ -197,6 +204,9 @@ class Database(ABC):
 
 def _batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
-    return pa.record_batch(
-        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema
-    )
+    return pa.record_batch([_array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    # SQLite has no booleans: its drivers give 0 and 1.
+    return pa.array(map(bool, values), kind) if pa.types.is_boolean(kind) else pa.array(values, kind)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -13,10 +14,18 @@ from deltamirror.delta.validation import OncePerCommit, TableRules
 from deltamirror.errors import InvalidAction, InvalidInput
 from deltamirror.txnlog.request import Change
 
-__all__ = ["Gathered", "Pair"]
+__all__ = ["Block", "Gathered", "Pair"]
 
 Pair: TypeAlias = tuple[bytes | None, Action]
 """The bytes of a line where another writer made them, and its action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some whole lines of a commit, with their actions."""
+
+    data: bytes
+    actions: list[Action]
 
 
 class Gathered:
@@ -58,17 +67,21 @@ class Gathered:
         self.pairs += self.rest or ()
         self.rest = None
 
-    def checked(self, rules: TableRules, skip: Sequence[Action]) -> Iterator[tuple[bytes, Action]]:
-        """Every line of the commit with its action, checked as it passes; but for the actions to ``skip``."""
+    def checked(self, rules: TableRules, *, skip: Sequence[Action], size: int) -> Iterator[Block]:
+        """The commit in blocks of whole lines, each action checked as it passes; but for the actions to ``skip``."""
         once, skipped = OncePerCommit(), {id(action) for action in skip}
-        for index, (raw, action) in enumerate(chain(self.pairs, self.rest or ())):
-            once.see(action, index)
-            if id(action) in skipped:
-                continue
-            if isinstance(action, Metadata | Protocol) and raw is None:
-                raise _late(action, index)
-            rules.check(action, index)
-            yield raw or lines.encode(action) + b"\n", action
+        pairs = enumerate(chain(self.pairs, self.rest or ()))
+        while some := list(islice(pairs, size)):
+            block: list[Pair] = []
+            for index, (raw, action) in some:
+                once.see(action, index)
+                if id(action) in skipped:
+                    continue
+                if raw is None and isinstance(action, Metadata | Protocol):
+                    raise _late(action, index)
+                rules.check(action, index)
+                block.append((raw, action))
+            yield _block(block)
         self.rest = None
 
     def _authored(self, clock: Callable[[], int]) -> Iterator[Pair]:
@@ -92,6 +105,13 @@ class Gathered:
                 self._hash.update(pending)
             yield pending, lines.decode_commit(pending, source=f"line {number}")[0]
             pending = b""
+
+
+def _block(pairs: list[Pair]) -> Block:
+    actions = [action for _, action in pairs]
+    if pairs and pairs[0][0] is None:
+        return Block(lines.encode_commit(actions), actions)
+    return Block(b"".join(raw or b"" for raw, _ in pairs), actions)
 
 
 def _timed(action: Action, clock: Callable[[], int]) -> Action:

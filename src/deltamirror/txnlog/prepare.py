@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deltamirror.delta.actions import Action, Add, Cdc, DomainMetadata, Txn
+from deltamirror.config import CatalogSettings
+from deltamirror.delta.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Txn
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, implied_reads, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
 from deltamirror.errors import Conflict, NotFound
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.draft import Draft, after, check_foundation, draft_of, foundation_of, named, rules_for
 from deltamirror.txnlog.gather import Gathered
-from deltamirror.txnlog.staging import Stage, Staged, discard
+from deltamirror.txnlog.staging import Stage, Staged, discard, sweep_stages
 from deltamirror.txnlog.state import TableState, in_force
 from deltamirror.txnlog.winners import Standing, require_no_conflict
 
@@ -20,10 +21,10 @@ __all__ = ["Preparation"]
 class Preparation:
     """One table's part of a transaction, drafted as often as its table changes under it."""
 
-    def __init__(self, database: Database, gathered: Gathered, *, chunk_lines: int, alone: bool) -> None:
+    def __init__(self, database: Database, gathered: Gathered, *, settings: CatalogSettings, alone: bool) -> None:
         self._database = database
         self.gathered = gathered
-        self._chunk_lines = chunk_lines
+        self._settings = settings
         self._alone = alone
         self._read_version = gathered.change.read_version
         self._staged: Draft | None = None
@@ -67,18 +68,20 @@ class Preparation:
     def _stage(self, state: TableState) -> Draft:
         change, actions = self.gathered.change, self.gathered.actions
         verbatim = change.lines is not None
-        opening = actions[:1] if verbatim else list(foundation_of(actions))
+        opening = _opening(actions) if verbatim else foundation_of(actions)
         with named(state):
             check_foundation(change, state, actions)
-            stage = Stage(self._database, state.table_id, chunk_lines=self._chunk_lines)
-            staged = stage.fill(self.gathered.checked(rules_for(change, state, actions), opening))
+            rules = rules_for(change, state, foundation_of(actions))
+            blocks = self.gathered.checked(rules, skip=opening, size=self._settings.chunk_lines)
+            sweep_stages(self._database, older_than=self._settings.stage_ttl)
+            staged = Stage(self._database, state.table_id).fill(blocks)
         reads = implied_reads((*staged.small_actions, *staged.sample), change.reads)
         return Draft(
             change=change,
             state=state,
             foundation=() if verbatim else foundation_of(actions),
-            body=tuple(opening) if verbatim else (),
-            raw=self.gathered.pairs[0][0] if verbatim else None,
+            body=opening if verbatim else (),
+            raw=(self.gathered.pairs[0][0] if opening else b"") if verbatim else None,
             staged=staged,
             facts=_facts(staged, (*opening, *staged.small_actions), reads),
             reads=reads,
@@ -138,6 +141,11 @@ def _facts(staged: Staged, small: Sequence[Action], reads: ReadSet) -> CommitFac
     """What a staged commit did; its files are in SQL and compared there."""
     blind = not reads.reads_anything and not staged.num_removed and not any(isinstance(a, Cdc) for a in small)
     return replace(CommitFacts.of(small), is_blind_append=blind, data_change=staged.data_change)
+
+
+def _opening(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """The commitInfo of a verbatim commit, where it comes first: history reads it from a small first chunk."""
+    return tuple(actions[:1]) if isinstance(actions[0], CommitInfo) else ()
 
 
 def _require_writable(state: TableState) -> None:

@@ -121,7 +121,13 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
     insert_small_actions(session, draft.state.table_id, version, small)
     operation = None if info is None else info.operation
     written = _Written(
-        version=version, time=time, commit_id=commit_id, txn_id=txn_id, operation=operation, opening=opening
+        version=version,
+        time=time,
+        commit_id=commit_id,
+        txn_id=txn_id,
+        operation=operation,
+        opening=opening,
+        num_lines=len(actions) + (0 if draft.is_verbatim else 1),
     )
     _insert_version(session, draft, written, small)
     _move_head(session, draft.state.table_id, head, written, small)
@@ -136,6 +142,7 @@ class _Written:
     txn_id: str
     operation: str | None
     opening: bytes
+    num_lines: int
 
 
 def authored_info(draft: Draft, *, time: int, txn_id: str, engine_info: str) -> CommitInfo:
@@ -261,13 +268,13 @@ def _insert_version(session: Session, draft: Draft, written: _Written, small: Se
             "txn_id": written.txn_id,
             "kind": "verbatim" if draft.is_verbatim else "authored",
             "operation": written.operation,
-            "read_version": draft.read_version,
+            "read_version": draft.read_version if draft.read_version >= 0 else None,
             "is_blind_append": draft.facts.is_blind_append,
             "changes_metadata": any(isinstance(action, Metadata) for action in small),
             "changes_protocol": any(isinstance(action, Protocol) for action in small),
             "app_ids": _json_array(app_ids),
             "domains": _json_array(set_domains),
-            "num_lines": written.opening.count(b"\n") + (0 if staged is None else staged.num_lines),
+            "num_lines": written.num_lines + (0 if staged is None else staged.num_lines),
             "num_bytes": len(written.opening) + (0 if staged is None else staged.num_bytes),
             "num_added": draft.num_added,
             "num_removed": draft.num_removed,

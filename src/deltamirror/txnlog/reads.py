@@ -1,7 +1,7 @@
 """Reading the log: any version of a table as one state, and the history that led to it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,11 +16,11 @@ from deltamirror.delta.actions import Add, CommitInfo, DeletionVector, DomainMet
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.schema import StructType, parse_schema
 from deltamirror.errors import InvalidInput, NotFound
-from deltamirror.txnlog.chunks import commit_bytes, read_first_line
+from deltamirror.txnlog.chunks import Chunk, commit_bytes
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.projection import ended_by, hash_batches
 from deltamirror.txnlog.ratify import not_in_table
-from deltamirror.txnlog.schema import app_transactions, domains, files, versions
+from deltamirror.txnlog.schema import app_transactions, chunks, domains, files, versions
 from deltamirror.txnlog.state import in_force
 from deltamirror.txnlog.tables import table_info
 
@@ -88,7 +88,7 @@ class Snapshot:
     timestamp: int
     protocol: Protocol
     metadata: Metadata
-    database: Database
+    database: Database = field(repr=False)
 
     @property
     def schema(self) -> StructType:
@@ -194,8 +194,14 @@ def history(database: Database, name: str, *, limit: int | None = None) -> list[
     """The commits of a table, newest first."""
     with database.read() as connection:
         info = table_info(connection, name)
-        query = select(versions).where(versions.c.table_id == info.id).order_by(versions.c.version.desc()).limit(limit)
-        return [_entry(connection, row) for row in connection.execute(query).all()]
+        query = (
+            select(versions, chunks.c.codec, chunks.c.raw_bytes, chunks.c.digest.label("chunk_digest"), chunks.c.data)
+            .join(chunks, (chunks.c.commit_id == versions.c.commit_id) & (chunks.c.chunk == 0))
+            .where(versions.c.table_id == info.id)
+            .order_by(versions.c.version.desc())
+            .limit(limit)
+        )
+        return [_entry(row) for row in connection.execute(query)]
 
 
 def commit_file(database: Database, name: str, version: int) -> bytes:
@@ -272,8 +278,9 @@ def _add(row: Row[Any]) -> Add:
     )
 
 
-def _entry(connection: Connection, row: Row[Any]) -> HistoryEntry:
-    info = _commit_info(read_first_line(connection, row.commit_id))
+def _entry(row: Row[Any]) -> HistoryEntry:
+    first = Chunk(row.codec, row.raw_bytes, bytes(row.chunk_digest), bytes(row.data)).decoded()
+    info = _commit_info(first.partition(b"\n")[0])
     parameters = info.operation_parameters or {}
     return HistoryEntry(
         version=row.version,

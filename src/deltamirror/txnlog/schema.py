@@ -195,7 +195,7 @@ metadata = Table(
     METADATA,
     _key("table_id"),
     _key("version"),
-    Column("line", Text, nullable=False, comment="the metaData action as written"),
+    Column("line", Text, nullable=False, comment="the metaData action, canonical"),
 )
 
 protocols = Table(
@@ -203,7 +203,7 @@ protocols = Table(
     METADATA,
     _key("table_id"),
     _key("version"),
-    Column("line", Text, nullable=False, comment="the protocol action as written"),
+    Column("line", Text, nullable=False, comment="the protocol action, canonical"),
 )
 
 app_transactions = Table(

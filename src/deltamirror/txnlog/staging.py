@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 
 from sqlalchemy import delete, select, update
 
@@ -18,14 +17,15 @@ from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.paths import path_identity
 from deltamirror.txnlog.chunks import commit_actions, compressed_chunk
 from deltamirror.txnlog.database import Database, Row, Session
+from deltamirror.txnlog.gather import Block
 from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, staged_overlaps
 from deltamirror.txnlog.rows import file_row, remove_row
 from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
 
 __all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "doubly_removed", "fresh_commit_id", "sweep_stages"]
 
-# Lines in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
-_LINES_AT_ONCE = 50_000
+# Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
+_FILES_AT_ONCE = 50_000
 
 
 def fresh_commit_id() -> int:
@@ -58,7 +58,7 @@ class Staged:
 class _Batch:
     """What goes into the database in one transaction."""
 
-    chunks: list[list[bytes]] = field(default_factory=list)
+    blocks: list[bytes] = field(default_factory=list)
     added: list[Row] = field(default_factory=list)
     removed: list[Row] = field(default_factory=list)
 
@@ -84,20 +84,19 @@ class Stage:
     While one batch is written by a thread, the next is encoded.
     """
 
-    def __init__(self, database: Database, table_id: int, *, chunk_lines: int) -> None:
+    def __init__(self, database: Database, table_id: int) -> None:
         self._database = database
         self._table_id = table_id
-        self._chunk_lines = chunk_lines
         self.commit_id = fresh_commit_id()
         self._tally = _Tally()
 
-    def fill(self, body: Iterable[tuple[bytes, Action]]) -> Staged:
+    def fill(self, blocks: Iterable[Block]) -> Staged:
         """Store all lines; on any error nothing is left behind."""
         with self._database.write() as session:
             had_files = _has_files(session, self._table_id)
             session.insert_many(stages, [(self.commit_id, self._table_id, _now(session, self._database))])
         try:
-            self._store(iter(body))
+            self._store(iter(blocks))
             resolved, found = self._resolve(had_files)
         except BaseException:
             discard(self._database, self._table_id, self.commit_id)
@@ -118,22 +117,24 @@ class Stage:
             data_change=tally.data_change,
         )
 
-    def _store(self, body: Iterator[tuple[bytes, Action]]) -> None:
+    def _store(self, blocks: Iterator[Block]) -> None:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="deltamirror-stage") as executor:
             writing: Future[None] | None = None
-            while (batch := self._next_batch(body)).chunks:
+            while (batch := self._next_batch(blocks)).blocks:
                 if writing is not None:
                     writing.result()
                 writing = executor.submit(self._write, batch)
             if writing is not None:
                 writing.result()
 
-    def _next_batch(self, body: Iterator[tuple[bytes, Action]]) -> _Batch:
-        batch, some = _Batch(), islice(body, _LINES_AT_ONCE)
-        while chunk := list(islice(some, self._chunk_lines)):
-            batch.chunks.append([line for line, _ in chunk])
-            for _, action in chunk:
+    def _next_batch(self, blocks: Iterator[Block]) -> _Batch:
+        batch = _Batch()
+        for block in blocks:
+            batch.blocks.append(block.data)
+            for action in block.actions:
                 self._count(action, batch)
+            if len(batch.added) + len(batch.removed) >= _FILES_AT_ONCE:
+                break
         return batch
 
     def _count(self, action: Action, batch: _Batch) -> None:
@@ -153,7 +154,7 @@ class Stage:
         tally.lines += 1
 
     def _write(self, batch: _Batch) -> None:
-        packed = [compressed_chunk(b"".join(chunk)) for chunk in batch.chunks]
+        packed = [compressed_chunk(block) for block in batch.blocks]
         first = len(self._tally.digests) + 1  # chunk 0 is written when the commit is ratified
         self._tally.digests += [chunk.digest for chunk in packed]
         self._tally.size += sum(chunk.raw_bytes for chunk in packed)

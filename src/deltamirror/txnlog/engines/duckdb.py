@@ -19,7 +19,7 @@ from sqlalchemy import (
     func,
     literal_column,
 )
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
@@ -69,6 +69,11 @@ class DuckdbDatabase(Database):
         """By ``json_extract_string``, with a JSON pointer."""
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
         return func.json_extract_string(column, pointer)
+
+    def fetch_arrow(self, connection: Connection, query: Select[Any], schema: pa.Schema) -> pa.Table:
+        """Arrow data as the engine makes it."""
+        driver = cast("Any", connection.connection.driver_connection)
+        return driver.execute(*self.rendered(query)).to_arrow_table().cast(schema)
 
     def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         """Insert a few rows one by one, many rows as Arrow data."""

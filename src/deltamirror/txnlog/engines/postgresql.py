@@ -29,6 +29,7 @@ from deltamirror.errors import (
     CatalogMismatch,
     DeltaMirrorError,
     Internal,
+    InvalidInput,
     PermissionDenied,
     Transient,
     Unavailable,
@@ -124,6 +125,8 @@ class PostgresqlDatabase(Database):
                 return cls(described, hint=hint)
         if "authentication failed" in str(error) or "no password supplied" in str(error):
             return PermissionDenied(described, hint="check user and password of the catalog URL")
+        if isinstance(error, psycopg.DataError):
+            return InvalidInput(described, hint=_BY_SQLSTATE["22"][1])
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return Unavailable(described, hint="check that the server runs and that the catalog URL is right")
         return Internal(described)
@@ -135,6 +138,7 @@ _CLOCK = select(PostgresqlDatabase.clock)
 
 _BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "08": (Unavailable, "the connection to the server broke; try again"),
+    "22": (InvalidInput, "PostgreSQL cannot store this: its text holds no NUL, for one"),
     "23": (Transient, "try again"),
     "25006": (PermissionDenied, "the server is read-only: connect to the primary"),
     "28": (PermissionDenied, "check user and password of the catalog URL"),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from sqlalchemy import URL, Connection, Table, create_engine, event, func, literal_column
+from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.config import CatalogSettings
@@ -35,8 +36,13 @@ class SqliteDatabase(Database):
     )
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
-        super().__init__(create_engine(url, connect_args={"timeout": settings.busy_timeout}))
         self.path = url.database or ""
+        self._is_memory = self.path in ("", ":memory:")
+        # One connection for all threads: each would have a database of its own.
+        shared = {"poolclass": StaticPool} if self._is_memory else {}
+        arguments = {"timeout": settings.busy_timeout, "check_same_thread": not self._is_memory}
+        super().__init__(create_engine(url, connect_args=arguments, **shared))
+        self._mutex = threading.Lock()
         self._busy_timeout = settings.busy_timeout
         event.listen(self.engine, "connect", _configure)
         event.listen(self.engine, "begin", _begin)
@@ -44,8 +50,9 @@ class SqliteDatabase(Database):
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Queue for the file: SQLite itself lets waiting writers starve."""
-        if self.path in ("", ":memory:"):
-            yield
+        if self._is_memory:
+            with self._mutex:
+                yield
             return
         descriptor = self._open_lock()
         try:
