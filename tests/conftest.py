@@ -4,5 +4,7 @@ pytest_plugins = [
     "tests.support.inventory",
     "tests.support.postgres",
     "tests.support.catalogs",
+    "tests.support.emptied",
+    "tests.support.lake",
     "tests.support.readers",
 ]
