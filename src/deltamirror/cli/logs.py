@@ -16,13 +16,16 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 def configure_logs(settings: LogSettings) -> None:
-    """Send the package's log lines to standard error as ``settings`` say."""
+    """Send log lines to standard error as ``settings`` say; those of libraries only where all details are wanted."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if settings.format == "json" else TextLines())
-    logger = logging.getLogger(ROOT)
-    logger.handlers[:] = [handler]
+    detailed = settings.level == "debug"
+    logger, libraries = logging.getLogger(ROOT), logging.getLogger()
     logger.setLevel(settings.level.upper())
-    logger.propagate = False
+    logger.handlers[:] = [] if detailed else [handler]
+    logger.propagate = detailed
+    # Without a handler, Python itself would write their warnings to standard error.
+    libraries.handlers[:] = [handler if detailed else logging.NullHandler()]
 
 
 class TextLines(logging.Formatter):

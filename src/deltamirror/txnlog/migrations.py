@@ -7,7 +7,7 @@ from sqlalchemy import Connection, inspect, select, text
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.postgres_append import CREATE_APPEND_FUNCTION
-from deltamirror.txnlog.schema import METADATA, catalog
+from deltamirror.txnlog.schema import CREATE_FILE_INTERVALS, METADATA, catalog
 
 __all__ = ["SCHEMA_VERSION", "migrate", "require_current"]
 
@@ -18,6 +18,7 @@ _MARK = "deltamirror"
 
 def _create_tables(session: Session, database: Database) -> None:
     METADATA.create_all(session.connection)
+    session.execute(text(CREATE_FILE_INTERVALS))
     if database.name == "postgresql":
         session.execute(text(CREATE_APPEND_FUNCTION))
 

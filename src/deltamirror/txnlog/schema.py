@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "CREATE_FILE_INTERVALS",
     "METADATA",
     "app_transactions",
     "catalog",
@@ -254,3 +255,17 @@ mirror_status = Table(
     Column("updated_at", BigInteger, nullable=False),
     CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
 )
+
+CREATE_FILE_INTERVALS = """
+CREATE VIEW dl_file_intervals AS
+SELECT t.name AS table_name, f.table_id, f.path, f.dv_id, v.version AS added_version,
+    (SELECT ender.version FROM dl_file_ends e JOIN dl_table_versions ender ON ender.commit_id = e.commit_id
+     WHERE e.table_id = f.table_id AND e.file_commit_id = f.commit_id AND e.file_ordinal = f.ordinal)
+        AS removed_version,
+    f.partition_values, f.size, f.modification_time, f.stats, f.tags, f.deletion_vector, f.base_row_id,
+    f.default_row_commit_version, f.clustering_provider
+FROM dl_files f
+JOIN dl_table_versions v ON v.commit_id = f.commit_id
+JOIN dl_tables t ON t.table_id = f.table_id
+"""
+"""For people who ask in SQL: the files of version V are those with ``added_version <= V < removed_version``."""
