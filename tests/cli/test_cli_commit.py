@@ -82,3 +82,13 @@ def test_complete_lines_without_verbatim_are_refused_and_the_hint_says_how(order
     error = orders.error("commit", "orders", "-", stdin=info + add(), exits=10)
     assert "commitInfo" in error["message"]
     assert "verbatim" in error["hint"]
+
+
+def test_a_large_commit_is_staged_and_becomes_one_version(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTAMIRROR_CATALOG__STAGE_ABOVE", "10")
+    monkeypatch.setenv("DELTAMIRROR_CATALOG__CHUNK_LINES", "20")
+    lines = "".join(add(path=f"{n}.parquet") for n in range(333))
+    assert orders.json("commit", "orders", "-", stdin=lines)["version"] == 1
+    assert len(orders.json("table", "files", "orders")["files"]) == 333
+    (newest, _) = orders.json("table", "history", "orders")["history"]
+    assert (newest["num_added"], newest["num_lines"]) == (333, 334)

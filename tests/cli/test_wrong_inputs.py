@@ -1,7 +1,6 @@
 """Wrong input, one clear error, a stable exit status, and nothing half-written."""
 
 import json
-import os
 import socket
 import sqlite3
 from collections.abc import Iterator
@@ -34,15 +33,11 @@ def test_broken_json_is_named_with_its_line(orders, add) -> None:
     assert orders.dump() == before
 
 
-def test_broken_json_late_in_a_staged_commit_leaves_nothing(orders, add) -> None:
+def test_broken_json_late_in_a_staged_commit_leaves_nothing(orders, add, monkeypatch) -> None:
     lines = "".join(add(path=f"{n}.parquet") for n in range(200)) + "{\n"
-    orders("table", "list")
-    os.environ["DELTAMIRROR_CATALOG__STAGE_ABOVE"] = "10"
-    os.environ["DELTAMIRROR_CATALOG__CHUNK_LINES"] = "20"
-    try:
-        error = orders.error("commit", "orders", "-", stdin=lines, exits=10)
-    finally:
-        del os.environ["DELTAMIRROR_CATALOG__STAGE_ABOVE"], os.environ["DELTAMIRROR_CATALOG__CHUNK_LINES"]
+    monkeypatch.setenv("DELTAMIRROR_CATALOG__STAGE_ABOVE", "10")
+    monkeypatch.setenv("DELTAMIRROR_CATALOG__CHUNK_LINES", "20")
+    error = orders.error("commit", "orders", "-", stdin=lines, exits=10)
     assert error["line"] == 201
     assert error["source"] == "standard input"
     assert orders.json("table", "show", "orders")["table"]["head"] == 0

@@ -1,0 +1,63 @@
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from deltamirror.cli.logs import configure_logs
+from deltamirror.config import LogSettings
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root, own = logging.getLogger(), logging.getLogger("deltamirror")
+    before = (root.handlers[:], own.handlers[:], own.level, own.propagate)
+    yield
+    root.handlers[:], own.handlers[:] = before[0], before[1]
+    own.setLevel(before[2])
+    own.propagate = before[3]
+
+
+def test_lines_for_people_have_time_level_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogSettings(level="info"))
+    logging.getLogger("deltamirror.txnlog").info("retrying", extra={"table": "orders", "attempt": 2})
+    line = capsys.readouterr().err
+    assert line[10] == "T"
+    assert line.endswith("Z info txnlog: retrying table=orders attempt=2\n")
+
+
+@pytest.mark.requirement("R86")
+def test_lines_for_collectors_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogSettings(format="json"))
+    logging.getLogger("deltamirror.txnlog").warning("retrying", extra={"table": "orders"})
+    line = json.loads(capsys.readouterr().err)
+    assert (line["level"], line["message"], line["table"]) == ("warning", "retrying", "orders")
+
+
+@pytest.mark.requirement("R46")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_secret_reaches_the_log(form, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogSettings(format=form))
+    logger = logging.getLogger("deltamirror.txnlog")
+    try:
+        raise ValueError("postgresql://me:hunter2@db/lake")
+    except ValueError:
+        logger.exception("cannot reach %s", "postgresql://me:hunter2@db/lake", extra={"url": "x://a:hunter2@b"})
+    said = capsys.readouterr().err
+    assert "cannot reach postgresql://me:***@db/lake" in said
+    assert "hunter2" not in said
+
+
+def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogSettings(level="error"))
+    logging.getLogger("deltamirror.txnlog").warning("retrying")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("level", "written"), [("warning", False), ("debug", True)])
+def test_libraries_are_heard_only_where_all_details_are_wanted(
+    level, written: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs(LogSettings(level=level))
+    logging.getLogger("sqlalchemy.pool").error("a connection was lost")
+    assert ("a connection was lost" in capsys.readouterr().err) is written
