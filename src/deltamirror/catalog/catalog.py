@@ -123,12 +123,17 @@ class Catalog:
         metrics: Mapping[str, str] | None = None,
         user_metadata: str | None = None,
         tags: Mapping[str, str] | None = None,
+        rows_checked: bool = False,
     ) -> Transaction:
-        """Begin a transaction. ``token`` makes it idempotent; the rest describes it in the history."""
+        """Begin a transaction.
+
+        ``token`` makes it idempotent. ``rows_checked`` vouches for the rows of the files that it adds, on tables
+        with constraints and the like, which the log cannot show. The rest describes it in the history.
+        """
         described = Operation(
             name=operation, parameters=parameters, metrics=metrics, user_metadata=user_metadata, tags=tags
         )
-        return Transaction(self.writer, operation=described, token=token)
+        return Transaction(self.writer, operation=described, token=token, rows_checked=rows_checked)
 
 
 def _schema(schema: str | StructType) -> StructType:

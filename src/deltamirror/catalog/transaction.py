@@ -50,8 +50,11 @@ class Transaction:
     commit afterwards is checked by Delta's rules, when it commits. A plain append goes after whatever is there.
     """
 
-    def __init__(self, writer: SqlTxnLogWriter, *, operation: Operation, token: str | None) -> None:
+    def __init__(
+        self, writer: SqlTxnLogWriter, *, operation: Operation, token: str | None, rows_checked: bool = False
+    ) -> None:
         self._writer = writer
+        self._rows_checked = rows_checked
         self._operation = operation
         self._token = token
         self._work: dict[str, _Work] = {}
@@ -205,6 +208,7 @@ class Transaction:
             at_version=work.at_version,
             reads=_read_set(work) if work.reads else None,
             operation=self._operation,
+            rows_checked=self._rows_checked,
         )
 
     def _foundation(self, work: _Work) -> Iterable[Action]:
