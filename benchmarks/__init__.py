@@ -1,0 +1,1 @@
+"""Measurements of deltamirror beside delta-rs and beside the bare database: ``python -m benchmarks``."""

@@ -1,0 +1,53 @@
+"""``python -m benchmarks [--only NAME] [--quick] [--json FILE]``."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks import bulk, crowd, growth, single
+from benchmarks.aims import verdicts
+from benchmarks.lab import Lab, open_lab
+from benchmarks.machine import facts
+from benchmarks.report import Result
+
+SUITES: Mapping[str, Callable[[Lab], Result]] = {
+    "single": single.run,
+    "crowd": crowd.run,
+    "bulk": bulk.run,
+    "growth": growth.run,
+}
+
+
+def main() -> None:
+    arguments = _arguments()
+    with open_lab(quick=arguments.quick) as lab:
+        about = facts(postgresql=lab.server.version())
+        for name, text in about.items():
+            print(f"{name:<12} {text}")
+        results = [_run(name, lab) for name in arguments.only or SUITES]
+    for line in verdicts(results):
+        print(line)
+    if arguments.json is not None:
+        figures = {result.name: result.figures for result in results}
+        arguments.json.write_text(json.dumps({"facts": about, **figures}, indent=2) + "\n")
+
+
+def _run(name: str, lab: Lab) -> Result:
+    begin = time.monotonic()
+    result = SUITES[name](lab)
+    print(f"\n{result.table.text()}\n\n{name}: {time.monotonic() - begin:.0f} s", flush=True)
+    return result
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure deltamirror beside delta-rs.")
+    parser.add_argument("--only", action="append", choices=SUITES, help="measure this alone; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="less of everything, in under two minutes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The speed to reach, and how far it is reached."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks.report import Result
+
+__all__ = ["verdicts"]
+
+_ONE_WRITER = {"sqlite": 30.0, "postgresql": 30.0, "duckdb": 1.5}
+_MANY_WRITERS = {"sqlite": 50.0, "postgresql": 50.0}
+_BULK = 1.5
+
+
+def verdicts(results: Sequence[Result]) -> Iterator[str]:
+    """A line for each aim that was measured."""
+    judges = {"single": _single, "crowd": _crowd, "bulk": _bulk}
+    judged = [line for result in results if result.name in judges for line in judges[result.name](result.figures)]
+    if judged:
+        yield "\nAgainst the aims (of delta-rs in the same run)\n"
+        yield from judged
+
+
+def _verdict(what: str, ratio: float, aim: float, note: str = "") -> str:
+    word = "reached" if ratio >= aim else "missed"
+    return f"{word:<8} {what:<48} {ratio:6.1f} × of {aim:g} ×{note}"
+
+
+def _single(figures: dict[str, Any]) -> Iterator[str]:
+    medians = {name: statistics.median(run["rate"] for run in runs) for name, runs in figures.items()}
+    for engine, aim in _ONE_WRITER.items():
+        ratio = medians[f"deltamirror {engine}"] / medians["delta-rs"]
+        yield _verdict(f"one writer, {engine}", ratio, aim, _limit(ratio, medians, engine))
+
+
+def _limit(ratio: float, rates: dict[str, float], engine: str) -> str:
+    bare = rates[f"bare {engine}"] / rates["delta-rs"]
+    return f"; bare database {bare:.1f} ×, of which {ratio / bare:.0%}"
+
+
+def _crowd(figures: dict[str, Any]) -> Iterator[str]:
+    rates = {name: run["rate"] for name, run in figures.items()}
+    for engine, aim in _MANY_WRITERS.items():
+        run = figures[f"deltamirror {engine}"]
+        ratio = run["rate"] / rates["delta-rs"]
+        note = f"; failed {run['failed']}, lost {run['lost']}, slowest writer {run['slowest']:.0%}"
+        yield _verdict(f"eight writers, {engine}", ratio, aim, note + _limit(ratio, rates, engine))
+
+
+def _bulk(figures: dict[str, Any]) -> Iterator[str]:
+    base = figures["delta-rs"]["seconds"]
+    for name, figure in figures.items():
+        if name.startswith("deltamirror"):
+            yield _verdict(
+                f"{figures['count']:,} adds, {name.removeprefix('deltamirror ')}", base / figure["seconds"], _BULK
+            )

@@ -1,0 +1,69 @@
+"""One commit of a million adds, and what it is like to use the table afterwards."""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bulk_tasks as tasks
+from benchmarks import child
+from benchmarks.adds import write_arrow, write_ndjson
+from benchmarks.lab import ENGINES, Lab, Place
+from benchmarks.report import Result, Table
+
+__all__ = ["run"]
+
+_SOURCES = ("structs", "arrow", "ndjson")
+
+
+def run(lab: Lab) -> Result:
+    """Seconds, megabytes and memory of the commit; seconds to read it; milliseconds to remove one file."""
+    count = int(lab.pick(full=1_000_000, quick=50_000))
+    inputs = {"ndjson": lab.folder / "adds.ndjson", "arrow": lab.folder / "adds.arrow"}
+    write_ndjson(inputs["ndjson"], count=count)
+    write_arrow(inputs["arrow"], count=count)
+    found = {"delta-rs": _delta_rs(lab, inputs["ndjson"])}
+    for engine in ENGINES:
+        for source in _SOURCES:
+            found[f"deltamirror {engine}, {source}"] = _deltamirror(lab, engine, source, inputs)
+        found[f"bare {engine}"] = _bare(lab, engine, inputs)
+    base = found["delta-rs"]["seconds"]
+    rows = [(name, *_cells(figures, base)) for name, figures in found.items()]
+    header = ("", "seconds", "faster", "MB", "peak MiB", "input MiB", "read s", "list s", "remove ms")
+    return Result("bulk", Table(f"One commit of {count:,} adds", header, rows), {"count": count, **found})
+
+
+def _cells(figures: dict[str, float], base: float) -> tuple[str, ...]:
+    formats = {"megabytes": "0f", "peak": "0f", "input": "0f", "read": "2f", "list": "2f", "remove": "1f"}
+    cells = (f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())
+    return (f"{figures['seconds']:.2f}", f"{base / figures['seconds']:.1f} ×", *cells)
+
+
+def _delta_rs(lab: Lab, ndjson: Path) -> dict[str, float]:
+    with lab.place("files") as place:
+        figures: dict[str, float] = child.call(tasks.delta_rs_commit, place=place.json(), path=str(ndjson))
+        figures["megabytes"] = place.megabytes()
+        figures["list"] = child.call(tasks.delta_rs_open, place=place.json())
+    return figures
+
+
+def _deltamirror(lab: Lab, engine: str, source: str, inputs: dict[str, Path]) -> dict[str, float]:
+    with lab.place(engine) as place:
+        figures: dict[str, float] = _commit(place, source, inputs)
+        figures["megabytes"] = place.megabytes()
+        figures["read"] = child.call(tasks.read_lines, place=place.json())
+        if source == _SOURCES[0]:
+            figures["list"] = child.call(tasks.list_files, place=place.json())
+            figures["remove"] = child.call(tasks.remove_one, place=place.json(), path=str(inputs["ndjson"]))
+    return figures
+
+
+def _commit(place: Place, source: str, inputs: dict[str, Path]) -> Any:
+    path = inputs["arrow" if source == "arrow" else "ndjson"]
+    return child.call(tasks.commit, place=place.json(), source=source, path=str(path))
+
+
+def _bare(lab: Lab, engine: str, inputs: dict[str, Path]) -> dict[str, float]:
+    with lab.place(engine) as full, lab.place(engine) as empty:
+        _commit(full, "ndjson", inputs)
+        figures: dict[str, float] = child.call(tasks.bare_load, source=full.json(), target=empty.json())
+        figures["megabytes"] = empty.megabytes()
+    return figures

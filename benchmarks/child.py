@@ -1,0 +1,60 @@
+"""Measurements run in processes of their own, so that none inherits memory, caches or connections of another."""
+
+import importlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ChildFailed", "call", "memory_now", "memory_peak"]
+
+_ROOT = Path(__file__).parent.parent
+_MIB = 1 << 20
+
+
+class ChildFailed(Exception):
+    """A measurement ended with an error; the message holds what it printed."""
+
+
+def call(function: Callable[..., Any], **arguments: Any) -> Any:
+    """The result of a module's function, called in a fresh process; arguments and result are JSON."""
+    name = f"{function.__module__}:{function.__qualname__}"
+    command = [sys.executable, "-m", "benchmarks.child", name]
+    paths = [str(_ROOT), str(_ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        command,
+        input=json.dumps(arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    if done.returncode != 0:
+        raise ChildFailed(f"{name} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def memory_now() -> float:
+    """MiB that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
+
+
+def memory_peak() -> float:
+    """MiB that this process held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _main() -> None:
+    module, _, name = sys.argv[1].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    print(json.dumps(function(**json.load(sys.stdin))))
+
+
+if __name__ == "__main__":
+    _main()
