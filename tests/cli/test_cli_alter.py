@@ -71,3 +71,25 @@ def test_an_alteration_without_effect_writes_nothing(orders) -> None:
     done = orders("table", "alter", "orders", "--set", "owner=me")
     assert shown(orders)["head"] == 1
     assert done.stdout == "orders is so already; version 1 is still its head.\n"
+
+
+def test_a_constraint_on_a_table_with_rows_needs_a_word_that_they_were_checked(orders, add) -> None:
+    orders("commit", "orders", "-", stdin=add())
+    error = orders.error("table", "alter", "orders", "--add-constraint", "positive=id > 0", exits=16)
+    assert "--rows-checked" in error["hint"]
+    assert orders.json("table", "alter", "orders", "--add-constraint", "positive=id > 0", "--rows-checked")["changed"]
+
+
+def test_the_history_names_the_alteration_as_spark_does(orders) -> None:
+    orders("table", "alter", "orders", "--set", "owner=me")
+    orders("table", "alter", "orders", "--add-constraint", "positive=id > 0")
+    orders("table", "alter", "orders", "--unset", "owner", "--drop-constraint", "positive")
+    history = orders.json("table", "history", "orders")["history"]
+    assert [entry["operation"] for entry in history] == [
+        "ALTER TABLE",
+        "ADD CONSTRAINT",
+        "SET TBLPROPERTIES",
+        "CREATE TABLE",
+    ]
+    assert history[1]["parameters"] == {"name": "positive", "expr": "id > 0"}
+    assert history[2]["parameters"] == {"properties": '{"owner":"me"}'}

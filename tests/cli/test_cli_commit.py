@@ -92,3 +92,9 @@ def test_a_large_commit_is_staged_and_becomes_one_version(orders, add, monkeypat
     assert len(orders.json("table", "files", "orders")["files"]) == 333
     (newest, _) = orders.json("table", "history", "orders")["history"]
     assert (newest["num_added"], newest["num_lines"]) == (333, 334)
+
+
+def test_a_table_with_constraints_takes_files_whose_rows_were_checked(orders, add) -> None:
+    orders("table", "alter", "orders", "--add-constraint", "positive=id > 0")
+    assert "rows" in orders.error("commit", "orders", "-", stdin=add(), exits=10)["message"]
+    assert orders.json("commit", "orders", "-", "--rows-checked", stdin=add())["version"] == 2

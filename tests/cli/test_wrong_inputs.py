@@ -72,8 +72,9 @@ def test_a_line_that_is_no_action_is_refused(orders, line: str, code: str, exits
 )
 def test_an_add_that_breaks_a_rule_is_named_with_field_rule_and_finding(orders, add, fields, field, found) -> None:
     before = orders.dump()
-    error = orders.error("commit", "orders", "-", stdin=add(path="good.parquet") + add(**fields), exits=10)
+    error = orders.error("commit", "orders", "-", stdin="\n" + add(path="good.parquet") + add(**fields), exits=10)
     assert (error["code"], error["action"], error["field"]) == ("invalid-action", "add", field)
+    assert error["message"].startswith("standard input, line 3: ")
     assert error["rule"]
     assert found in error["found"]
     assert orders.dump() == before

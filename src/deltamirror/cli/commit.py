@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +14,7 @@ from deltamirror.catalog import Committed
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.delta.lines import read_ndjson
+from deltamirror.errors import InvalidAction
 
 __all__ = ["commit"]
 
@@ -33,6 +35,11 @@ _VERSION = click.IntRange(min=0)
 )
 @click.option("--token", metavar="T", help="Used again with the same actions, returns the version of the first time.")
 @click.option("--operation", metavar="NAME", help="The operation that the history shows, such as WRITE or DELETE.")
+@click.option(
+    "--rows-checked",
+    is_flag=True,
+    help="The rows of the added files were checked against the table's constraints, which the log cannot show.",
+)
 @click.option("--verbatim", is_flag=True, help="Store complete lines, commitInfo included, as they are.")
 @with_invocation
 def commit(
@@ -44,6 +51,7 @@ def commit(
     read_version: int | None,
     token: str | None,
     operation: str | None,
+    rows_checked: bool,
     verbatim: bool,
 ) -> None:
     """Commit the actions in FILE (`-` for standard input) to TABLE.
@@ -54,13 +62,46 @@ def commit(
     """
     _require_consistent(at_version=at_version, read_version=read_version, verbatim=verbatim, operation=operation)
     with invocation.open() as catalog, _opened(file) as stream:
-        with catalog.transaction(token=token, operation=operation) as tx:
+        with catalog.transaction(token=token, operation=operation, rows_checked=rows_checked) as tx:
             if at_version is not None and verbatim:
-                tx.stage_lines(table, stream.read(), at_version=at_version)
+                tx.stage_lines(table, stream, at_version=at_version)
             else:
-                actions = read_ndjson(stream, source=_source(file))
+                actions = read_ndjson(stream, source=stream.name)
                 tx.stage(table, actions, read_version=read_version, at_version=at_version)
+            with stream.named_in_errors():
+                tx.commit()
         _answer(invocation, table, tx.result)
+
+
+class _Lines:
+    """The lines of the input, which knows where each action stood."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self.name = name
+        self._stream = stream
+        self._blank: list[int] = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number, line in enumerate(self._stream, 1):
+            if line.isspace():
+                self._blank.append(number)
+            yield line
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Name the line of an action that breaks a rule."""
+        try:
+            yield
+        except InvalidAction as error:
+            if error.index is None:
+                raise
+            raise replace(error, message=f"{self.name}, line {self._line(error.index)}: {error.message}") from error
+
+    def _line(self, index: int) -> int:
+        line = index + 1
+        for blank in self._blank:
+            line += blank <= line
+        return line
 
 
 def _require_consistent(
@@ -74,18 +115,14 @@ def _require_consistent(
         raise click.UsageError("--verbatim and --operation exclude each other: complete lines hold their operation")
 
 
-def _source(file: Path) -> str:
-    return "standard input" if str(file) == "-" else str(file)
-
-
 @contextmanager
-def _opened(file: Path) -> Iterator[IO[bytes]]:
+def _opened(file: Path) -> Iterator[_Lines]:
     if str(file) == "-":
         logger.info("reading standard input")
-        yield sys.stdin.buffer
+        yield _Lines(sys.stdin.buffer, "standard input")
     else:
         with file.open("rb") as stream:
-            yield stream
+            yield _Lines(stream, str(file))
 
 
 def _answer(invocation: Invocation, table: str, result: Committed) -> None:

@@ -42,7 +42,7 @@ def show(invocation: Invocation, *, name: str) -> None:
     with invocation.open() as catalog:
         table = catalog.table(name)
         info, snapshot = table.info(), table.snapshot()
-    answer({"table": _described(info, snapshot)}, Fields(_fields(info, snapshot)), json=invocation.json)
+    answer({"table": _described(info, snapshot)}, Fields(_present(_fields(info, snapshot))), json=invocation.json)
 
 
 @click.command
@@ -106,6 +106,10 @@ def _fields(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
         "properties": "\n".join(f"{key} = {value}" for key, value in snapshot.metadata.configuration.items()),
         "protocol": _protocol(snapshot),
     }
+
+
+def _present(fields: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def _described(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
