@@ -10,7 +10,7 @@
     │   ├── InvalidLocation       a table location is malformed or lies in another table
     │   ├── InvalidSettings       a setting is unknown or has a wrong value
     │   └── TokenReused           an idempotency token came back with other content
-    ├── NotFound                  a table, version or timestamp that the catalog does not have
+    ├── NotFound                  a table, version or timestamp that the catalog does not have, or a missing bucket
     ├── AlreadyExists             a table or location that the catalog (or the store) has already
     ├── Refused                   the table's state forbids it: paused, backlog full, unpublished
     ├── Conflict                  another commit won; the transaction has to be computed again
@@ -21,6 +21,7 @@
     ├── PermissionDenied          the database or store refuses us
     ├── CapacityExceeded          the disk, database or a documented limit is full
     ├── Transient                 worth trying again: deadlock, serialisation failure, lost connection
+    │   ├── Throttled             the store asks for fewer requests
     │   └── CommitUnknown         the reply of COMMIT was lost; the log has to be asked what happened
     └── Internal                  a broken invariant of ours
 
@@ -50,6 +51,7 @@ __all__ = [
     "NotFound",
     "PermissionDenied",
     "Refused",
+    "Throttled",
     "TokenReused",
     "Transient",
     "Unavailable",
@@ -156,7 +158,7 @@ class TokenReused(InvalidInput):
 
 @dataclass(eq=False)
 class NotFound(DeltaMirrorError):
-    """The catalog does not have this table, version or timestamp."""
+    """The catalog does not have this table, version or timestamp; or the store has no such bucket or object."""
 
     table: str = ""
     version: int | None = None
@@ -262,6 +264,15 @@ class Transient(DeltaMirrorError):
     code: ClassVar[str] = "transient"
     exit_status: ClassVar[int] = 23
     retryable: ClassVar[bool] = True
+
+
+@dataclass(eq=False)
+class Throttled(Transient):
+    """The store asks for fewer requests (429, or 503 SlowDown): wait before the next one."""
+
+    retry_after: float | None = None
+
+    code: ClassVar[str] = "throttled"
 
 
 @dataclass(eq=False)

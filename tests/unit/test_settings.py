@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 
 import pytest
@@ -55,11 +56,13 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_t
 @pytest.mark.requirement("R75")
 @pytest.mark.parametrize("key", keys(Settings), ids=lambda key: key.path)
 def test_every_key_can_be_set_from_the_file_and_from_the_environment(tmp_path: Path, key) -> None:
-    value = {"catalog.url": "duckdb:///x.duckdb", "log.level": "debug", "log.format": "json"}.get(key.path, "4")
-    literal = value if value == "4" else f'"{value}"'
+    own = {"catalog.url": "duckdb:///x.duckdb", "log.level": "debug", "log.format": "json"}
+    value = own.get(key.path) or {"true or false": str(not key.default).lower(), "text": "some"}.get(key.kind, "4")
+    literal = value if key.kind in ("true or false", "number", "whole number") else f'"{value}"'
     write(tmp_path, f"[{key.section}]\n{key.name} = {literal}\n")
-    from_file = load(environment={}, folder=tmp_path)
-    from_environment = load(environment={key.variable: value})
+    # A key that goes together with another one is accepted, and the missing other one is a problem of its own.
+    from_file, _ = examine(environment={}, folder=tmp_path)
+    from_environment, _ = examine(environment={key.variable: value})
     assert from_file.settings == from_environment.settings != Settings()
     assert from_file.origins[key.path].endswith("deltamirror.toml:2")
 
@@ -209,3 +212,34 @@ def test_a_password_is_never_part_of_a_shown_address(url: str, shown: str) -> No
 def test_passwords_are_taken_out_of_messages() -> None:
     text = "postgresql://a:b@c/d failed, then postgresql://e:f@g/h; host=x password='q r' user=y"
     assert redact_text(text) == "postgresql://a:***@c/d failed, then postgresql://e:***@g/h; host=x password=*** user=y"
+
+
+@pytest.mark.requirement("R46")
+def test_a_secret_prints_as_stars_and_does_not_leave_the_process() -> None:
+    environment = {"DELTAMIRROR_STORAGE__ACCESS_KEY_ID": "id", "DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY": "hush"}
+    storage = load(environment=environment).settings.storage
+    assert storage.secret_access_key is not None
+    assert storage.secret_access_key.reveal() == "hush"
+    assert "hush" not in f"{storage!r} {storage.secret_access_key} {storage.secret_access_key!r}"
+    with pytest.raises(TypeError, match="does not travel"):
+        pickle.dumps(storage)
+    assert pickle.loads(pickle.dumps(storage.without_credentials())) == storage.without_credentials()
+    assert storage.without_credentials().access_key_id is None
+
+
+@pytest.mark.requirement("R46")
+def test_a_secret_of_the_wrong_type_is_not_quoted_in_the_complaint(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "[storage]\nsecret_access_key = 123456\n")
+    assert "expected text, found ***" in error.message
+    assert "123456" not in error.message
+
+
+def test_an_access_key_without_its_secret_is_a_contradiction(tmp_path: Path) -> None:
+    error = refusal(tmp_path, '[storage]\naccess_key_id = "id"\n')
+    assert (error.key, error.source) == ("storage.access_key_id", str(tmp_path / "deltamirror.toml:2"))
+
+
+def test_an_endpoint_without_tls_has_to_be_allowed(tmp_path: Path) -> None:
+    assert refusal(tmp_path, '[storage]\nendpoint = "http://127.0.0.1:9000"\n').key == "storage.endpoint"
+    write(tmp_path, '[storage]\nendpoint = "http://127.0.0.1:9000"\nallow_http = true\n')
+    assert load(environment={}, folder=tmp_path).settings.storage.allow_http

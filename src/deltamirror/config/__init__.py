@@ -2,9 +2,10 @@
 
 from deltamirror.config.keys import Key, Reload, keys
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
-from deltamirror.config.secrets import redact_text, redact_url
+from deltamirror.config.secrets import Secret, redact_text, redact_url
 from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
+from deltamirror.config.storage import StorageSettings
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -14,7 +15,9 @@ __all__ = [
     "Loaded",
     "LogSettings",
     "Reload",
+    "Secret",
     "Settings",
+    "StorageSettings",
     "WriterSettings",
     "examine",
     "keys",

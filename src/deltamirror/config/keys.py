@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from deltamirror.config.secrets import Secret
+
 __all__ = ["ENVIRONMENT_PREFIX", "Key", "Reload", "described", "keys"]
 
 ENVIRONMENT_PREFIX = "DELTAMIRROR_"
@@ -52,6 +54,11 @@ class Key:
         """What a value has to be, in words."""
         return _words(self.type)
 
+    @property
+    def secret(self) -> bool:
+        """Whether the value is never shown."""
+        return _is_secret(self.type)
+
 
 def keys(settings: type[msgspec.Struct]) -> tuple[Key, ...]:
     """Every key of every section of ``settings``, in the order of declaration."""
@@ -80,7 +87,7 @@ def _description(annotation: Any) -> msgspec.Meta:
     raise TypeError(f"a setting without documentation: {annotation!r}")
 
 
-_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+_WORDS = {str: "text", Secret: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
 def _words(annotation: Any) -> str:
@@ -92,3 +99,7 @@ def _words(annotation: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(_words(part) for part in get_args(annotation) if part is not NoneType)
     return _WORDS[annotation]
+
+
+def _is_secret(annotation: Any) -> bool:
+    return annotation is Secret or any(map(_is_secret, get_args(annotation)))

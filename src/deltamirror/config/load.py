@@ -1,7 +1,7 @@
 """Flag over environment over file over default; every value is checked where it stands, overridden or not."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from deltamirror.config.keys import Key, keys
-from deltamirror.config.secrets import redact_text
+from deltamirror.config.secrets import MASK, Secret, redact_text
 from deltamirror.config.settings import Settings
 from deltamirror.config.sources import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
 from deltamirror.errors import InvalidSettings
@@ -90,12 +90,20 @@ def _chosen_file(config: Path | None, environment: Mapping[str, str], folder: Pa
 def _checked(given: Given) -> Any:
     key = given.key
     try:
-        value = msgspec.convert(given.value, key.type, strict=not given.text)
+        value = msgspec.convert(given.value, key.type, strict=not given.text, dec_hook=_secret)
     except msgspec.ValidationError as error:
         return _wrong(given, _reason(error, given))
     if key.path == "catalog.url" and not _names_a_database(value):
         return _wrong(given, f"expected an address that begins with {' or '.join(f'`{s}://`' for s in SCHEMES)}")
     return value
+
+
+def _secret(kind: type, value: object) -> Secret:
+    if isinstance(value, Secret):
+        return value
+    if kind is Secret and isinstance(value, str) and value:
+        return Secret(value)
+    raise TypeError("expected a text that is not empty")
 
 
 def _names_a_database(url: str) -> bool:
@@ -106,7 +114,8 @@ def _names_a_database(url: str) -> bool:
 def _reason(error: msgspec.ValidationError, given: Given) -> str:
     # The library names the types of Python; a reader of the file knows the words of the reference page.
     bound = re.search(r"[<>]=? \S+$", str(error))
-    return f"expected {given.key.kind}{f' {bound[0]}' if bound else ''}, found {redact_text(repr(given.value))}"
+    found = MASK if given.key.secret else redact_text(repr(given.value))
+    return f"expected {given.key.kind}{f' {bound[0]}' if bound else ''}, found {found}"
 
 
 def _wrong(given: Given, reason: str) -> InvalidSettings:
@@ -121,13 +130,23 @@ def _assembled(values: Mapping[str, object], known: Iterable[Key]) -> Settings:
     for key in known:
         if key.path in values:
             sections.setdefault(key.section, {})[key.name] = values[key.path]
-    return msgspec.convert(sections, Settings)
+    return msgspec.convert(sections, Settings, dec_hook=_secret)
 
 
 def _contradictions(settings: Settings, origins: Mapping[str, str]) -> list[InvalidSettings]:
+    return [*_retry_contradictions(settings, origins), *_storage_contradictions(settings, origins)]
+
+
+def _retry_contradictions(settings: Settings, origins: Mapping[str, str]) -> list[InvalidSettings]:
     writer = settings.writer
     if writer.retry_base <= writer.retry_max:
         return []
     origin = next(o for o in (origins["writer.retry_base"], origins["writer.retry_max"]) if o != DEFAULT_ORIGIN)
     message = f"{origin}: `writer.retry_base` ({writer.retry_base} s) exceeds `writer.retry_max` ({writer.retry_max} s)"
     return [InvalidSettings(message, key="writer.retry_base", source=origin)]
+
+
+def _storage_contradictions(settings: Settings, origins: Mapping[str, str]) -> Iterator[InvalidSettings]:
+    for name, what in settings.storage.contradictions():
+        origin = origins[f"storage.{name}"]
+        yield InvalidSettings(f"{origin}: {what}", key=f"storage.{name}", source=origin)

@@ -1,9 +1,9 @@
-"""The one place that knows how to take secrets out of addresses and texts."""
+"""What is never shown: secrets as values, and how they are taken out of addresses and texts."""
 
 import re
-from typing import Final
+from typing import Final, NoReturn
 
-__all__ = ["MASK", "redact_text", "redact_url"]
+__all__ = ["MASK", "Secret", "redact_text", "redact_url"]
 
 MASK: Final = "***"
 
@@ -12,6 +12,31 @@ MASK: Final = "***"
 _USERINFO_OF_URL: Final = re.compile(r"(://[^\s:]*:).*@", re.DOTALL)
 _USERINFO_IN_TEXT: Final = re.compile(r"(://[^\s:]*:)\S*@")
 _PARAMETER: Final = re.compile(r"(?i)\b(\w*(?:password|passwd|pwd|token|secret|secret_key))=('[^']*'|[^\s&;,'\"]+)")
+
+
+class Secret:
+    """A text that prints as ``***`` and does not pickle: it reaches no log, page, report or other process."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text, for whoever hands it to the service that it is for."""
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return MASK
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret does not travel: every process finds its own")
 
 
 def redact_url(url: str) -> str:

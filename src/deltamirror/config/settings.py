@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from deltamirror.config.keys import Reload, described
+from deltamirror.config.storage import StorageSettings
 
 __all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
 
@@ -115,4 +116,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     catalog: CatalogSettings = CatalogSettings()
     writer: WriterSettings = WriterSettings()
+    storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()

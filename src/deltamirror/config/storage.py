@@ -1,0 +1,114 @@
+"""The settings of stores: whom to be, where to go, how long to wait."""
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Self
+
+import msgspec
+
+from deltamirror.config.keys import Reload, described
+from deltamirror.config.secrets import Secret
+
+__all__ = ["StorageSettings"]
+
+Positive = msgspec.Meta(gt=0)
+NotNegative = msgspec.Meta(ge=0)
+
+_CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token", "azure_key")
+
+
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the stores of the tables are reached. What is not set is taken from the environment of the process that writes,
+    as the tools of the clouds do (`AWS_ACCESS_KEY_ID`, `AWS_PROFILE`, `AWS_REGION`, `AWS_ENDPOINT_URL`,
+    `AZURE_STORAGE_ACCOUNT_NAME`, `GOOGLE_APPLICATION_CREDENTIALS`, …), then from the machine's own identity. Keys never
+    travel to Spark executors: each process finds its own."""
+
+    access_key_id: Annotated[
+        str | None,
+        described("S3: the access key. Goes together with `secret_access_key`.", reload=Reload.START),
+    ] = None
+    secret_access_key: Annotated[
+        Secret | None,
+        described("S3: the secret of the access key. Never shown.", reload=Reload.START),
+    ] = None
+    session_token: Annotated[
+        Secret | None,
+        described("S3: the session token of temporary credentials. Never shown.", reload=Reload.START),
+    ] = None
+    profile: Annotated[
+        str | None,
+        described(
+            "S3: the profile in `~/.aws/credentials` and `~/.aws/config` whose keys are used; "
+            "they are read again every five minutes.",
+            reload=Reload.START,
+        ),
+    ] = None
+    region: Annotated[str | None, described("S3: the region of the bucket.", reload=Reload.START)] = None
+    endpoint: Annotated[
+        str | None,
+        described(
+            "The address of an S3-compatible server (or of a server that speaks Azure's or Google's protocol), "
+            "such as `https://minio.example:9000`. Without a value it is the cloud's own.",
+            reload=Reload.START,
+        ),
+    ] = None
+    path_style: Annotated[
+        bool,
+        described(
+            "S3: address objects as `endpoint/bucket/key`; otherwise as `bucket.endpoint/key`.", reload=Reload.START
+        ),
+    ] = True
+    allow_http: Annotated[
+        bool,
+        described("Allow an `endpoint` without TLS: whoever listens on the way sees the data.", reload=Reload.START),
+    ] = False
+    ca_file: Annotated[
+        str | None,
+        described(
+            "A PEM file with certificates that are trusted besides the system's, for a server with a private CA.",
+            reload=Reload.START,
+        ),
+    ] = None
+    connect_timeout: Annotated[
+        float,
+        Positive,
+        described("How long a store may take to accept a connection.", unit="s", reload=Reload.START),
+    ] = 5.0
+    timeout: Annotated[
+        float,
+        Positive,
+        described("How long one call to a store may take.", unit="s", reload=Reload.START),
+    ] = 30.0
+    transfer_timeout: Annotated[
+        float,
+        Positive,
+        described("How long a call may take that moves more than 8 MiB.", unit="s", reload=Reload.START),
+    ] = 300.0
+    retries: Annotated[
+        int,
+        NotNegative,
+        described(
+            "How often a call is tried again at once when the store answers 5xx or 429, or the connection fails. "
+            "Longer waits are the mirror's.",
+            unit="attempts",
+            reload=Reload.START,
+        ),
+    ] = 2
+    azure_account: Annotated[str | None, described("Azure: the storage account.", reload=Reload.START)] = None
+    azure_key: Annotated[
+        Secret | None, described("Azure: the key of the storage account. Never shown.", reload=Reload.START)
+    ] = None
+    google_credentials: Annotated[
+        str | None, described("Google: the file with the key of a service account.", reload=Reload.START)
+    ] = None
+
+    def without_credentials(self) -> Self:
+        """These settings, fit to travel to another process."""
+        return msgspec.structs.replace(self, **dict.fromkeys(_CREDENTIALS))
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Keys whose values do not go together, each with what is wrong."""
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            key = "access_key_id" if self.secret_access_key is None else "secret_access_key"
+            yield key, "`storage.access_key_id` and `storage.secret_access_key` go together: one of them is missing"
+        if self.endpoint is not None and self.endpoint.startswith("http://") and not self.allow_http:
+            yield "endpoint", "`storage.endpoint` is without TLS, which `storage.allow_http` does not allow"
