@@ -1,5 +1,7 @@
 import pytest
 
+from deltamirror.config import Settings, keys
+
 
 def values(document: dict) -> dict[str, tuple[object, str]]:
     return {entry["key"]: (entry["value"], entry["origin"]) for entry in document["settings"]}
@@ -22,6 +24,19 @@ def test_show_names_the_origin_of_every_value(prompt, monkeypatch: pytest.Monkey
 def test_show_never_shows_a_password(prompt, form: list[str]) -> None:
     result = prompt("config", "show", "--catalog", "postgresql://me:hunter2@db/x?sslpassword=hunter2", *form)
     assert "postgresql://me:***@db/x?sslpassword=***" in result.stdout
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.requirement("R46")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_show_never_shows_a_secret(prompt, form: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in (key for key in keys(Settings) if key.secret):
+        monkeypatch.setenv(key.variable, "hunter2")
+    monkeypatch.setenv("DELTAMIRROR_STORAGE__ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("DELTAMIRROR_STORAGE__ENDPOINT", "https://me:hunter2@store.example")
+    result = prompt("config", "show", *form)
+    assert "***" in result.stdout
+    assert "https://me:***@store.example" in result.stdout
     assert "hunter2" not in result.output
 
 

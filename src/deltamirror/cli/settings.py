@@ -5,7 +5,7 @@ import click
 from deltamirror.cli.failure import failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Grid, Lines, answer
-from deltamirror.config import Loaded, Settings, keys, redact_url
+from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url
 from deltamirror.errors import InvalidSettings
 
 __all__ = ["config"]
@@ -51,11 +51,13 @@ def _name(loaded: Loaded) -> str | None:
 
 def _shown(loaded: Loaded) -> list[dict[str, object]]:
     return [
-        {"key": key.path, "value": _value(loaded.settings, key.section, key.name), "origin": loaded.origins[key.path]}
+        {"key": key.path, "value": _value(loaded.settings, key), "origin": loaded.origins[key.path]}
         for key in keys(Settings)
     ]
 
 
-def _value(settings: Settings, section: str, name: str) -> object:
-    value = getattr(getattr(settings, section), name)
-    return redact_url(value) if name == "url" else value
+def _value(settings: Settings, key: Key) -> object:
+    value = getattr(getattr(settings, key.section), key.name)
+    if isinstance(value, Secret):
+        return str(value)
+    return redact_url(value) if isinstance(value, str) else value
