@@ -12,7 +12,7 @@
     │   └── TokenReused           an idempotency token came back with other content
     ├── NotFound                  a table, version or timestamp that the catalog does not have, or a missing bucket
     ├── AlreadyExists             a table or location that the catalog (or the store) has already
-    ├── Refused                   the table's state forbids it: paused, backlog full, unpublished
+    ├── Refused                   the table's state forbids it: backlog full, unpublished versions, unchecked rows
     ├── Conflict                  another commit won; the transaction has to be computed again
     ├── Unsupported               a table feature or action that we do not understand
     ├── CatalogMismatch           the database holds no catalog, a newer one, or somebody else's tables
@@ -180,7 +180,7 @@ class AlreadyExists(DeltaMirrorError):
 
 @dataclass(eq=False)
 class Refused(DeltaMirrorError):
-    """The table's state forbids it: paused, unpublished versions, backlog limit."""
+    """The table's state forbids it: backlog limit, unpublished versions, rows that nobody checked."""
 
     table: str = ""
 

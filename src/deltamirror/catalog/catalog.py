@@ -55,8 +55,10 @@ class Catalog:
         return migrate(self.database)
 
     def check(self) -> None:
-        """Refuse a database that holds no catalog, or one of another release's schema."""
-        require_current(self.database)
+        """Refuse a database that holds no catalog, or one of another release's schema. Looks once."""
+        if not self._checked:
+            require_current(self.database)
+            self._checked = True
 
     def create_table(
         self,
@@ -81,6 +83,7 @@ class Catalog:
             features=tuple(features),
             description=description,
         )
+        self.check()
         if has_delta_log(definition.location):
             raise AlreadyExists(
                 f"there is a Delta table at {definition.location} already",
@@ -93,12 +96,14 @@ class Catalog:
 
     def table(self, name: str) -> Table:
         """A table that exists."""
+        self.check()
         with self.database.read() as connection:
             table_info(connection, name)
         return Table(self, name)
 
     def tables(self) -> list[TableInfo]:
         """All tables, by name."""
+        self.check()
         with self.database.read() as connection:
             return list_tables(connection)
 
@@ -130,6 +135,7 @@ class Catalog:
         ``token`` makes it idempotent. ``rows_checked`` vouches for the rows of the files that it adds, on tables
         with constraints and the like, which the log cannot show. The rest describes it in the history.
         """
+        self.check()
         described = Operation(
             name=operation, parameters=parameters, metrics=metrics, user_metadata=user_metadata, tags=tags
         )

@@ -1,12 +1,12 @@
 """One table of a catalog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from deltamirror.catalog.alteration import Wishes, plan_alteration
 from deltamirror.catalog.files import Files
 from deltamirror.delta.actions import Add, Remove
-from deltamirror.delta.schema import StructType
 from deltamirror.txnlog.reads import HistoryEntry, Snapshot, commit_file, history, snapshot
 from deltamirror.txnlog.request import Committed
 from deltamirror.txnlog.tables import TableInfo, table_info
@@ -64,16 +64,35 @@ class Table:
     def alter(
         self,
         *,
-        schema: str | StructType | None = None,
         properties: Mapping[str, str] | None = None,
-        unset: Iterable[str] = (),
-        features: Iterable[str] = (),
-        description: str | None = None,
-        operation: str | None = None,
-        parameters: Mapping[str, object] | None = None,
-    ) -> Committed:
-        """Change metadata or protocol, in a transaction of its own."""
-        with self._catalog.transaction(operation=operation, parameters=parameters) as tx:
-            tx.set_metadata(self.name, schema=schema, properties=properties, unset=unset, description=description)
-            tx.upgrade_protocol(self.name, *features)
+        unset: Sequence[str] = (),
+        columns: Sequence[str] = (),
+        features: Sequence[str] = (),
+        constraints: Mapping[str, str] | None = None,
+        dropped: Sequence[str] = (),
+        comment: str | None = None,
+        rows_checked: bool = False,
+    ) -> Committed | None:
+        """Change metadata and protocol in one commit; None where the table is so already.
+
+        ``columns`` are definitions of columns to add, ``dropped`` names constraints. A constraint is not checked
+        against data files: on a table that has any, ``rows_checked`` says that somebody did.
+        """
+        wishes = Wishes(
+            properties=properties or {},
+            unset=unset,
+            columns=columns,
+            features=features,
+            constraints=constraints or {},
+            dropped=dropped,
+            comment=comment,
+        )
+        taken = self.snapshot()
+        plan = plan_alteration(taken, wishes, rows_checked=rows_checked)
+        if not plan.actions:
+            return None
+        with self._catalog.transaction(operation=plan.operation, parameters=plan.parameters) as tx:
+            tx.stage(self.name, plan.actions, read_version=taken.version)
+            if wishes.constraints:
+                tx.read(self.name, all=True)
         return tx.result

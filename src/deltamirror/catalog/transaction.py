@@ -202,6 +202,7 @@ class Transaction:
             read_version = work.snapshot.version
         return Change(
             table=table,
+            table_id=None if work.snapshot is None else work.snapshot.table_id,
             actions=chain(self._foundation(work), *work.streams, self._removes(table, work)),
             lines=work.lines,
             read_version=read_version,

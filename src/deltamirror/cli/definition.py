@@ -1,11 +1,10 @@
 """``deltamirror table create|alter``: what a table is."""
 
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 import click
 
-from deltamirror.cli.alteration import Wishes, plan_alteration
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import names, pairs, schema_from
@@ -83,24 +82,19 @@ def create(
 @click.option("--rows-checked", is_flag=True, help="The rows in the table are known to satisfy an added constraint.")
 @click.option("--comment", metavar="TEXT", help="What the table is for.")
 @with_invocation
-def alter(invocation: Invocation, *, name: str, rows_checked: bool, **wishes: Unpack[Wishes]) -> None:
+def alter(invocation: Invocation, /, *, name: str, **wishes: Any) -> None:
     """Change table NAME; all changes together are one commit.
 
     Options may be repeated. What is so already is no commit. A constraint is not checked against the rows of data
     files: on a table that has files, say with --rows-checked that somebody did.
     """
-    if not any(value not in (None, (), {}) for value in wishes.values()):
+    if not any(value not in (None, (), {}, False) for value in wishes.values()):
         raise click.UsageError("say what to change: --set, --unset, --add-column, …")
     with invocation.open() as catalog:
-        taken = catalog.table(name).snapshot()
-        plan = plan_alteration(taken, wishes, rows_checked=rows_checked)
-        if plan.actions:
-            with catalog.transaction(operation=plan.operation, parameters=plan.parameters) as tx:
-                if wishes["constraints"]:
-                    tx.read(name, all=True)
-                tx.stage(name, plan.actions, read_version=taken.version)
-            version, said = tx.result.versions[name], "Altered {0}: it is at version {1}."
-        else:
-            version, said = taken.version, "{0} is so already; version {1} is still its head."
-    document = {"table": name, "version": version, "operation": plan.operation, "changed": bool(plan.actions)}
+        table = catalog.table(name)
+        done = table.alter(**wishes)
+        [entry] = table.history(limit=1)
+    said = "{0} is so already; version {1} is still its head." if done is None else "Altered {0}: it is at version {1}."
+    version = entry.version if done is None else done.versions[name]
+    document = {"table": name, "version": version, "operation": entry.operation, "changed": done is not None}
     answer(document, Lines((said.format(name, version),)), json=invocation.json)

@@ -13,8 +13,16 @@ from sqlalchemy import select
 from deltamirror.config import Settings
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add
-from deltamirror.errors import CommitUnknown, InvalidInput, TokenReused, Transient, Unavailable
-from deltamirror.txnlog.applied import find_applied
+from deltamirror.errors import (
+    CommitUnknown,
+    Conflict,
+    DeltaMirrorError,
+    InvalidInput,
+    TokenReused,
+    Transient,
+    Unavailable,
+)
+from deltamirror.txnlog.applied import Progress, find_applied
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft
 from deltamirror.txnlog.gather import Gathered
@@ -137,6 +145,11 @@ class _Run:
                 if failures > self._settings.writer.retries:
                     raise
                 self._pause(failures)
+            except (Conflict, InvalidInput):
+                # Sent twice at once, a transaction runs into what it did itself.
+                if (found := self._applied()) is None:
+                    raise
+                return found
 
     def discard_stages(self) -> None:
         """Leave nothing behind of a transaction that failed."""
@@ -146,14 +159,19 @@ class _Run:
     def _attempt(self, *, fresh: bool) -> Committed:
         if (found := self._known_token()) is not None:
             return found
-        drafts = [
-            preparation.draft(self._path.state(preparation.table, remembered=not fresh and preparation.may_be_stale))
-            for preparation in self._preparations
-        ]
+        drafts = [self._draft(preparation, fresh=fresh) for preparation in self._preparations]
         self._after = {draft.state.name: (draft.state.table_id, draft.state.version) for draft in drafts}
         if not any(draft.writes for draft in drafts):
             raise InvalidInput("the transaction writes nothing", hint="give it at least one action")
         return self._append(drafts) or self._ratify(drafts)
+
+    def _draft(self, preparation: Preparation, *, fresh: bool) -> Draft:
+        if not fresh and preparation.may_be_stale:
+            try:
+                return preparation.draft(self._path.state(preparation.table, remembered=True))
+            except DeltaMirrorError:
+                pass  # the table as it is may well allow what the remembered one does not
+        return preparation.draft(self._path.state(preparation.table))
 
     def _append(self, drafts: Sequence[Draft]) -> Committed | None:
         """A small blind append in one statement, where the engine has that and nothing else has to be decided."""
@@ -190,7 +208,8 @@ class _Run:
             if (found := self._token_in(session)) is not None:
                 return found
             heads, clock = lock_heads(self._database, session, drafts)
-            if (found := find_applied(session, drafts)) is not None:
+            progress = [Progress(draft.state.name, draft.state.table_id, draft.app_versions) for draft in drafts]
+            if (found := find_applied(session.connection, progress)) is not None:
                 return found
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
             writing = [draft for draft in drafts if draft.writes]
@@ -232,6 +251,14 @@ class _Run:
             return None
         return self._path.find_token(self._request.token, self._content())
 
+    def _applied(self) -> Committed | None:
+        """The answer for a transaction that is in the log by now."""
+        if (found := self._known_token()) is not None:
+            return found
+        progress = [Progress(p.table, self._path.state(p.table).table_id, p.app_versions) for p in self._preparations]
+        with self._database.read() as connection:
+            return find_applied(connection, progress)
+
     def _token_in(self, session: Session) -> Committed | None:
         if self._request.token is None:
             return None
@@ -255,7 +282,7 @@ class _Run:
             self._pause(attempt)
             try:
                 return self._find_by_txn_id()
-            except Unavailable:
+            except (Transient, Unavailable):
                 continue
         raise CommitUnknown(
             f"{error.message}; the database cannot be asked what became of the transaction {self._txn_id}",
@@ -265,10 +292,13 @@ class _Run:
     def _find_by_txn_id(self) -> Committed | None:
         found: dict[str, int] = {}
         timestamp = 0
-        with self._database.read() as connection:
+        with self._database.write() as session:
+            # A COMMIT that is still on its way holds the heads: once they are ours, its fate is sealed.
+            for table_id, _ in sorted(self._after.values()):
+                self._database.lock_head(session, table_id)
             for name, (table_id, after) in self._after.items():
                 values = {"table_id": table_id, "after": after, "txn_id": self._txn_id}
-                for version, committed_at in connection.execute(COMMITTED_BY, values):
+                for version, committed_at in session.rows(COMMITTED_BY, values):
                     found[name], timestamp = version, committed_at
         return Committed(versions=found, timestamp=timestamp) if found else None
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from sqlalchemy import Connection, Engine, Executable, Result, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
-from deltamirror.errors import CommitUnknown, DeltaMirrorError
+from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError
 from deltamirror.txnlog.statements import HEAD
 
 __all__ = ["CatalogLocks", "Database", "Row", "Session"]
@@ -81,6 +82,8 @@ class Database(ABC):
     clock: ClassVar[ColumnElement[int]]
     """Milliseconds since the epoch, by the database's clock, when the statement runs."""
 
+    file: Path | None = None
+    """The file that the database is, if it is one."""
     appends_in_one_statement: ClassVar[bool] = False
     """Whether ``append`` does anything."""
 
@@ -99,8 +102,13 @@ class Database(ABC):
         return found
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """A transaction that may write. Commits at the end, or rolls back and raises one of our errors."""
+    def write(self, *, creating: bool = False) -> Iterator[Session]:
+        """A transaction that may write. Commits at the end, or rolls back and raises one of our errors.
+
+        ``creating`` lets a database come into being that is not there.
+        """
+        if not creating:
+            self.require_present()
         with self.exclusive(), self.translated(), self.engine.connect() as fresh:
             connection = fresh.execution_options(deltamirror_writes=True)
             transaction = connection.begin()
@@ -114,6 +122,7 @@ class Database(ABC):
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database, whatever others commit meanwhile."""
+        self.require_present()
         with self.translated(), self.engine.connect() as fresh:
             connection = fresh.execution_options(**self.snapshot_options())
             with connection.begin():
@@ -141,6 +150,11 @@ class Database(ABC):
     def close(self) -> None:
         """Give back all connections."""
         self.engine.dispose()
+
+    def require_present(self) -> None:
+        """Refuse a file that is not there: opening it would make an empty one."""
+        if self.file is not None and not self.file.exists():
+            raise CatalogMismatch(f"there is no catalog at {self.file}", hint="run `deltamirror init`")
 
     def snapshot_options(self) -> dict[str, Any]:
         """Execution options under which a transaction reads one state."""

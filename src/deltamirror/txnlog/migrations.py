@@ -30,7 +30,7 @@ SCHEMA_VERSION = len(_MIGRATIONS)
 
 def migrate(database: Database) -> int:
     """Bring the schema up to date and return its version; without effect where it is. Foreign tables are refused."""
-    with database.write() as session:
+    with database.write(creating=True) as session:
         session.lock_migrations()
         found = _stored_version(session.connection)
         if found > SCHEMA_VERSION:

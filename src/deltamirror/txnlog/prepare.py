@@ -1,16 +1,16 @@
 """From a change to a draft: everything about a commit that can be done before a lock is taken."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deltamirror.config import CatalogSettings
 from deltamirror.delta.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Txn
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, implied_reads, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
-from deltamirror.errors import Conflict, NotFound
+from deltamirror.errors import Conflict, NotFound, Transient, Unavailable
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.draft import Draft, after, check_foundation, draft_of, foundation_of, named, rules_for
-from deltamirror.txnlog.gather import Gathered
+from deltamirror.txnlog.gather import Block, Gathered
 from deltamirror.txnlog.staging import Stage, Staged, discard, sweep_stages
 from deltamirror.txnlog.state import TableState, in_force
 from deltamirror.txnlog.winners import Standing, require_no_conflict
@@ -41,6 +41,11 @@ class Preparation:
         """The name of the table."""
         return self.gathered.change.table
 
+    @property
+    def app_versions(self) -> dict[str, int]:
+        """The application transactions among the actions in memory."""
+        return {action.app_id: action.version for action in self.gathered.actions if isinstance(action, Txn)}
+
     def discard(self) -> None:
         """Delete what was staged."""
         if self._staged is not None and self._staged.staged is not None:
@@ -49,6 +54,7 @@ class Preparation:
     def draft(self, state: TableState) -> Draft:
         """The draft against this state of the table."""
         change = self.gathered.change
+        self._require_same_table(state)
         if change.lines is None and (self.gathered.pairs or self.gathered.is_large):
             _require_writable(state)
         if self._staged is not None:
@@ -59,6 +65,17 @@ class Preparation:
             self.gathered.read_all()
             draft = draft_of(change, state, self.gathered.actions, self.gathered.raw)
         return replace(draft, standing=self._standing(draft, state))
+
+    def _require_same_table(self, state: TableState) -> None:
+        taken = self.gathered.change.table_id if self._staged is None else self._staged.state.table_id
+        if taken is not None and taken != state.table_id:
+            raise Conflict(
+                f"the table {state.name!r} was dropped, and another one of this name was created",
+                hint="read the table again and compute the transaction anew",
+                table=state.name,
+                reason="table-replaced",
+                actual_version=state.version,
+            )
 
     def _tracks_rows(self, state: TableState) -> bool:
         # Row ids depend on the head: such a commit is encoded under the lock, from memory.
@@ -74,7 +91,7 @@ class Preparation:
             rules = rules_for(change, state, foundation_of(actions))
             blocks = self.gathered.checked(rules, skip=opening, size=self._settings.chunk_lines)
             sweep_stages(self._database, older_than=self._settings.stage_ttl)
-            staged = Stage(self._database, state.table_id).fill(blocks)
+            staged = self._filled(Stage(self._database, state.table_id), blocks)
         reads = implied_reads((*staged.small_actions, *staged.sample), change.reads)
         return Draft(
             change=change,
@@ -86,6 +103,16 @@ class Preparation:
             facts=_facts(staged, (*opening, *staged.small_actions), reads),
             reads=reads,
         )
+
+    def _filled(self, stage: Stage, blocks: Iterator[Block]) -> Staged:
+        try:
+            return stage.fill(blocks)
+        except Transient as error:
+            # What was read of the stream is gone: trying again would commit the rest of it as if it were all.
+            raise Unavailable(
+                f"the commit to {self.table!r} could not be staged: {error.message}",
+                hint="nothing of it was kept; commit again",
+            ) from error
 
     def _restaged(self, state: TableState) -> Draft:
         """The staged draft against a state that is compatible with the one it was checked against."""
@@ -105,7 +132,8 @@ class Preparation:
         change = draft.change
         if change.lines is not None or change.at_version is not None:
             return None
-        if self._is_computed_at_commit(draft):
+        # What is staged was checked against the table as it was when the staging began.
+        if draft.staged is None and self._is_computed_at_commit(draft):
             return None
         version = self._read_version = state.version if self._read_version is None else self._read_version
         if version > state.version:

@@ -16,10 +16,10 @@ from deltamirror.delta.conflicts import isolation_for, table_isolation
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
 from deltamirror.delta.timestamps import with_enablement
-from deltamirror.errors import Conflict, InvalidAction, NotFound, Refused, Unavailable
+from deltamirror.errors import Conflict, InvalidAction, Refused, Unavailable
 from deltamirror.txnlog.chunks import commit_digest, plain_chunk
 from deltamirror.txnlog.database import Database, Session
-from deltamirror.txnlog.draft import Draft
+from deltamirror.txnlog.draft import Draft, after
 from deltamirror.txnlog.projection import FileChanges, insert_small_actions
 from deltamirror.txnlog.schema import chunks, domains, tables, versions
 from deltamirror.txnlog.staging import catch_up, claim, doubly_removed, fresh_commit_id
@@ -68,7 +68,7 @@ def lock_heads(database: Database, session: Session, drafts: Sequence[Draft]) ->
     for draft in sorted(drafts, key=lambda draft: draft.state.table_id):
         rows = database.lock_head(session, draft.state.table_id)
         if not rows:
-            raise NotFound(f"the table {draft.state.name!r} was dropped", table=draft.state.name)
+            raise StateMoved  # dropped; by this name there may be another one
         *head, clock = rows[0]
         heads[draft.state.table_id] = Head(*head)
     return heads, clock
@@ -193,22 +193,31 @@ def _row_id_mark(session: Session, table_id: int) -> int | None:
 
 def _verbatim_time(draft: Draft, head: Head, clock: int) -> int:
     """The time of a verbatim commit: the one that it states, in order."""
-    info, name = draft.info, draft.state.name
+    info = draft.info
     stated = None if info is None else info.in_commit_timestamp
-    if stated is not None:
-        if stated <= head.committed_at and draft.state.timestamped:
-            raise InvalidAction(
-                f"inCommitTimestamp {stated} does not exceed that of the version before, {head.committed_at}",
-                hint="in-commit timestamps have to increase strictly; this commit cannot follow the table's head",
-                rule="commitInfo.inCommitTimestamp.order",
-                action="commitInfo",
-                field="inCommitTimestamp",
-                found=str(stated),
-                table=name,
-            )
+    _, metadata = after(draft.state, draft.body)
+    if in_commit_timestamps(metadata):
+        if stated is None or not isinstance(draft.body[0], CommitInfo):
+            raise _wrong_time(draft, "first-missing", f"{draft.state.name!r} has in-commit timestamps, the commit none")
+        if stated <= head.committed_at:
+            problem = f"inCommitTimestamp {stated} does not exceed that of the version before, {head.committed_at}"
+            raise _wrong_time(draft, "order", problem)
+    if stated is not None and stated > head.committed_at:
         return stated
     claimed = draft.change.committed_at or (None if info is None else info.timestamp) or clock
     return max(claimed, head.committed_at + 1)
+
+
+def _wrong_time(draft: Draft, rule: str, problem: str) -> InvalidAction:
+    return InvalidAction(
+        problem,
+        hint="the commit begins with a commitInfo, whose inCommitTimestamp exceeds that of the version before",
+        rule=f"commitInfo.inCommitTimestamp.{rule}",
+        action="commitInfo",
+        field="inCommitTimestamp",
+        found="nothing" if draft.info is None else str(draft.info.in_commit_timestamp),
+        table=draft.state.name,
+    )
 
 
 def _insert_files(session: Session, draft: Draft, actions: Sequence[Action]) -> int:

@@ -101,6 +101,12 @@ class Snapshot:
         with self.database.read() as connection:
             return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
 
+    def count_files(self) -> int:
+        """How many data files there are."""
+        with self.database.read() as connection:
+            counted = select(func.count()).select_from(self.files_query().subquery())
+            return int(connection.execute(counted).scalar_one())
+
     def transactions(self) -> dict[str, Txn]:
         """The progress of each application."""
         with self.database.read() as connection:
@@ -149,8 +155,7 @@ class Snapshot:
         values = [wanted] if wanted is None or isinstance(wanted, str) else list(wanted)
         present = [value for value in values if value]
         nothing = or_(value.is_(None), value == "")  # an empty string is null as a partition value
-        choices = [value.in_(present)] if present else []
-        return or_(*choices, *([nothing] if len(present) < len(values) else []))
+        return or_(value.in_(present), *([nothing] if len(present) < len(values) else []))
 
 
 def snapshot(

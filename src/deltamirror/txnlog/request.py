@@ -33,6 +33,8 @@ class Change:
     """
 
     table: str
+    table_id: int | None = None
+    """The table that was read; by its name there may be another one when the change is committed."""
     actions: Iterable[Action] = ()
     lines: Iterable[bytes] | None = None
     read_version: int | None = None

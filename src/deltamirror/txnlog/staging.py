@@ -92,10 +92,10 @@ class Stage:
 
     def fill(self, blocks: Iterable[Block]) -> Staged:
         """Store all lines; on any error nothing is left behind."""
-        with self._database.write() as session:
-            had_files = _has_files(session, self._table_id)
-            session.insert_many(stages, [(self.commit_id, self._table_id, _now(session, self._database))])
         try:
+            with self._database.write() as session:
+                had_files = _has_files(session, self._table_id)
+                session.insert_many(stages, [(self.commit_id, self._table_id, _now(session, self._database))])
             self._store(iter(blocks))
             resolved, found = self._resolve(had_files)
         except BaseException:

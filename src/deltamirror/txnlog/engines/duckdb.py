@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import duckdb
@@ -50,6 +51,7 @@ class DuckdbDatabase(Database):
         super().__init__(create_engine(url))
         self.path = url.database or ""
         self._busy_timeout = settings.busy_timeout
+        self.file = None if self.path in ("", ":memory:") else Path(self.path)
         self._mutex = threading.Lock()
 
     @contextmanager

@@ -6,9 +6,10 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
-from sqlalchemy import URL, Connection, Table, create_engine, event, func, literal_column
+from sqlalchemy import URL, Connection, Table, create_engine, event, func, literal_column, select
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql import ColumnElement
 
@@ -40,9 +41,11 @@ class SqliteDatabase(Database):
         self._is_memory = self.path in ("", ":memory:")
         # One connection for all threads: each would have a database of its own.
         shared = {"poolclass": StaticPool} if self._is_memory else {}
-        arguments = {"timeout": settings.busy_timeout, "check_same_thread": not self._is_memory}
+        # A connection is used by one thread at a time, but not always by the same: stages are written by their own.
+        arguments = {"timeout": settings.busy_timeout, "check_same_thread": False}
         super().__init__(create_engine(url, connect_args=arguments, **shared))
         self._mutex = threading.Lock()
+        self.file = None if self._is_memory else Path(self.path)
         self._busy_timeout = settings.busy_timeout
         event.listen(self.engine, "connect", _configure)
         event.listen(self.engine, "begin", _begin)
@@ -62,9 +65,11 @@ class SqliteDatabase(Database):
             os.close(descriptor)
 
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
-        """By ``json_extract``; the name is quoted inside of the path."""
-        path = '$."' + name.replace('"', '\\"') + '"'
-        return func.json_extract(column, path)
+        """By ``json_extract``; names that cannot be quoted inside of its path are looked up."""
+        if '"' in name or "\\" in name:
+            members = func.json_each(column).table_valued("key", "value")
+            return select(members.c.value).where(members.c.key == name).scalar_subquery()
+        return func.json_extract(column, f'$."{name}"')
 
     def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         """Insert by the driver's ``executemany``."""
@@ -130,7 +135,7 @@ _BY_RESULT_CODE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "SQLITE_PERM": (PermissionDenied, "the catalog's file and folder must be writable"),
     "SQLITE_AUTH": (PermissionDenied, "the catalog's file and folder must be writable"),
     "SQLITE_FULL": (CapacityExceeded, "free some space; nothing of this transaction was kept"),
-    "SQLITE_IOERR": (Unavailable, "check the disk; nothing of this transaction was kept"),
+    "SQLITE_IOERR": (Unavailable, "check the disk: is it full, or failing? Nothing of this transaction was kept"),
     "SQLITE_CANTOPEN": (Unavailable, "check that the folder exists and can be read"),
     "SQLITE_NOTADB": (CatalogMismatch, "the file is no SQLite database: check the catalog URL"),
     "SQLITE_CORRUPT": (CatalogMismatch, "the file is damaged: restore it from a backup"),

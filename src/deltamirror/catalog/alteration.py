@@ -1,12 +1,10 @@
-"""What ``table alter`` comes to: the actions of one commit, and the operation that its history names."""
+"""What altering a table comes to: the actions of one commit, and the operation that its history names."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypedDict
+from dataclasses import dataclass, field
 
 import msgspec
 
-from deltamirror.catalog import Snapshot
 from deltamirror.delta.actions import Action
 from deltamirror.delta.commitinfo import (
     add_columns_parameters,
@@ -21,22 +19,24 @@ from deltamirror.delta.features import upgrade
 from deltamirror.delta.properties import CONSTRAINT_PREFIX
 from deltamirror.delta.schema import Field, StructType, from_ddl, schema_string
 from deltamirror.errors import AlreadyExists, InvalidSchema, NotFound, Refused
+from deltamirror.txnlog.reads import Snapshot
 
 __all__ = ["Plan", "Wishes", "plan_alteration"]
 
 SEVERAL = "ALTER TABLE"
 
 
-class Wishes(TypedDict):
-    """What the options of ``table alter`` ask for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What somebody wants to be different about a table."""
 
-    properties: Mapping[str, str]
-    unset: Sequence[str]
-    columns: Sequence[str]
-    features: Sequence[str]
-    constraints: Mapping[str, str]
-    dropped: Sequence[str]
-    comment: str | None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    unset: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    features: Sequence[str] = ()
+    constraints: Mapping[str, str] = field(default_factory=dict)
+    dropped: Sequence[str] = ()
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class Plan:
 
 def plan_alteration(taken: Snapshot, wishes: Wishes, *, rows_checked: bool) -> Plan:
     """The commit that makes of the table ``taken`` what ``wishes`` ask for."""
-    constraints = {_constraint(name): expression for name, expression in wishes["constraints"].items()}
-    dropped = [_constraint(name) for name in wishes["dropped"]]
+    constraints = {_constraint(name): expression for name, expression in wishes.constraints.items()}
+    dropped = [_constraint(name) for name in wishes.dropped]
     _require_constraints(taken, added=constraints, dropped=dropped)
     if constraints and not rows_checked:
         _require_no_rows(taken)
     alteration = Alteration(
-        schema=_widened(taken.schema, wishes["columns"]),
-        properties={**wishes["properties"], **constraints},
-        unset=(*wishes["unset"], *dropped),
-        features=tuple(wishes["features"]),
-        description=wishes["comment"],
+        schema=_widened(taken.schema, wishes.columns),
+        properties={**wishes.properties, **constraints},
+        unset=(*wishes.unset, *dropped),
+        features=tuple(wishes.features),
+        description=wishes.comment,
     )
     changed = altered(alteration, taken.metadata, taken.protocol)
     operation, parameters = _described(list(_operations(taken, wishes)))
@@ -73,18 +73,18 @@ def _described(operations: list[tuple[str, Mapping[str, object]]]) -> tuple[str,
 
 def _operations(taken: Snapshot, wishes: Wishes) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Each operation by the name and with the parameters that Delta Lake on Spark gives it."""
-    comment = {} if wishes["comment"] is None else {"comment": wishes["comment"]}
-    if properties := {**wishes["properties"], **comment}:
+    comment = {} if wishes.comment is None else {"comment": wishes.comment}
+    if properties := {**wishes.properties, **comment}:
         yield "SET TBLPROPERTIES", set_properties_parameters(properties)
-    if wishes["unset"]:
-        yield "UNSET TBLPROPERTIES", unset_properties_parameters(wishes["unset"], if_exists=False)
-    if wishes["columns"]:
-        yield "ADD COLUMNS", add_columns_parameters(_as_json(_added(wishes["columns"])))
-    if wishes["features"]:
-        yield "UPGRADE PROTOCOL", upgrade_protocol_parameters(upgrade(taken.protocol, wishes["features"]))
-    for name, expression in wishes["constraints"].items():
+    if wishes.unset:
+        yield "UNSET TBLPROPERTIES", unset_properties_parameters(wishes.unset, if_exists=False)
+    if wishes.columns:
+        yield "ADD COLUMNS", add_columns_parameters(_as_json(_added(wishes.columns)))
+    if wishes.features:
+        yield "UPGRADE PROTOCOL", upgrade_protocol_parameters(upgrade(taken.protocol, wishes.features))
+    for name, expression in wishes.constraints.items():
         yield "ADD CONSTRAINT", add_constraint_parameters(name, expression)
-    for name in wishes["dropped"]:
+    for name in wishes.dropped:
         expression_before = taken.metadata.configuration.get(_constraint(name))
         yield "DROP CONSTRAINT", drop_constraint_parameters(name, expression_before)
 
@@ -107,7 +107,7 @@ def _require_constraints(taken: Snapshot, *, added: Mapping[str, str], dropped: 
 
 
 def _require_no_rows(taken: Snapshot) -> None:
-    if files := taken.files().num_rows:
+    if files := taken.count_files():
         raise Refused(
             f"table {taken.table!r} has {files} data files, whose rows nobody checked against the constraint",
             hint="check them with a query engine, then give --rows-checked",
@@ -120,12 +120,12 @@ def _widened(schema: StructType, columns: Sequence[str]) -> StructType | None:
 
 
 def _added(columns: Sequence[str]) -> list[Field]:
-    fields = [field for text in columns for field in from_ddl(text).fields]
-    for field in fields:
-        if not field.nullable:
-            message = f"the column {field.name!r} cannot be NOT NULL: the rows that are there have no value for it"
-            raise InvalidSchema(message, hint="add it without NOT NULL", column=field.name)
-    return fields
+    added = [column for text in columns for column in from_ddl(text).fields]
+    for column in added:
+        if not column.nullable:
+            message = f"the column {column.name!r} cannot be NOT NULL: the rows that are there have no value for it"
+            raise InvalidSchema(message, hint="add it without NOT NULL", column=column.name)
+    return added
 
 
 def _as_json(fields: Sequence[Field]) -> list[Mapping[str, object]]:
