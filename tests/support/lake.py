@@ -138,5 +138,5 @@ def row_counts(catalog: Catalog, *, without: Iterable[str] = ()) -> dict[str, in
 def execute(catalog: Catalog, statement: str, **values: object) -> list[Any]:
     """Run SQL behind the catalog's back; the rows that it returns."""
     with catalog.database.write() as session:
-        result = session.execute(text(statement), values)
+        result = session.connection.execute(text(statement), values)
         return list(result.all()) if result.returns_rows else []

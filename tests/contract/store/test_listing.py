@@ -1,0 +1,49 @@
+import pytest
+
+from deltamirror.storage.store import Store
+
+LOG = "_delta_log"
+
+
+def names(store: Store, folder: str = "", after: str | None = None) -> list[str]:
+    return [meta.key for meta in store.list(folder, after=after)]
+
+
+@pytest.mark.requirement("R45")
+def test_a_listing_goes_past_a_thousand_keys_and_begins_where_it_is_told(any_store: Store) -> None:
+    keys = [f"{LOG}/{version:020d}.json" for version in range(1_205)]
+    for key in reversed(keys):
+        any_store.put(key, b"x")
+    assert names(any_store, LOG) == keys
+    assert names(any_store, LOG, after=f"{LOG}/{1_200:020d}.json") == keys[1_201:]
+    assert names(any_store, LOG, after=f"{LOG}/{1_200:020d}.") == keys[1_200:]
+    assert names(any_store, LOG, after=f"{LOG}/{5:020d}") == keys[5:]
+    assert names(any_store, LOG, after=keys[-1]) == []
+    any_store.delete(keys)
+    assert names(any_store, LOG) == []
+
+
+@pytest.mark.requirement("R45")
+def test_a_listing_is_in_the_order_of_the_keys_characters_folders_or_not(any_store: Store) -> None:
+    keys = sorted(["a/x", "a-b", "a.c/y/z", "a.c", "a0", "b/z", "b%2", "é", "z", "Z", "😀", "_delta_log/0.json"])
+    for key in keys:
+        if key != "a.c":  # a disk cannot have a file and a folder of one name
+            any_store.put(key, b"x")
+    expected = [key for key in keys if key != "a.c"]
+    assert names(any_store) == expected
+    for after in expected:
+        assert names(any_store, after=after) == [key for key in expected if key > after]
+
+
+def test_a_folder_lists_what_is_below_it_and_not_what_begins_like_it(any_store: Store) -> None:
+    for key in ("log/a", "log/sub/b", "logs/c", "log.d"):
+        any_store.put(key, b"x")
+    assert names(any_store, "log") == ["log/a", "log/sub/b"]
+    assert names(any_store, "lo") == []
+    assert names(any_store, "log/sub") == ["log/sub/b"]
+    assert names(any_store, "log", after="log/a") == ["log/sub/b"]
+
+
+def test_an_empty_store_lists_nothing(any_store: Store) -> None:
+    assert names(any_store) == []
+    assert names(any_store, LOG) == []
