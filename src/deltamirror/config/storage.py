@@ -17,10 +17,11 @@ _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token", "a
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the stores of the tables are reached. What is not set is taken from the environment of the process that writes,
-    as the tools of the clouds do (`AWS_ACCESS_KEY_ID`, `AWS_PROFILE`, `AWS_REGION`, `AWS_ENDPOINT_URL`,
+    """How the stores of the tables are reached. What is not set is taken from the environment of the process that
+    writes, as the tools of the clouds do (`AWS_ACCESS_KEY_ID`, `AWS_PROFILE`, `AWS_REGION`, `AWS_ENDPOINT_URL`,
     `AZURE_STORAGE_ACCOUNT_NAME`, `GOOGLE_APPLICATION_CREDENTIALS`, …), then from the machine's own identity. Keys never
-    travel to Spark executors: each process finds its own."""
+    travel to Spark executors: each process finds its own.
+    """
 
     access_key_id: Annotated[
         str | None,

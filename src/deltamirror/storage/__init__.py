@@ -1,1 +1,1 @@
-"""Object stores: locations, and (through obstore) what lies there."""
+"""Stores: where tables lie, and how objects are put, read, listed and deleted there."""

@@ -1,0 +1,151 @@
+"""obstore's clients for a bucket, with times and retries of our choice."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from deltamirror.config import Secret, StorageSettings
+from deltamirror.errors import InvalidSettings
+from deltamirror.storage.object_store import Clients
+from deltamirror.storage.profile import find_profile
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+__all__ = ["Credentials", "clients_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The keys that settings give; they do not pickle."""
+
+    access_key_id: str | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    azure_key: Secret | None = None
+
+    @classmethod
+    def of(cls, settings: StorageSettings) -> Self:
+        """The keys in the settings, if there are any."""
+        return cls(settings.access_key_id, settings.secret_access_key, settings.session_token, settings.azure_key)
+
+
+def clients_for(scheme: str, bucket: str, options: StorageSettings, credentials: Credentials) -> Clients:
+    """The clients of a bucket, made once in a process. They do not survive a fork."""
+    if scheme == "memory":
+        return _memory(bucket)
+    return _remote(scheme, bucket, options, credentials)
+
+
+@lru_cache(maxsize=256)
+def _memory(bucket: str) -> Clients:
+    # `memory://` is the memory of this process: whoever opens the same bucket sees the same objects.
+    memory = MemoryStore()
+    return Clients(memory, memory)
+
+
+@lru_cache(maxsize=256)
+def _remote(scheme: str, bucket: str, options: StorageSettings, credentials: Credentials) -> Clients:
+    # Clients hold the connections, which all tables in a bucket share.
+    make = {"s3": _s3, "gs": _google, "az": _azure, "abfs": _azure}[scheme]
+    config = make(bucket, options, credentials)
+    store: Any = {"s3": S3Store, "gs": GCSStore}.get(scheme, AzureStore)
+    calls, transfers = (
+        store(**config, client_options=_client(options, timeout), retry_config=_retry(options, timeout))
+        for timeout in (options.timeout, options.transfer_timeout)
+    )
+    return Clients(calls, transfers, tag="version" if scheme == "gs" else "e_tag")
+
+
+def _client(options: StorageSettings, timeout: float) -> "ClientConfig":
+    client: ClientConfig = {
+        "timeout": timedelta(seconds=timeout),
+        "connect_timeout": timedelta(seconds=options.connect_timeout),
+        "user_agent": "deltamirror",
+    }
+    if options.allow_http:
+        client["allow_http"] = True
+    if options.ca_file is not None:
+        client["root_certificate"] = _read("ca_file", options.ca_file)
+    return client
+
+
+def _retry(options: StorageSettings, timeout: float) -> "RetryConfig":
+    return {
+        "max_retries": options.retries,
+        "retry_timeout": timedelta(seconds=timeout),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
+    }
+
+
+def _s3(bucket: str, options: StorageSettings, credentials: Credentials) -> dict[str, Any]:
+    profile = None if credentials.access_key_id else find_profile(options.profile)
+    known = profile.values() if profile else {}
+    endpoint = options.endpoint or _unless_in_environment(known, "endpoint_url", "AWS_ENDPOINT_URL")
+    config = {
+        "access_key_id": credentials.access_key_id,
+        "secret_access_key": _reveal(credentials.secret_access_key),
+        "session_token": _reveal(credentials.session_token),
+        "region": options.region or _unless_in_environment(known, "region", "AWS_REGION", "AWS_DEFAULT_REGION"),
+        "endpoint": _endpoint(endpoint, None if options.path_style else bucket),
+        "virtual_hosted_style_request": not options.path_style,
+    }
+    return {"bucket": bucket, "config": _given(config), "credential_provider": profile}
+
+
+def _google(bucket: str, options: StorageSettings, _: Credentials) -> dict[str, Any]:
+    config = {"service_account": options.google_credentials, "base_url": _endpoint(options.endpoint)}
+    return {"bucket": bucket, "config": _given(config)}
+
+
+def _azure(container: str, options: StorageSettings, credentials: Credentials) -> dict[str, Any]:
+    # abfs://container@account.dfs.core.windows.net
+    container, _, host = container.partition("@")
+    config = {
+        "account_name": host.partition(".")[0] or options.azure_account,
+        "account_key": _reveal(credentials.azure_key),
+        "endpoint": _endpoint(options.endpoint),
+    }
+    return {"container_name": container, "config": _given(config)}
+
+
+def _given(config: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _unless_in_environment(known: Mapping[str, str], key: str, *variables: str) -> str | None:
+    return None if any(os.environ.get(variable) for variable in variables) else known.get(key)
+
+
+def _endpoint(endpoint: str | None, bucket: str | None = None) -> str | None:
+    if endpoint is None:
+        return None
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in endpoint):
+        raise InvalidSettings(
+            f"the endpoint {endpoint!r} is not an address",
+            hint="give it as https://HOST or https://HOST:PORT",
+            key="storage.endpoint",
+        )
+    address = endpoint.rstrip("/")
+    return address.replace("://", f"://{bucket}.", 1) if bucket else address
+
+
+def _reveal(secret: Secret | None) -> str | None:
+    return None if secret is None else secret.reveal()
+
+
+def _read(name: str, file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidSettings(
+            f"{file}: cannot read it: {error.strerror}", key=f"storage.{name}", source=file
+        ) from error

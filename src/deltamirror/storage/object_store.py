@@ -1,0 +1,217 @@
+"""The store on S3, Google, Azure, and in memory, through obstore.
+
+One request of ours is one object: a conditional create is a single PUT with ``If-None-Match: *``, a conditional replace
+one with ``If-Match`` (Google: the generation).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from deltamirror.errors import NotFound
+from deltamirror.storage.failures import is_missing_bucket, status_of, translated
+from deltamirror.storage.keys import check_data, check_folder, check_key, is_hidden, is_temporary
+from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced, Store
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, PutMode, PutResult
+    from obstore.store import ObjectStore as Client
+
+__all__ = ["LARGE", "Clients", "ObjectStore"]
+
+LARGE: Final = 8 * 1024 * 1024
+"""What moves more than this has more time."""
+
+_MULTIPART: Final = 64 * 1024 * 1024
+_PART: Final = 16 * 1024 * 1024
+_PAGE: Final = 1_000
+_BEFORE_SLASH: Final = re.compile(r"[\x20-\x2e]")
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The clients of one bucket, which differ in how long they wait, and the member that names an object's content."""
+
+    calls: Client
+    transfers: Client
+    tag: Literal["e_tag", "version"] = "e_tag"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """The objects below a path of a bucket.
+
+    ``reopen`` with its arguments opens the same store in another process, with that process's own credentials.
+    """
+
+    location: str
+    path: str
+    clients: Clients
+    reopen: tuple[Callable[..., Store], tuple[Any, ...]]
+
+    def __reduce__(self) -> tuple[Callable[..., Store], tuple[Any, ...]]:
+        return self.reopen
+
+    def create(self, key: str, data: Data) -> Created | Exists:
+        """One PUT with ``If-None-Match: *``. A timeout is ``Unavailable``, and the object may be there."""
+        etag = self._put(key, data, mode="create")
+        return Exists() if etag is None else Created(etag)
+
+    def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
+        """One PUT with ``If-Match``."""
+        mode: PutMode = "create"
+        if if_match is not None:
+            mode = {"e_tag": if_match} if self.clients.tag == "e_tag" else {"version": if_match}
+        etag = self._put(key, data, mode=mode)
+        return Changed() if etag is None else Replaced(etag)
+
+    def put(self, key: str, data: Data) -> ETag:
+        """One PUT, or a multipart upload of a big object, which is as atomic."""
+        return self._put(key, data, mode="overwrite") or ETag("")
+
+    def read(self, key: str) -> Object | None:
+        """One GET; a second one, which has more time, for a big object."""
+        with self._translated("read", key):
+            try:
+                found = obstore.get(self.clients.calls, self._path(key))
+                if found.meta["size"] > LARGE:
+                    found = obstore.get(self.clients.transfers, self._path(key))
+                return Object(self._meta(found.meta), found.bytes().to_bytes())
+            except FileNotFoundError as error:
+                _unless_bucket_is_missing(error)
+                return None
+
+    def read_range(self, key: str, start: int, length: int) -> bytes | None:
+        """One GET with a range."""
+        with self._translated("read", key):
+            try:
+                return self._client(length).get_range(self._path(key), start=start, length=length).to_bytes()
+            except FileNotFoundError as error:
+                _unless_bucket_is_missing(error)
+                return None
+            except BaseError as error:
+                if status_of(error) == 416 or "Wanted range starting at" in str(error):
+                    return b""
+                raise
+
+    def head(self, key: str) -> Meta | None:
+        """One HEAD; its answer has no body, so that a missing bucket looks like a missing object."""
+        with self._translated("look at", key):
+            try:
+                return self._meta(obstore.head(self.clients.calls, self._path(key)))
+            except FileNotFoundError as error:
+                _unless_bucket_is_missing(error)
+                return None
+
+    def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Meta]:
+        """Every page, then sorted: some stores (S3 Express, SeaweedFS with folders) list in an order of their own."""
+        found = (meta for meta in self._listed(folder, after) if not is_hidden(meta.key.rpartition("/")[2]))
+        return iter(sorted(found, key=lambda meta: meta.key))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """In bulk where the store can; one by one when one is missing, which ends a bulk on some stores."""
+        paths = [self._path(key) for key in keys]
+        with self._translated("delete", f"{len(paths)} objects"):
+            for page in (paths[at : at + _PAGE] for at in range(0, len(paths), _PAGE)):
+                try:
+                    obstore.delete(self.clients.calls, page)
+                except FileNotFoundError as error:
+                    _unless_bucket_is_missing(error)
+                    self._delete_each(page)
+
+    def copy(self, source: str, target: str) -> None:
+        """Inside the store."""
+        with self._translated("copy", source):
+            try:
+                obstore.copy(self.clients.transfers, self._path(source), self._path(target))
+            except FileNotFoundError as error:
+                _unless_bucket_is_missing(error)
+                raise NotFound(f"there is no {source} in {self.location}") from None
+
+    def sweep_temporaries(self, folder: str = "", *, before: int) -> int:
+        """Delete probes and temporaries of other writers. Parts of broken uploads are the bucket's to expire."""
+        listed = [meta for meta in self._listed(folder, None) if is_temporary(meta.key.rpartition("/")[2])]
+        old = [meta.key for meta in listed if meta.modified < before]
+        self.delete(old)
+        return len(old)
+
+    def _put(self, key: str, data: Data, *, mode: PutMode) -> ETag | None:
+        """Put an object; None if the condition does not hold."""
+        check_data(key, data)
+        multipart = mode == "overwrite" and len(data) > _MULTIPART
+        client = self._client(len(data))
+        with self._translated("write", key):
+            try:
+                put = obstore.put(client, self._path(key), data, mode=mode, use_multipart=multipart, chunk_size=_PART)
+            except (AlreadyExistsError, PreconditionError) as error:
+                _unless_bucket_is_missing(error)
+                if mode == "overwrite":
+                    raise
+                return None
+        return self._tag(put)
+
+    def _listed(self, folder: str, after: str | None) -> Iterator[Meta]:
+        check_folder(folder)
+        offset = None if after is None else self._offset(folder, after)
+        with self._translated("list", folder):
+            pages = obstore.list(self.clients.calls, self._folder(folder), offset=offset, chunk_size=_PAGE)
+            for found in (self._meta(entry) for page in pages for entry in page):
+                if after is None or found.key > after:
+                    yield found
+
+    def _offset(self, folder: str, after: str) -> str | None:
+        """A key before which a store may leave out everything, and after which nothing that is asked for.
+
+        A store that lists by folders (SeaweedFS) takes the folder ``a`` to lie before ``a-b``, where S3 has ``a/x`` after
+        it. So a little more is asked for: from before every folder whose name begins that of the key.
+        """
+        above, _, name = after.rpartition("/")
+        begin = _BEFORE_SLASH.split(name, maxsplit=1)[0]
+        if above != folder or not begin.isascii() or not begin:
+            return None
+        last = chr(ord(begin[-1]) - 1).replace("/", ".")
+        return self._path("/".join(filter(None, [folder, f"{begin[:-1]}{last}~"])))
+
+    def _delete_each(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                obstore.delete(self.clients.calls, path)
+            except FileNotFoundError as error:
+                _unless_bucket_is_missing(error)
+
+    def _client(self, size: int) -> Client:
+        return self.clients.transfers if size > LARGE else self.clients.calls
+
+    def _path(self, key: str) -> str:
+        check_key(key)
+        return f"{self.path}/{key}"
+
+    def _folder(self, folder: str) -> str:
+        return f"{self.path}/{folder}" if folder else self.path
+
+    def _tag(self, found: ObjectMeta | PutResult) -> ETag:
+        return ETag(found[self.clients.tag] or "")
+
+    def _meta(self, found: ObjectMeta) -> Meta:
+        return Meta(
+            found["path"].removeprefix(f"{self.path}/"),
+            size=found["size"],
+            modified=int(found["last_modified"].timestamp() * 1_000),
+            etag=self._tag(found),
+        )
+
+    def _translated(self, doing: str, key: str) -> AbstractContextManager[None]:
+        return translated(doing, f"{self.location}/{key}".rstrip("/"))
+
+
+def _unless_bucket_is_missing(error: BaseException) -> None:
+    """Go on: nothing is wrong with a missing object. A missing bucket is an error."""
+    if is_missing_bucket(error):
+        raise error

@@ -1,0 +1,64 @@
+"""From a location to a store, in this process or in another one."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from deltamirror.config import StorageSettings, load
+from deltamirror.errors import InvalidLocation
+from deltamirror.storage.clients import Credentials, clients_for
+from deltamirror.storage.disk import DiskStore
+from deltamirror.storage.location import canonical_location, local_path
+from deltamirror.storage.object_store import ObjectStore
+from deltamirror.storage.store import Store
+
+__all__ = ["StoreAddress", "open_store", "store_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """Where a store is and how to go there, fit to travel: without credentials."""
+
+    location: str
+    options: StorageSettings
+
+    @classmethod
+    def of(cls, location: str, settings: StorageSettings) -> Self:
+        """The address of a location, in its canonical form."""
+        return cls(canonical_location(location), settings.without_credentials())
+
+
+def store_at(location: str, settings: StorageSettings) -> Store:
+    """The store at a location, with the credentials of the settings, or those that the process finds."""
+    return open_store(StoreAddress.of(location, settings), credentials=Credentials.of(settings))
+
+
+def open_store(address: StoreAddress, *, credentials: Credentials | None = None) -> Store:
+    """The store at an address. Without credentials, those of this process's own settings and environment are taken.
+
+    Nothing is asked of a remote store. A local folder need not exist; a file in its place is an error.
+    """
+    path = local_path(address.location)
+    if path is not None:
+        return DiskStore(_folder(Path(path)))
+    return _remote(address, _own_credentials() if credentials is None else credentials)
+
+
+def _remote(address: StoreAddress, credentials: Credentials) -> ObjectStore:
+    scheme, _, rest = address.location.partition("://")
+    bucket, _, path = rest.partition("/")
+    clients = clients_for(scheme, bucket, address.options, credentials)
+    return ObjectStore(address.location, path, clients, reopen=(open_store, (address,)))
+
+
+def _own_credentials() -> Credentials:
+    return Credentials.of(load(environment=os.environ).settings.storage)
+
+
+def _folder(path: Path) -> Path:
+    if path.exists() and not path.is_dir():
+        raise InvalidLocation(
+            f"the location {path} is a file", hint="a table needs a folder of its own", location=str(path)
+        )
+    return path
