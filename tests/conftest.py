@@ -7,4 +7,6 @@ pytest_plugins = [
     "tests.support.emptied",
     "tests.support.lake",
     "tests.support.readers",
+    "tests.support.seaweed",
+    "tests.support.stores",
 ]

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from deltamirror.storage.store import Store
@@ -12,8 +14,8 @@ def names(store: Store, folder: str = "", after: str | None = None) -> list[str]
 @pytest.mark.requirement("R45")
 def test_a_listing_goes_past_a_thousand_keys_and_begins_where_it_is_told(any_store: Store) -> None:
     keys = [f"{LOG}/{version:020d}.json" for version in range(1_205)]
-    for key in reversed(keys):
-        any_store.put(key, b"x")
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda key: any_store.put(key, b"x"), reversed(keys)))
     assert names(any_store, LOG) == keys
     assert names(any_store, LOG, after=f"{LOG}/{1_200:020d}.json") == keys[1_201:]
     assert names(any_store, LOG, after=f"{LOG}/{1_200:020d}.") == keys[1_200:]
@@ -32,7 +34,7 @@ def test_a_listing_is_in_the_order_of_the_keys_characters_folders_or_not(any_sto
     expected = [key for key in keys if key != "a.c"]
     assert names(any_store) == expected
     for after in expected:
-        assert names(any_store, after=after) == [key for key in expected if key > after]
+        assert names(any_store, after=after) == [key for key in expected if key > after], after
 
 
 def test_a_folder_lists_what_is_below_it_and_not_what_begins_like_it(any_store: Store) -> None:

@@ -20,7 +20,6 @@ SPECIAL = [
     "a+b &=?#[]{}'\"<>|~^`.json",
     "x:y;z,@!$().json",
     " blank at both ends ",
-    "back\\slash",
 ]
 
 

