@@ -62,7 +62,7 @@ _FIELDS: Mapping[str, frozenset[str]] = {
     for name, struct in ACTION_TYPES.items()
 }
 _OUTLINE = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
-_ONE_ACTION = 'Write one action a line, such as {"add":{…}}.'
+_ONE_ACTION = 'write one action a line, such as {"add":{…}}'
 _LONGEST_FOUND = 80
 
 
@@ -77,6 +77,18 @@ class ShapeRule(StrEnum):
     TEXT = "shape.text"
     UNKNOWN_FIELD = "shape.unknown-field"
     WRONG_TYPE = "shape.wrong-type"
+
+
+_REMEDIES: Mapping[ShapeRule, str] = {
+    ShapeRule.BODY: _ONE_ACTION,
+    ShapeRule.JSON_TEXT: "encode the JSON once more, as a string",
+    ShapeRule.MISSING_FIELD: "give the field: the protocol requires it",
+    ShapeRule.NEGATIVE_TIME: "give the time in milliseconds since 1970",
+    ShapeRule.SNAKE_CASE: "spell fields as the protocol does, in camelCase",
+    ShapeRule.TEXT: "give text that has a UTF-8 form",
+    ShapeRule.UNKNOWN_FIELD: "leave it out, or commit complete lines verbatim (--verbatim --at-version N)",
+    ShapeRule.WRONG_TYPE: "give a value of the type that the protocol asks for",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +112,14 @@ def explain(line: bytes, *, authored: bool, place: Place) -> DeltaMirrorError:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _invalid_line(_why_not_json(line, error), place)
     if not isinstance(value, dict):
-        return _invalid_line(f"a JSON {_json_type(value)} instead of an object", place, hint=_ONE_ACTION)
+        return _invalid_line(f"a JSON {_json_type(value)} instead of an object", place)
     if len(value) != 1 or _repeats_its_action(line):
         found = f"several ({', '.join(value)})" if value else "none"
-        return _invalid_line(f"has to hold exactly one action, found {found}", place, hint=_ONE_ACTION)
+        return _invalid_line(f"has to hold exactly one action, found {found}", place)
     ((name, body),) = value.items()
     if name not in ACTION_TYPES:
-        return Unsupported(f"{place}: unknown action {name!r}", features=(name,))
+        known = ", ".join(ACTION_TYPES)
+        return Unsupported(f"{place}: unknown action {name!r}", hint=f"actions are {known}", features=(name,))
     if not isinstance(body, dict):
         what = f"has to be an object, not a JSON {_json_type(body)}"
         return _Field(name, "", body, place).invalid(ShapeRule.BODY, what)
@@ -132,7 +145,11 @@ def unencodable(name: str, error: UnicodeEncodeError) -> InvalidAction:
     """The action called ``name`` holds text that has no UTF-8 form."""
     found = ascii(error.object[error.start : error.end])
     return InvalidAction(
-        f"{name} holds text without a UTF-8 form: {found}", rule=ShapeRule.TEXT, action=name, found=found
+        f"{name} holds text without a UTF-8 form: {found}",
+        hint=_REMEDIES[ShapeRule.TEXT],
+        rule=ShapeRule.TEXT,
+        action=name,
+        found=found,
     )
 
 
@@ -149,6 +166,7 @@ class _Field:
         label = f"{self.action}.{self.name}" if self.name else self.action
         return InvalidAction(
             f"{self.place}: {label} {what}",
+            hint=_REMEDIES[rule],
             rule=rule,
             action=self.action,
             index=self.place.index,
@@ -226,8 +244,8 @@ def _has_lone_surrogate(text: str) -> bool:
     return False
 
 
-def _invalid_line(what: str, place: Place, *, hint: str = "") -> InvalidLine:
-    return InvalidLine(f"{place}: {what}", hint=hint, source=place.source, line=place.line)
+def _invalid_line(what: str, place: Place) -> InvalidLine:
+    return InvalidLine(f"{place}: {what}", hint=_ONE_ACTION, source=place.source, line=place.line)
 
 
 def _json_type(value: object) -> str:

@@ -255,6 +255,8 @@ class _Run:
         """The answer for a transaction that is in the log by now."""
         if (found := self._known_token()) is not None:
             return found
+        if not any(p.app_versions for p in self._preparations):
+            return None
         progress = [Progress(p.table, self._path.state(p.table).table_id, p.app_versions) for p in self._preparations]
         with self._database.read() as connection:
             return find_applied(connection, progress)

@@ -1,7 +1,7 @@
 """The contract of a transaction-log writer: what mirrors, tools and tests may rely on, whatever stores the log."""
 
 from collections.abc import Iterable
-from typing import Protocol as Interface
+from typing import Protocol
 
 from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
@@ -10,7 +10,7 @@ from deltamirror.txnlog.request import Change, Committed, Operation, Request
 __all__ = ["OpenTransaction", "TxnLogWriter"]
 
 
-class OpenTransaction(Interface):
+class OpenTransaction(Protocol):
     """A transaction that collects changes until it is committed."""
 
     def stage(self, change: Change) -> None:
@@ -20,7 +20,7 @@ class OpenTransaction(Interface):
         """Commit all changes, or none."""
 
 
-class TxnLogWriter(Interface):
+class TxnLogWriter(Protocol):
     """An authoritative log of Delta transactions."""
 
     def begin(self, *, token: str | None = None) -> OpenTransaction:

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sqlalchemy import delete, select, update
@@ -15,6 +16,7 @@ from sqlalchemy import delete, select, update
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.paths import path_identity
+from deltamirror.errors import DeltaMirrorError
 from deltamirror.txnlog.chunks import commit_actions, compressed_chunk
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
@@ -205,8 +207,9 @@ def claim(session: Session, staged: Staged) -> bool:
 
 
 def discard(database: Database, table_id: int, commit_id: int) -> None:
-    """Delete all rows of a stage, unless it was ratified."""
-    with database.write() as session:
+    """Delete all rows of a stage, unless it was ratified; if that fails, too, they are left to ``sweep_stages``."""
+    # Whoever discards a stage has a failure to report that matters more than one of cleaning up.
+    with suppress(DeltaMirrorError), database.write() as session:
         if _take(session, commit_id):
             _delete_rows(session, table_id, commit_id)
 

@@ -207,7 +207,7 @@ class TestMetadata:
 
     @pytest.mark.parametrize(("protocol", "properties"), HARMLESS)
     def test_turning_it_off_fails_concurrent_commits(self, protocol: Protocol, properties: dict[str, str]) -> None:
-        off = dict.fromkeys(properties, "false")
+        off = {key: "classic" if key == "delta.checkpointPolicy" else "false" for key in properties}
         before = configured(**properties)
         winner: list[Action] = [replace(before, configuration={**before.configuration, **off})]
         kind = conflict([add("a")], winner, protocol=protocol, metadata=before)

@@ -124,7 +124,7 @@ _OTHERS = (
     Rule(
         "add.rows-unchecked",
         "the table makes demands on rows that the log cannot show",
-        "let an engine check the rows that it writes, and say so: rows_checked=True",
+        "let an engine check the rows that it writes, and say so: rows_checked=True, or --rows-checked",
     ),
     Rule("remove.deletion-timestamp.missing", "a remove has the time of the deletion", "give deletionTimestamp"),
     Rule("remove.deletion-timestamp.negative", "a time is in milliseconds since 1970, at least 0", "give the time"),
@@ -216,11 +216,12 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*_file_rules(), *_OTHERS
 def violation(rule: str, *, action: str, index: int | None, field: str, found: object) -> InvalidAction:
     """The error for an action that breaks a rule: it names action, field, rule, and what was found."""
     broken = RULES[rule]
-    text = found if isinstance(found, str) else repr(found)
+    text = "nothing" if found is None else found if isinstance(found, str) else repr(found)
     text = text if len(text) <= _LONGEST_FOUND else text[: _LONGEST_FOUND - 1] + "…"
-    place = action if index is None else f"action {index} ({action})"
+    place = action if index is None else f"action {index + 1} ({action})"
+    where = f"{place}, {field}" if field else place
     return InvalidAction(
-        f"{place}, {field}: {broken.text}; found {text!r}",
+        f"{where}: {broken.text}; found {text!r}",
         hint=broken.remedy,
         rule=rule,
         action=action,
