@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from benchmarks.adds import PARTITION_COLUMN, read_adds
-from benchmarks.bare_bulk import load, rows_of
+from benchmarks.bare_bulk import loader, rows_of
 from benchmarks.child import memory_now, memory_peak
 from benchmarks.lab import TABLE, Place
 from benchmarks.writers import DELTA_RS, delta_rs_action, delta_rs_schema, prepare
@@ -104,7 +104,8 @@ def _median_milliseconds(work: Callable[[Add], object], files: Iterable[Add]) ->
 def bare_load(*, source: dict[str, str], target: dict[str, str]) -> dict[str, float]:
     """Insert the rows of a large commit by the driver alone."""
     rows = rows_of(Place(**source))
-    return _measured(lambda: load(Place(**target), rows))
+    with loader(Place(**target)) as load:
+        return _measured(lambda: load(rows))
 
 
 def delta_rs_commit(*, place: dict[str, str], path: str) -> dict[str, float]:

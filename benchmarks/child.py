@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from typing import Any
 __all__ = ["ChildFailed", "call", "memory_now", "memory_peak"]
 
 _ROOT = Path(__file__).parent.parent
-_MIB = 1 << 20
 
 
 class ChildFailed(Exception):
@@ -40,14 +38,19 @@ def call(function: Callable[..., Any], **arguments: Any) -> Any:
 
 
 def memory_now() -> float:
-    """MiB that this process holds."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
+    """MiB that this process holds; the peak is counted from here on."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
 
 
 def memory_peak() -> float:
-    """MiB that this process held at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """MiB that this process held at most. (``getrusage`` would count what its parent held when it was forked.)"""
+    return _status("VmHWM")
+
+
+def _status(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
 
 def _main() -> None:
