@@ -76,7 +76,7 @@ def read_commit(connection: Connection, commit_id: int) -> Iterator[bytes]:
     """The bytes of a commit, chunk by chunk: joined, they are its file."""
     c = chunks.c
     query = select(c.codec, c.raw_bytes, c.digest, c.data).where(c.commit_id == commit_id).order_by(c.chunk)
-    for row in connection.execution_options(yield_per=_READ_AT_ONCE).execute(query):
+    for row in connection.execute(query.execution_options(yield_per=_READ_AT_ONCE)):
         yield Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data)).decoded()
 
 

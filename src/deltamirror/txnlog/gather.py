@@ -28,6 +28,10 @@ class Block:
     actions: list[Action]
 
 
+# metaData and protocol come first, and the rules for everything after them follow from them.
+_FOUNDATION = 2
+
+
 class Gathered:
     """A change whose stream was opened; up to ``limit`` of its actions are in memory.
 
@@ -38,7 +42,7 @@ class Gathered:
         self.change = change
         self._hash = hashlib.sha256() if digested else None
         stream = self._authored(clock) if change.lines is None else self._verbatim()
-        self.pairs = list(islice(stream, limit))
+        self.pairs = list(islice(stream, max(limit, _FOUNDATION)))
         following = next(stream, None)
         self.rest = None if following is None else chain([following], stream)
 

@@ -11,6 +11,7 @@ from deltamirror.errors import Conflict, NotFound, Transient, Unavailable
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.draft import Draft, after, check_foundation, draft_of, foundation_of, named, rules_for
 from deltamirror.txnlog.gather import Block, Gathered
+from deltamirror.txnlog.ratify import require_exact
 from deltamirror.txnlog.staging import Stage, Staged, discard, sweep_stages
 from deltamirror.txnlog.state import TableState, in_force
 from deltamirror.txnlog.winners import Standing, require_no_conflict
@@ -85,6 +86,7 @@ class Preparation:
     def _stage(self, state: TableState) -> Draft:
         change, actions = self.gathered.change, self.gathered.actions
         verbatim = change.lines is not None
+        require_exact(change, state.version)
         opening = _opening(actions) if verbatim else foundation_of(actions)
         with named(state):
             check_foundation(change, state, actions)

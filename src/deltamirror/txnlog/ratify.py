@@ -21,6 +21,7 @@ from deltamirror.txnlog.chunks import commit_digest, plain_chunk
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft, after
 from deltamirror.txnlog.projection import FileChanges, insert_small_actions
+from deltamirror.txnlog.request import Change
 from deltamirror.txnlog.schema import chunks, domains, tables, versions
 from deltamirror.txnlog.staging import catch_up, claim, doubly_removed, fresh_commit_id
 from deltamirror.txnlog.statements import INSERT_CHUNK, INSERT_STATUS, INSERT_VERSION, MOVE_HEAD
@@ -34,6 +35,7 @@ __all__ = [
     "lock_heads",
     "not_in_table",
     "ratify",
+    "require_exact",
     "require_follows",
     "require_room",
 ]
@@ -74,18 +76,24 @@ def lock_heads(database: Database, session: Session, drafts: Sequence[Draft]) ->
     return heads, clock
 
 
+def require_exact(change: Change, head: int) -> None:
+    """Refuse a change that asks for another version than the next one."""
+    exact = change.at_version
+    if exact is not None and head != exact - 1:
+        raise Conflict(
+            f"table {change.table!r}: version {exact} was asked for, but the next version is {head + 1}",
+            hint="read the table again; leave out --at-version to let the commit be rebased",
+            table=change.table,
+            reason="version-taken" if head >= exact else "version-ahead",
+            read_version=exact - 1,
+            actual_version=head,
+        )
+
+
 def require_follows(session: Session, draft: Draft, head: Head) -> Draft:
     """Check the draft against everything that was committed since it was computed."""
-    state, exact = draft.state, draft.change.at_version
-    if exact is not None and head.version != exact - 1:
-        raise Conflict(
-            f"table {state.name!r}: version {exact} was asked for, but the next version is {head.version + 1}",
-            hint="read the table again; leave out --at-version to let the commit be rebased",
-            table=state.name,
-            reason="version-taken" if head.version >= exact else "version-ahead",
-            read_version=exact - 1,
-            actual_version=head.version,
-        )
+    state = draft.state
+    require_exact(draft.change, head.version)
     if draft.standing is not None:
         draft = replace(draft, standing=require_no_conflict(session.connection, draft.standing, head.version))
     if (head.metadata_version, head.protocol_version) != (state.metadata_version, state.protocol_version):

@@ -1,0 +1,215 @@
+"""A transaction that is sent again is not applied again: its token tells, or the progress that it records."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from deltamirror import Catalog, Committed, Table, Txn
+from deltamirror.errors import Conflict, InvalidAction, TokenReused
+from deltamirror.txnlog.request import Change, Request
+from tests.support.lake import add, create, paths, remove_of, row_counts
+
+pytestmark = pytest.mark.requirement("R38")
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return create(catalog)
+
+
+def at_once(act: Callable[[int], Committed], times: int = 6) -> list[Committed]:
+    """The answers to the same act in several threads that begin together."""
+    barrier = Barrier(times)
+
+    def wait_and_act(number: int) -> Committed:
+        barrier.wait()
+        return act(number)
+
+    with ThreadPoolExecutor(times) as pool:
+        return list(pool.map(wait_and_act, range(times)))
+
+
+def one_answer(answers: list[Committed]) -> dict[str, int]:
+    """All answers name the same versions and time, and one of them is the first."""
+    assert len({(tuple(sorted(answer.versions.items())), answer.timestamp) for answer in answers}) == 1
+    assert [answer.already_applied for answer in answers].count(False) == 1
+    return dict(answers[0].versions)
+
+
+def test_a_token_sent_again_gets_the_first_answer(catalog: Catalog, table: Table) -> None:
+    answers = [table.append([add("a")], token="t1")]
+    table.append([add("between")])
+    before = row_counts(catalog)
+    answers += [table.append([add("a")], token="t1") for _ in range(2)]
+    assert one_answer(answers) == {"t": 1}
+    assert row_counts(catalog) == before
+
+
+def test_a_token_sent_at_once_by_many_is_applied_once(catalog: Catalog, table: Table) -> None:
+    assert one_answer(at_once(lambda _: table.append([add("a")], token="t1"))) == {"t": 1}
+    assert table.info().head == 1
+
+
+def test_a_token_with_other_content_is_an_error(catalog: Catalog, table: Table) -> None:
+    table.append([add("a")], token="t1")
+    before = row_counts(catalog)
+    other: list[Callable[[], object]] = [
+        lambda: table.append([add("b")], token="t1"),
+        lambda: table.append([add("a", size=7)], token="t1"),
+        lambda: table.append([add("a"), add("b")], token="t1"),
+        lambda: table.remove(["a"], token="t1"),
+        lambda: catalog.writer.commit(Request(changes=(Change(table="t", actions=[]),), token="t1")),
+    ]
+    for act in other:
+        with pytest.raises(TokenReused) as caught:
+            act()
+        assert caught.value.token == "t1"
+    assert row_counts(catalog) == before
+
+
+def test_a_token_belongs_to_the_whole_transaction(catalog: Catalog, table: Table) -> None:
+    create(catalog, "u")
+
+    def send(*names: str) -> Committed:
+        with catalog.transaction(token="both") as tx:
+            for name in names:
+                tx.append(name, [add("a")])
+        return tx.result
+
+    assert one_answer([send("t", "u"), send("t", "u")]) == {"t": 1, "u": 1}
+    for other in (("t",), ("u",)):
+        with pytest.raises(TokenReused):
+            send(*other)
+
+
+def test_a_token_used_at_once_for_different_tables_belongs_to_one_of_them(catalog: Catalog, table: Table) -> None:
+    create(catalog, "u")
+
+    def send(number: int) -> Committed | TokenReused:
+        try:
+            return catalog.table("tu"[number % 2]).append([add("a")], token="contested")
+        except TokenReused as error:
+            return error
+
+    barrier = Barrier(6)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda number: (barrier.wait(), send(number))[1], range(6)))
+    assert sum(isinstance(answer, TokenReused) for answer in answers) == 3
+    assert catalog.table("t").info().head + catalog.table("u").info().head == 1
+
+
+def test_a_token_outlives_what_it_removed(catalog: Catalog, table: Table) -> None:
+    table.append([add("a"), add("b")])
+    first = table.remove(["a"], token="gone")
+    assert one_answer([first, table.remove(["a"], token="gone")]) == {"t": 2}
+    with pytest.raises(TokenReused):
+        table.remove(["b"], token="gone")
+    assert paths(table) == ["b"]
+
+
+def test_removes_sent_at_once_under_one_token_take_place_once(catalog: Catalog, table: Table) -> None:
+    table.append([add("a"), add("b")])
+    assert one_answer(at_once(lambda _: table.remove(["a"], token="gone"))) == {"t": 2}
+    actions = [remove_of(add("b"))]
+    request = Request(changes=(Change(table="t", actions=actions),), token="complete")
+    assert one_answer(at_once(lambda _: catalog.writer.commit(request))) == {"t": 3}
+
+
+def test_an_exact_version_sent_at_once_under_one_token_is_taken_once(catalog: Catalog, table: Table) -> None:
+    request = Request(changes=(Change(table="t", actions=[add("a")], at_version=1),), token="exact")
+    assert one_answer(at_once(lambda _: catalog.writer.commit(request))) == {"t": 1}
+
+
+def test_alterations_are_idempotent_by_their_token(catalog: Catalog, table: Table) -> None:
+    def alter(value: str) -> Committed:
+        with catalog.transaction(token="alter") as tx:
+            tx.set_metadata("t", properties={"k": value})
+        return tx.result
+
+    assert one_answer([alter("v"), alter("v")]) == {"t": 1}
+    with pytest.raises(TokenReused):
+        alter("w")
+
+
+def test_a_token_of_a_refused_transaction_is_free(catalog: Catalog, table: Table) -> None:
+    with pytest.raises(InvalidAction):
+        table.append([add("a", size=-1)], token="t1")
+    assert table.append([add("a")], token="t1").versions == {"t": 1}
+
+
+def progress(catalog: Catalog, version: int, *files: str, tables: str = "t") -> Committed:
+    with catalog.transaction() as tx:
+        for name in tables:
+            tx.append(name, [add(file) for file in files])
+            tx.set_transaction(name, "loader", version)
+    return tx.result
+
+
+def test_progress_at_or_below_the_latest_is_already_applied(catalog: Catalog, table: Table) -> None:
+    assert progress(catalog, 3, "a").versions == {"t": 1}
+    assert progress(catalog, 7, "b").versions == {"t": 2}
+    before = row_counts(catalog)
+    for version, recorded in ((7, 2), (3, 1), (5, 2), (0, 2)):  # where no commit recorded it, the latest did
+        answer = progress(catalog, version, "c")
+        assert (answer.already_applied, answer.versions) == (True, {"t": recorded})
+        assert answer.timestamp == table.snapshot(recorded).timestamp
+    assert row_counts(catalog) == before
+    assert progress(catalog, 8, "c").already_applied is False
+
+
+def test_progress_sent_at_once_by_many_is_applied_once(catalog: Catalog, table: Table) -> None:
+    assert one_answer(at_once(lambda _: progress(catalog, 1, "a"))) == {"t": 1}
+
+
+def test_progress_that_others_recorded_since_the_reading_is_applied(catalog: Catalog, table: Table) -> None:
+    """Both computed the same step; the second learns that it is done, not that it is in conflict."""
+    table.append([add("old")])
+    twins = [catalog.transaction(), catalog.transaction()]
+    for tx in twins:
+        tx.remove("t", ["old"])
+        tx.append("t", [add("rewritten")])
+        tx.set_transaction("t", "loader", 1)
+    assert one_answer([tx.commit() for tx in twins]) == {"t": 2}
+
+
+@pytest.mark.xfail(strict=True, raises=InvalidAction, reason="paths to remove are looked up before the log is asked")
+def test_progress_is_recognised_after_its_removes_by_path_took_place(catalog: Catalog, table: Table) -> None:
+    table.append([add("old")])
+    answers = []
+    for _ in range(2):
+        with catalog.transaction() as tx:
+            tx.remove("t", ["old"])
+            tx.set_transaction("t", "loader", 1)
+        answers.append(tx.result)
+    assert one_answer(answers) == {"t": 2}
+
+
+def test_applications_do_not_know_each_other(catalog: Catalog, table: Table) -> None:
+    for app_id in ("a", "b", "A"):
+        with catalog.transaction() as tx:
+            tx.set_transaction("t", app_id, 1)
+        assert not tx.result.already_applied
+    assert {name: txn.version for name, txn in table.snapshot().transactions().items()} == {"a": 1, "b": 1, "A": 1}
+
+
+def test_progress_in_some_of_the_tables_is_a_conflict(catalog: Catalog, table: Table) -> None:
+    create(catalog, "u")
+    progress(catalog, 1, "a")
+    before = row_counts(catalog)
+    with pytest.raises(Conflict) as caught:
+        progress(catalog, 1, "a", tables="tu")
+    assert (caught.value.reason, caught.value.table) == ("partly-applied", "u")
+    assert row_counts(catalog) == before
+
+
+def test_the_answer_names_all_tables_of_the_transaction(catalog: Catalog, table: Table) -> None:
+    create(catalog, "u")
+
+    def send() -> Committed:
+        actions = {"t": [Txn(app_id="loader", version=1), add("a")], "u": [add("b")]}
+        changes = tuple(Change(table=name, actions=each) for name, each in actions.items())
+        return catalog.writer.commit(Request(changes=changes))
+
+    assert one_answer([send(), send()]) == {"t": 1, "u": 1}
