@@ -36,6 +36,7 @@ class Catalog:
             settings = replace(settings, catalog=replace(settings.catalog, url=url))
         self.database = open_database(settings.catalog)
         self.writer = SqlTxnLogWriter(self.database, settings, engine_info=f"deltamirror/{version('deltamirror')}")
+        self._storage = settings.storage
         self._checked = False
 
     def __enter__(self) -> Self:
@@ -84,7 +85,7 @@ class Catalog:
             description=description,
         )
         self.check()
-        if has_delta_log(definition.location):
+        if has_delta_log(definition.location, self._storage):
             raise AlreadyExists(
                 f"there is a Delta table at {definition.location} already",
                 hint="choose another location, or import the table: `deltamirror import`",

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from deltamirror.config import Secret, StorageSettings
 from deltamirror.errors import InvalidSettings
+from deltamirror.storage.failures import from_client
 from deltamirror.storage.object_store import Clients
 from deltamirror.storage.profile import find_profile
 
@@ -57,10 +59,13 @@ def _remote(scheme: str, bucket: str, options: StorageSettings, credentials: Cre
     make = {"s3": _s3, "gs": _google, "az": _azure, "abfs": _azure}[scheme]
     config = make(bucket, options, credentials)
     store: Any = {"s3": S3Store, "gs": GCSStore}.get(scheme, AzureStore)
-    calls, transfers = (
-        store(**config, client_options=_client(options, timeout), retry_config=_retry(options, timeout))
-        for timeout in (options.timeout, options.transfer_timeout)
-    )
+    try:
+        calls, transfers = (
+            store(**config, client_options=_client(options, timeout), retry_config=_retry(options, timeout))
+            for timeout in (options.timeout, options.transfer_timeout)
+        )
+    except (BaseError, ValueError) as error:
+        raise from_client(error, f"cannot use {scheme}://{bucket}") from None
     return Clients(calls, transfers, tag="version" if scheme == "gs" else "e_tag")
 
 

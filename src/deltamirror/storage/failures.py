@@ -17,6 +17,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
+from deltamirror.config import redact_text
 from deltamirror.errors import (
     CapacityExceeded,
     DeltaMirrorError,
@@ -30,7 +31,7 @@ from deltamirror.errors import (
     Unsupported,
 )
 
-__all__ = ["from_os", "from_store", "is_missing_bucket", "status_of", "translated"]
+__all__ = ["from_client", "from_os", "from_store", "is_missing_bucket", "status_of", "translated"]
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
@@ -40,7 +41,13 @@ _CAUSE: Final = re.compile(r'(?:message|ConnectError\(\s*|error: )\s*:?\s*"([^"]
 
 _MISSING_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 _EXPIRED: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed")
-_NO_IDENTITY: Final = ("169.254.169.254", "metadata.google.internal", "External AWS credential provider")
+# The places where a machine in a cloud finds its own identity, asked when there are no keys.
+_NO_IDENTITY: Final = (
+    "169.254.169.254",
+    "/latest/api/token",
+    "metadata.google.internal",
+    "External AWS credential provider",
+)
 
 _CREDENTIALS_HINT: Final = "check the keys of `[storage]` or of the environment, and what they may do in this bucket"
 
@@ -63,6 +70,12 @@ def status_of(error: BaseException) -> int | None:
 def is_missing_bucket(error: BaseException) -> bool:
     """Whether it is the bucket that is missing, not an object in it."""
     return any(sign in str(error) for sign in _MISSING_BUCKET)
+
+
+def from_client(error: BaseException, what: str) -> InvalidSettings:
+    """What keeps a client from being made: nothing was asked of the store."""
+    reason = redact_text(str(error).strip().partition("\n")[0])
+    return InvalidSettings(f"{what}: {reason}", hint="complete `[storage]` or the environment", key="storage")
 
 
 def from_store(error: BaseException, what: str) -> DeltaMirrorError:

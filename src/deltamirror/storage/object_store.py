@@ -169,8 +169,8 @@ class ObjectStore:
     def _offset(self, folder: str, after: str) -> str | None:
         """A key before which a store may leave out everything, and after which nothing that is asked for.
 
-        A store that lists by folders (SeaweedFS) takes the folder ``a`` to lie before ``a-b``, where S3 has ``a/x`` after
-        it. So a little more is asked for: from before every folder whose name begins that of the key.
+        A store that lists by folders (SeaweedFS) takes the folder ``a`` to lie before ``a-b``, where S3 has ``a/x``
+        after it. So a little more is asked for: from before every folder whose name begins that of the key.
         """
         above, _, name = after.rpartition("/")
         begin = _BEFORE_SLASH.split(name, maxsplit=1)[0]
