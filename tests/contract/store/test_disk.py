@@ -4,7 +4,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def everything(disk: DiskStore) -> set[str]:
 
 
 @pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What reaches the disk, in order."""
     calls: list[str] = []
 
@@ -57,7 +57,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     note("fsync", lambda descriptor: f"sync {name_of(descriptor)}")
     note("link", lambda _, target: f"link {Path(target).name}")
     note("mkdir", lambda path, *_: f"mkdir {Path(path).name}")
-    yield calls
+    return calls
 
 
 @pytest.mark.requirement("R44")

@@ -1,0 +1,74 @@
+"""Writers that are killed (kill -9) at a random moment: ``python -m tests.support.torn_writes FOLDER KILLS``.
+
+Each is a fork of this process, which never writes itself. Prints how many were killed, and every object that is not
+whole.
+"""
+
+import hashlib
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from deltamirror.config import StorageSettings
+from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Store
+
+__all__ = ["body", "is_whole"]
+
+_DIGEST = 32
+
+
+def body(size: int) -> bytes:
+    """Bytes that say whether they are complete."""
+    content = os.urandom(size)
+    return hashlib.sha256(content).digest() + content
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether nothing is missing of a body."""
+    return hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST]
+
+
+def _write_for_ever(store: Store, writer: int) -> None:
+    bodies = [body(1 << power) for power in range(10, 23, 3)]
+    step = 0
+    while True:
+        data = bodies[step % len(bodies)]
+        store.create(f"_delta_log/{writer:05d}-{step:05d}.json", data)
+        store.put("_delta_log/checkpoint", data)
+        if (known := store.head("_delta_log/_last_checkpoint")) is None:
+            store.create("_delta_log/_last_checkpoint", data)
+        else:
+            store.replace("_delta_log/_last_checkpoint", data, if_match=known.etag)
+        step += 1
+
+
+def _killed_writer(store: Store, writer: int) -> None:
+    child = os.fork()
+    if child == 0:
+        _write_for_ever(store, writer)
+    time.sleep(random.uniform(0.002, 0.05))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def main(folder: Path, kills: int) -> None:
+    """Kill writers one after the other, and look at everything after each."""
+    store = store_at(str(folder), StorageSettings())
+    seen = set()
+    for writer in range(kills):
+        _killed_writer(store, writer)
+        for meta in store.list():
+            found = None if meta.key in seen and writer < kills - 1 else store.read(meta.key)
+            if found is not None and not is_whole(found.data):
+                sys.stdout.write(f"torn: {meta.key}\n")
+            if meta.key.endswith(".json"):
+                seen.add(meta.key)
+    sys.stdout.write(f"killed {kills}, wrote {len(seen)}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
