@@ -1,12 +1,14 @@
 """A small HTTP server that gives one chosen answer to everything, as a store in trouble would."""
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Final
 
 __all__ = ["HANG", "RESET", "Answer", "Asked", "answering"]
@@ -42,8 +44,8 @@ class Asked:
 
 
 @contextmanager
-def answering(*answers: Answer) -> Iterator[Asked]:
-    """A server that gives these answers in turn, and the last one for ever."""
+def answering(*answers: Answer, certificate: Path | None = None) -> Iterator[Asked]:
+    """A server that gives these answers in turn, and the last one for ever; over TLS with a PEM file of key and all."""
     released = threading.Event()
     left = list(answers)
 
@@ -76,7 +78,11 @@ def answering(*answers: Answer) -> Iterator[Asked]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    asked = Asked(f"http://127.0.0.1:{server.server_port}")
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    asked = Asked(f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

@@ -35,7 +35,7 @@ __all__ = ["from_client", "from_os", "from_store", "is_missing_bucket", "status_
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
-_MESSAGE: Final = re.compile(r"<Message>([^<]{1,200})")
+_MESSAGE: Final = re.compile(r"<Message>([^<\n]{1,200})")
 _KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _CAUSE: Final = re.compile(r'(?:message|ConnectError\(\s*|error: )\s*:?\s*"([^"]{1,120})"')
 

@@ -1,8 +1,10 @@
 """What each trouble of a store becomes, whatever was asked of it."""
 
 import pickle
+import subprocess
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,7 +163,31 @@ def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
         troubled(endpoint)
 
 
-def test_a_missing_or_broken_ca_file_is_told(tmp_path: Any) -> None:
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Key and certificate of 127.0.0.1, signed by nobody that the system knows."""
+    pem = tmp_path / "server.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    extensions = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    subprocess.run(
+        [*command, *extensions, "-keyout", pem, "-out", tmp_path / "ca.pem"], check=True, capture_output=True
+    )
+    pem.write_bytes(pem.read_bytes() + (tmp_path / "ca.pem").read_bytes())
+    return pem
+
+
+@pytest.mark.requirement("R46")
+def test_a_private_certificate_is_trusted_when_its_file_is_named(certificate: Path) -> None:
+    with answering(Answer(404, "NoSuchKey"), certificate=certificate) as asked:
+        error = trouble(troubled(asked.endpoint, allow_http=False), "read")
+        assert type(error) is Unavailable
+        assert asked.requests == []
+        trusting = troubled(asked.endpoint, allow_http=False, ca_file=str(certificate.with_name("ca.pem")))
+        assert trusting.read("k") is None
+        assert len(asked.requests) == 1
+
+
+def test_a_missing_ca_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="cannot read it"):
         troubled("https://127.0.0.1:1", ca_file=str(tmp_path / "missing.pem"))
 
