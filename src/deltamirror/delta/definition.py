@@ -78,8 +78,8 @@ def first_actions(
     )
     metadata = _with_row_columns(_with_mapping(metadata, definition.schema, lambda _: f"col-{fresh()}"), fresh)
     clustering = _clustering(definition, parse_schema(metadata.schema_string))
-    wanted = {*asked, *definition.features, *features_for(metadata), *(["clustering"] if clustering else [])}
-    return metadata, protocol_for(wanted), *clustering
+    wanted = {*features_for(metadata), *(["clustering"] if clustering else [])}
+    return metadata, protocol_for(wanted, named={*asked, *definition.features}), *clustering
 
 
 def altered(alteration: Alteration, metadata: Metadata, protocol: Protocol) -> tuple[Metadata | None, Protocol | None]:

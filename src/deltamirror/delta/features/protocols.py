@@ -95,22 +95,27 @@ def _unsupported(what: str, features: tuple[str, ...], table: str, verb: str) ->
     )
 
 
-def protocol_for(features: Iterable[str]) -> Protocol:
-    """The weakest protocol of a table that begins with these features, as Delta Lake on Spark spells it."""
-    return upgrade(DEFAULT_PROTOCOL, features)
+def protocol_for(features: Iterable[str], *, named: Iterable[str] = ()) -> Protocol:
+    """The weakest protocol of a table that begins with these features, as Delta Lake on Spark spells it.
+
+    ``named`` are those that somebody asked for by name, rather than by a property or a column that needs them.
+    """
+    return upgrade(DEFAULT_PROTOCOL, features, named=named)
 
 
-def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
+def upgrade(protocol: Protocol, features: Iterable[str], *, named: Iterable[str] = ()) -> Protocol:
     """``protocol`` if it has all ``features`` and what these depend on, else the weakest that has both.
 
-    The order of the elements is Spark's: listed features, added ones, implied ones; those that bind readers
-    first; from five on, the order of a hash trie.
+    The order of the elements is Spark's: listed features, those asked for by name, other added ones, implied ones;
+    those that bind readers first; from five on, the order of a hash trie.
     """
     require_writable(protocol)
-    wanted = frozenset(_dependencies_first(map(_known, features)))
+    asked = frozenset(map(_known, named))
+    wanted = frozenset(_dependencies_first((*asked, *map(_known, features))))
     if wanted <= writer_features_of(protocol):
         return protocol
-    listed = [*(protocol.writer_features or ()), *sorted(wanted, key=_RANK.__getitem__), *_implied(protocol)]
+    added = (*sorted(asked, key=_RANK.__getitem__), *sorted(wanted, key=_RANK.__getitem__))
+    listed = [*(protocol.writer_features or ()), *added, *_implied(protocol)]
     names = champ_order(sorted(listed, key=lambda name: not FEATURES[name].reader))
     return _weakest(champ_order(_dependencies_first(names)))
 
