@@ -12,7 +12,7 @@ from deltamirror.txnlog.schema import METADATA, catalog
 from tests.support.catalogs import ENGINES, database_url
 from tests.support.postgres import PostgresServer
 
-__all__ = ["lake_url", "lake_url_of", "made_catalogs", "shared_postgres_url"]
+__all__ = ["lake_url", "lake_url_of", "made_catalogs", "shared_postgres_url", "sqlite_lake"]
 
 
 @pytest.fixture(scope="session")
@@ -65,3 +65,9 @@ def _empty(url: str) -> None:
         for table in METADATA.sorted_tables:
             if table is not catalog:
                 session.execute(delete(table))
+
+
+@pytest.fixture
+def sqlite_lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a SQLite file with an empty catalog, for what concerns no engine in particular."""
+    return lake_url_of("sqlite", request, tmp_path)

@@ -1,7 +1,7 @@
 """Consuming what a writer hands in, once: into memory where it is small, into a stage where it is large."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeAlias
@@ -100,15 +100,24 @@ class Gathered:
                 f"a verbatim commit to {self.change.table!r} names no version",
                 hint="lines of another writer belong to one exact version: give it (--at-version)",
             )
-        pending = b""
-        for number, line in enumerate(self.change.lines or (), 1):
-            pending += line
-            if line.isspace():
-                continue
+        for number, line in _with_blanks(self.change.lines or ()):
             if self._hash is not None:
-                self._hash.update(pending)
-            yield pending, lines.decode_commit(pending, source=f"line {number}")[0]
-            pending = b""
+                self._hash.update(line)
+            yield line, lines.decode_commit(line, source=f"line {number}")[0]
+
+
+def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Each line with its number; blank lines stay with the line before them, at the beginning with the one after."""
+    held, number = b"", 0
+    for index, line in enumerate(stream, 1):
+        if not line.isspace():
+            if number:
+                yield number, held
+                held = b""
+            number = index
+        held += line
+    if number:
+        yield number, held
 
 
 def _block(pairs: list[Pair]) -> Block:

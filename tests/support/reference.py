@@ -1,0 +1,66 @@
+"""Reference logs, written by others, and tables that begin with such a log."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import func, insert, select
+
+from deltamirror import Catalog, Metadata, Protocol
+from deltamirror.delta.actions import Action
+from deltamirror.delta.lines import decode_commit
+from deltamirror.errors import InvalidAction
+from deltamirror.txnlog.draft import draft_of
+from deltamirror.txnlog.ratify import Head, ratify
+from deltamirror.txnlog.request import Change
+from deltamirror.txnlog.schema import heads, tables
+from deltamirror.txnlog.state import TableState
+
+__all__ = ["LOGS", "SHARED", "begin_table", "commit_files", "name_of"]
+
+SHARED = Path(os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
+LOGS = sorted(path for root in ("fixtures", "golden") for path in (SHARED / root).rglob("_delta_log"))
+
+A = TypeVar("A", Protocol, Metadata)
+
+_BEFORE_FIRST = {"version": -1, "metadata_version": -1, "protocol_version": -1}
+
+
+def name_of(log: Path) -> str:
+    """The table's folder below the shared one."""
+    return str(log.parent.relative_to(SHARED))
+
+
+def commit_files(log: Path) -> Iterator[bytes]:
+    """The bytes of the commits of a log from version 0 on, up to the first gap."""
+    files = {int(path.stem): path for path in log.glob("*.json") if path.stem.isdigit()}
+    version = 0
+    while version in files:
+        yield files[version].read_bytes()
+        version += 1
+
+
+def begin_table(catalog: Catalog, name: str, first: bytes) -> None:
+    """A table whose version 0 is the commit of another writer, stored untouched."""
+    actions = decode_commit(first)
+    with catalog.database.write() as session:
+        table_id = int(session.execute(select(func.coalesce(func.max(tables.c.table_id), 0))).scalar_one()) + 1
+        row = {"table_id": table_id, "name": name, "location": f"file:///nowhere/{name}"}
+        row |= {"created_at": 0, "mirror_paused": False, "log_start": 0, "published_version": -1}
+        session.execute(insert(tables), row)
+        session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
+        protocol, metadata = _of(actions, Protocol), _of(actions, Metadata)
+        state = TableState.of(
+            protocol, metadata, table_id=table_id, name=name, location=row["location"], committed_at=0, **_BEFORE_FIRST
+        )
+        change = Change(table=name, lines=first.splitlines(keepends=True), at_version=0)
+        draft = draft_of(change, state, actions, first)
+        ratify(session, draft, Head(-1, 0, -1, -1), time=1, txn_id=f"first-{name}", engine_info="")
+
+
+def _of(actions: list[Action], kind: type[A]) -> A:
+    for action in actions:
+        if isinstance(action, kind):
+            return action
+    raise InvalidAction(f"the log begins without {kind.__name__}", rule="log.first", action=kind.__name__)
