@@ -25,18 +25,20 @@ check: setup ## Lint, types, import contract, links, generated documents, no stu
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_links.py
 	$(BIN)/python scripts/requirements_table.py --check
+	$(BIN)/python scripts/reference_docs.py --check
 	$(BIN)/python scripts/check_stubs.py
 
-bench: java setup ## Measure, beside delta-rs and Delta Lake on Spark
+bench: setup ## Measure, beside delta-rs and the bare databases
 	$(BIN)/python -m benchmarks
 
 format: setup ## Format the code, sort imports, write the generated documents
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/python scripts/requirements_table.py
+	$(BIN)/python scripts/reference_docs.py
 
 lock: setup ## Resolve the dependencies again, to the latest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements/build.txt

@@ -180,6 +180,13 @@ class WriteMetrics:
             self.removed_files += 1
             self.removed_bytes = _plus(self.removed_bytes, action.size)
 
+    def see_files(self, sizes: Sequence[int], rows: Sequence[int | None]) -> None:
+        """Count many adds at once."""
+        self.files += len(sizes)
+        self.bytes += sum(sizes)
+        counted = [number for number in rows if number is not None]
+        self.rows = _plus(self.rows, sum(counted) if len(counted) == len(rows) else None)
+
     def texts(self) -> dict[str, str]:
         """The metrics of a WRITE; none where no file was seen."""
         if not self.files and not self.removed_files:

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from deltamirror.delta import lines
-from deltamirror.delta.actions import Action, Metadata, Protocol, Remove, Txn
-from deltamirror.delta.validation import OncePerCommit, TableRules
+from deltamirror.delta.actions import Action, Add, Metadata, Protocol, Remove, Txn
+from deltamirror.delta.validation import OncePerCommit, PlainBlock, TableRules, plain_block
 from deltamirror.errors import InvalidAction, InvalidInput
 from deltamirror.txnlog.request import Change
 
@@ -25,7 +25,9 @@ class Block:
     """Some whole lines of a commit, with their actions."""
 
     data: bytes
-    actions: list[Action]
+    actions: Sequence[Action]
+    plain: PlainBlock | None = None
+    """The actions as columns, where they are nothing but plain adds."""
 
 
 # metaData and protocol come first, and the rules for everything after them follow from them.
@@ -74,18 +76,21 @@ class Gathered:
     def checked(self, rules: TableRules, *, skip: Sequence[Action], size: int) -> Iterator[Block]:
         """The commit in blocks of whole lines, each action checked as it passes; but for the actions to ``skip``."""
         once, skipped = OncePerCommit(), {id(action) for action in skip}
-        pairs = enumerate(chain(self.pairs, self.rest or ()))
+        pairs, start = chain(self.pairs, self.rest or ()), 0
         while some := list(islice(pairs, size)):
-            block: list[Pair] = []
-            for index, (raw, action) in some:
-                once.see(action, index)
-                if id(action) in skipped:
-                    continue
-                if raw is None and isinstance(action, Metadata | Protocol):
-                    raise _late(action, index)
-                rules.check(action, index)
-                block.append((raw, action))
-            yield _block(block)
+            if (block := _plain(some, rules, once)) is None:
+                kept: list[Pair] = []
+                for index, (raw, action) in enumerate(some, start):
+                    once.see(action, index)
+                    if id(action) in skipped:
+                        continue
+                    if raw is None and isinstance(action, Metadata | Protocol):
+                        raise _late(action, index)
+                    rules.check(action, index)
+                    kept.append((raw, action))
+                block = _block(kept)
+            yield block
+            start += len(some)
         self.rest = None
 
     def _authored(self, clock: Callable[[], int]) -> Iterator[Pair]:
@@ -104,6 +109,15 @@ class Gathered:
             if self._hash is not None:
                 self._hash.update(line)
             yield line, lines.decode_commit(line, source=f"line {number}")[0]
+
+
+def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> Block | None:
+    """The block, if it is nothing but adds that are surely in order."""
+    adds = [action for raw, action in pairs if raw is None and type(action) is Add]
+    plain = plain_block(rules, adds) if len(adds) == len(pairs) else None
+    if plain is None or not once.see_plain(plain.paths):
+        return None
+    return Block(lines.encode_commit(adds), adds, plain)
 
 
 def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -1,14 +1,16 @@
 """Rows of the projections, from actions."""
 
 import zlib
+from itertools import count, repeat
 
 import msgspec
 
 from deltamirror.delta.actions import Add, DeletionVector, Remove
 from deltamirror.delta.paths import path_identity
+from deltamirror.delta.validation import PlainBlock
 from deltamirror.txnlog.database import Row
 
-__all__ = ["file_row", "path_hash", "remove_row"]
+__all__ = ["file_row", "file_rows", "path_hash", "remove_row"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,6 +40,33 @@ def file_row(table_id: int, commit_id: int, ordinal: int, add: Add) -> Row:
         add.base_row_id,
         add.default_row_commit_version,
         add.clustering_provider,
+    )
+
+
+def file_rows(table_id: int, commit_id: int, first: int, block: PlainBlock) -> list[Row]:
+    """The rows of many adds, made a column at a time."""
+    nothing = repeat(None)
+    hashes = map(zlib.crc32, "\n".join(block.paths).encode().split(b"\n"))  # such a path is its own identity
+    return list(
+        zip(
+            repeat(table_id),
+            hashes,
+            repeat(commit_id),
+            count(first),
+            block.paths,
+            nothing,
+            block.partition_values,
+            block.sizes,
+            block.times,
+            block.data_changes,
+            block.stats,
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            strict=False,
+        )
     )
 
 

@@ -16,12 +16,13 @@ from sqlalchemy import delete, select, update
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.paths import path_identity
+from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.txnlog.chunks import commit_actions, compressed_chunk
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
 from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, staged_overlaps
-from deltamirror.txnlog.rows import file_row, remove_row
+from deltamirror.txnlog.rows import file_row, file_rows, remove_row
 from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
 
 __all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "doubly_removed", "fresh_commit_id", "sweep_stages"]
@@ -133,11 +134,22 @@ class Stage:
         batch = _Batch()
         for block in blocks:
             batch.blocks.append(block.data)
-            for action in block.actions:
-                self._count(action, batch)
+            if block.plain is not None:
+                self._count_plain(block.plain, batch)
+            else:
+                for action in block.actions:
+                    self._count(action, batch)
             if len(batch.added) + len(batch.removed) >= _FILES_AT_ONCE:
                 break
         return batch
+
+    def _count_plain(self, block: PlainBlock, batch: _Batch) -> None:
+        tally, number = self._tally, len(block.paths)
+        batch.added += file_rows(self._table_id, self.commit_id, tally.lines, block)
+        tally.added += number
+        tally.lines += number
+        tally.data_change |= any(block.data_changes)
+        tally.metrics.see_files(block.sizes, block.num_records)
 
     def _count(self, action: Action, batch: _Batch) -> None:
         tally = self._tally

@@ -80,6 +80,16 @@ class OncePerCommit:
             case _:
                 pass
 
+    def see_plain(self, paths: Sequence[str]) -> bool:
+        """See adds of files without deletion vectors, by identity. On a clash, nothing is seen: False."""
+        fresh = dict.fromkeys(paths)
+        if len(fresh) < len(paths) or not (
+            self._added.keys().isdisjoint(fresh) and self._removed.keys().isdisjoint(fresh)
+        ):
+            return False
+        self._added.update(fresh)
+        return True
+
     def _see_named(self, action: Action, index: int | None, rule: str, name: str) -> None:
         if (rule, name) in self._seen:
             raise violation(rule, action=wire_name(action), index=index, field="", found=name or wire_name(action))

@@ -47,14 +47,16 @@ from deltamirror.delta.validation.values import Parses, value_test
 from deltamirror.delta.validation.vectors import broken_vector_rule
 from deltamirror.errors import InvalidAction
 
-__all__ = ["TableRules"]
+__all__ = ["Stats", "TableRules"]
 
 
-class _Stats(msgspec.Struct, rename="camel", gc=False):
+class Stats(msgspec.Struct, rename="camel", gc=False):
+    """What the rules ask of statistics."""
+
     num_records: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
-_decode_stats = msgspec.json.Decoder(_Stats).decode
+_decode_stats = msgspec.json.Decoder(Stats).decode
 _File = Add | Remove | Cdc
 
 
@@ -128,9 +130,9 @@ class TableRules:
                     return False
             except (msgspec.MsgspecError, UnicodeError):
                 return False
-        return self._are_plain(add.partition_values)
+        return self.are_plain_values(add.partition_values)
 
-    def _are_plain(self, values: object) -> bool:
+    def are_plain_values(self, values: object) -> bool:
         """Whether these are surely the partition values of an add."""
         if type(values) is not dict or len(values) != len(self.partitions):
             return False

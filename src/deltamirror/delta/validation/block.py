@@ -1,0 +1,102 @@
+"""Many adds at once: the tests of ``TableRules``, a column at a time, for commits of a million files.
+
+Either every add of a block is surely in order, or nothing is said and the rules are asked one add at a time: they
+know what is wrong, and allow more.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import msgspec
+
+from deltamirror.delta.actions import Add
+from deltamirror.delta.validation.table import Stats, TableRules
+
+__all__ = ["PlainBlock", "plain_block"]
+
+_columns = attrgetter(
+    "path",
+    "size",
+    "modification_time",
+    "data_change",
+    "stats",
+    "partition_values",
+    "tags",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+    "clustering_provider",
+)
+_are_plain_paths = re.compile(r"(?:[A-Za-z0-9_=/+,~-][A-Za-z0-9_=/.+,~-]*\n)+").fullmatch
+_decode_stats = msgspec.json.Decoder(Stats).decode_lines
+
+
+@dataclass(frozen=True, slots=True)
+class PlainBlock:
+    """Adds that have nothing but path, size, times, partition values and statistics, as columns.
+
+    A path here needs no escaping: it is its own identity.
+    """
+
+    paths: Sequence[str]
+    sizes: Sequence[int]
+    times: Sequence[int]
+    data_changes: Sequence[bool]
+    stats: Sequence[str | None]
+    partition_values: Sequence[str]
+    """As JSON text."""
+    num_records: Sequence[int | None]
+
+
+def plain_block(rules: TableRules, adds: Sequence[Add]) -> PlainBlock | None:
+    """The block, if all of its adds surely meet the rules; None if one of them has to be looked at."""
+    try:
+        paths, sizes, times, changes, stats, values, *special = zip(*map(_columns, adds), strict=True)
+        plain = (
+            not rules.duties
+            and all(column.count(None) == len(adds) for column in special)
+            and _are_counts(sizes)
+            and _are_counts(times)
+            and set(map(type, changes)) == {bool}
+            and set(map(type, values)) == {dict}
+            and _are_paths(paths)
+        )
+        records = _num_records(stats, needed=rules.stats_needed) if plain else None
+        texts = _partition_texts(rules, values) if records is not None else None
+    except (TypeError, UnicodeError, msgspec.MsgspecError):
+        return None
+    if records is None or texts is None:
+        return None
+    return PlainBlock(paths, sizes, times, changes, stats, texts, records)
+
+
+def _are_counts(numbers: Sequence[int]) -> bool:
+    return set(map(type, numbers)) == {int} and min(numbers) >= 0
+
+
+def _are_paths(paths: Sequence[str]) -> bool:
+    joined = "\n".join((*paths, ""))
+    return joined.count("\n") == len(paths) and _are_plain_paths(joined) is not None and "/." not in joined
+
+
+def _num_records(stats: Sequence[str | None], *, needed: bool) -> Sequence[int | None] | None:
+    if stats.count(None) == len(stats):
+        return None if needed else stats  # type: ignore[return-value]  # nothing but None
+    # A newline between the texts, and a brace at the end of each: no two of them can pass as one.
+    texts = [text for text in stats if text is not None and text[-1:] == "}"]
+    if len(texts) < len(stats):
+        return None
+    records = [each.num_records for each in _decode_stats("\n".join(texts))]
+    return records if len(records) == len(texts) and not (needed and None in records) else None
+
+
+def _partition_texts(rules: TableRules, values: Sequence[dict[str, str | None]]) -> list[str] | None:
+    keys = [tuple(each.items()) for each in values]
+    texts: dict[tuple[tuple[str, str | None], ...], str] = {}
+    for key in set(keys):
+        if not rules.are_plain_values(dict(key)):
+            return None
+        texts[key] = msgspec.json.encode(dict(key)).decode()
+    return [texts[key] for key in keys]

@@ -1,0 +1,112 @@
+"""The fast road of a large commit says "in order" only where the rules do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from deltamirror.delta.actions import Add, Metadata, Protocol
+from deltamirror.delta.definition import TableDefinition, first_actions
+from deltamirror.delta.schema import from_ddl
+from deltamirror.delta.validation import OncePerCommit, TableRules, plain_block
+from deltamirror.errors import InvalidAction
+
+
+def made_rules(**properties: str) -> TableRules:
+    definition = TableDefinition(
+        name="t",
+        location="/t",
+        schema=from_ddl("id long, day date"),
+        partition_by=("day",),
+        properties={key.replace("__", "."): value for key, value in properties.items()},
+    )
+    metadata, protocol, *_ = first_actions(definition, created_time=0, fresh=lambda: "x")
+    assert isinstance(metadata, Metadata)
+    assert isinstance(protocol, Protocol)
+    return TableRules.of(protocol, metadata)
+
+
+RULES = made_rules()
+PLAIN = Add(
+    path="day=2024-05-01/part-0.parquet",
+    partition_values={"day": "2024-05-01"},
+    size=10,
+    modification_time=1,
+    data_change=True,
+    stats='{"numRecords":3}',
+)
+
+
+def block(*adds: Add) -> bool:
+    return plain_block(RULES, adds) is not None
+
+
+def test_a_plain_block_comes_back_as_columns() -> None:
+    second = replace(PLAIN, path="b", partition_values={"day": None}, stats='{"minValues":{}}')
+    columns = plain_block(RULES, [PLAIN, second])
+    assert columns is not None
+    assert list(columns.paths) == [PLAIN.path, "b"]
+    assert list(columns.partition_values) == ['{"day":"2024-05-01"}', '{"day":null}']
+    assert list(columns.num_records) == [3, None]
+
+
+@pytest.mark.requirement("R5")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"path": "a b"},
+        {"path": "a\nb"},
+        {"path": "a\n"},
+        {"path": "../a"},
+        {"path": "/.a"},
+        {"path": ""},
+        {"path": "C:/a"},
+        {"size": -1},
+        {"size": True},
+        {"size": 1.0},
+        {"modification_time": -1},
+        {"data_change": 1},
+        {"stats": "{"},
+        {"stats": "[]"},
+        {"stats": ""},
+        {"stats": '{"numRecords":-1}'},
+        {"stats": '{"numRecords":1}\n{"numRecords":2}'},
+        {"partition_values": {}},
+        {"partition_values": {"other": "x"}},
+        {"partition_values": {"day": "tomorrow"}},
+        {"partition_values": {"day": 5}},
+        {"partition_values": {"day": ["x"]}},
+        {"tags": {"k": "v"}},
+        {"base_row_id": 0},
+    ],
+)
+def test_whatever_is_odd_is_left_to_the_rules(odd: dict[str, object]) -> None:
+    assert block(PLAIN, replace(PLAIN, path="b"))
+    assert not block(PLAIN, replace(PLAIN, **{"path": "b", **odd}))
+
+
+def test_texts_that_would_pass_only_together_do_not_pass() -> None:
+    first, second = replace(PLAIN, stats='{"a":[{}'), replace(PLAIN, path="b", stats="{}]}")
+    assert not block(first, second, replace(PLAIN, path="c", stats="{}\n{}"))
+
+
+@given(st.lists(st.builds(replace, st.just(PLAIN), path=st.text(max_size=6), stats=st.text(max_size=6)), min_size=1))
+def test_what_passes_as_a_block_passes_one_by_one(adds: list[Add]) -> None:
+    if block(*adds):
+        for add in adds:
+            RULES.check(add)
+
+
+def test_a_path_that_comes_twice_is_noticed_across_blocks() -> None:
+    once = OncePerCommit()
+    assert once.see_plain(["a", "b"])
+    assert not once.see_plain(["c", "a"])
+    assert not once.see_plain(["d", "d"])
+    assert once.see_plain(["c", "d"])
+    with pytest.raises(InvalidAction, match="twice|once"):
+        once.see(replace(PLAIN, path="c"))
+
+
+def test_a_table_that_needs_statistics_gets_no_block_without() -> None:
+    needing = made_rules(delta__enableIcebergCompatV2="true", delta__columnMapping__mode="name")
+    assert plain_block(needing, [replace(PLAIN, stats=None)]) is None
