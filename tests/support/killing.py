@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -154,4 +155,7 @@ def answer(request: dict[str, Any]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    # Drivers import these when they are first used, which every child would do again.
+    for module in ("duckdb_engine", "pandas", "sqlalchemy.dialects.postgresql.psycopg"):
+        import_module(module)
     serve(take_stdout(), "committing processes", answer)
