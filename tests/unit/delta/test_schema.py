@@ -189,7 +189,7 @@ def test_nesting_without_end_is_refused() -> None:
 )
 def test_a_schema_that_delta_cannot_hold_is_refused_with_its_column(schema: str, column: str) -> None:
     with pytest.raises(InvalidSchema) as caught:
-        read_schema(schema)
+        validate_schema(from_ddl(schema))
     assert caught.value.column == column
 
 
@@ -199,6 +199,10 @@ def test_column_mapping_frees_the_names() -> None:
 
 def test_a_schema_is_read_from_definitions_and_from_json() -> None:
     assert read_schema("c long") == read_schema(" " + of_field('"long"'))
+
+
+def test_names_that_column_mapping_allows_are_left_to_the_table() -> None:
+    assert read_schema("`a b` long").fields[0].name == "a b"
 
 
 def test_arrow_and_back_is_the_same_schema() -> None:
