@@ -174,7 +174,6 @@ def test_progress_that_others_recorded_since_the_reading_is_applied(catalog: Cat
     assert one_answer([tx.commit() for tx in twins]) == {"t": 2}
 
 
-@pytest.mark.xfail(strict=True, raises=InvalidAction, reason="paths to remove are looked up before the log is asked")
 def test_progress_is_recognised_after_its_removes_by_path_took_place(catalog: Catalog, table: Table) -> None:
     table.append([add("old")])
     answers = []

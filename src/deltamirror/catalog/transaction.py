@@ -36,6 +36,7 @@ class _Work:
     streams: list[Iterable[Action]] = field(default_factory=list)
     removed: list[tuple[str, bool]] = field(default_factory=list)
     alterations: list[Alteration] = field(default_factory=list)
+    app_versions: dict[str, int] = field(default_factory=dict)
     lines: Iterable[bytes] | None = None
     whole_table: bool = False
     partitions: list[PartitionRead] = field(default_factory=list)
@@ -136,7 +137,9 @@ class Transaction:
 
     def set_transaction(self, table: str, app_id: str, version: int) -> None:
         """Record the progress of an application. At or below its latest version, the transaction is already applied."""
-        self._of(table).streams.append([Txn(app_id=app_id, version=version)])
+        work = self._of(table)
+        work.app_versions[app_id] = version
+        work.streams.append([Txn(app_id=app_id, version=version)])
 
     def set_domain(self, table: str, domain: str, configuration: str) -> None:
         """Set the configuration of a domain."""
@@ -173,13 +176,21 @@ class Transaction:
     def commit(self) -> Committed:
         """Commit all changes, or none; the same answer if called again."""
         if self._result is None:
-            if (known := self._writer.find_token(self._token, self._content())) is not None:
-                self._result = known
-            else:
-                changes = tuple(self._change(table, work) for table, work in self._work.items())
-                request = Request(changes=changes, token=self._token, content=self._content())
-                self._result = self._writer.commit(request)
+            self._result = self._known() or self._writer.commit(
+                Request(
+                    changes=tuple(self._change(table, work) for table, work in self._work.items()),
+                    token=self._token,
+                    content=self._content(),
+                )
+            )
         return self._result
+
+    def _known(self) -> Committed | None:
+        """The answer of the log, if it has the transaction: what it removed or changed cannot be looked up any more."""
+        if not any(work.removed or work.alterations for work in self._work.values()):
+            return None
+        known = self._writer.find_token(self._token, self._content())
+        return known or self._writer.find_applied({table: work.app_versions for table, work in self._work.items()})
 
     def _of(self, table: str) -> _Work:
         if self._result is not None:

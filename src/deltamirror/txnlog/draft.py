@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.commitinfo import metrics_for, write_parameters
@@ -93,7 +93,9 @@ class Draft:
             parameters = write_parameters(mode="Append") if plain_append and name == "WRITE" else {}
         if metrics is None:
             metrics = self._write_metrics if name == "WRITE" else {}
-        return replace(given, name=name, parameters=parameters, metrics=metrics)
+        return Operation(
+            name=name, parameters=parameters, metrics=metrics, user_metadata=given.user_metadata, tags=given.tags
+        )
 
     @property
     def _is_plain_append(self) -> bool:

@@ -65,7 +65,8 @@ class Preparation:
         else:
             self.gathered.read_all()
             draft = draft_of(change, state, self.gathered.actions, self.gathered.raw)
-        return replace(draft, standing=self._standing(draft, state))
+        standing = self._standing(draft, state)
+        return draft if standing is None else replace(draft, standing=standing)
 
     def _require_same_table(self, state: TableState) -> None:
         taken = self.gathered.change.table_id if self._staged is None else self._staged.state.table_id

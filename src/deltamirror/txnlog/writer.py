@@ -1,6 +1,6 @@
 """``SqlTxnLogWriter``: the authoritative log, in SQL."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy import func, select
 
@@ -9,6 +9,7 @@ from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.properties import log_retention_ms
 from deltamirror.errors import NotFound
+from deltamirror.txnlog.applied import Progress, find_applied
 from deltamirror.txnlog.commit import CommitPath
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.request import Change, Committed, Operation, Request
@@ -42,6 +43,14 @@ class SqlTxnLogWriter:
     def find_token(self, token: str | None, content: bytes | None) -> Committed | None:
         """The answer to an earlier use of a token; TokenReused if that was for other content."""
         return None if token is None or content is None else self._path.find_token(token, content)
+
+    def find_applied(self, app_versions: Mapping[str, Mapping[str, int]]) -> Committed | None:
+        """The answer for a transaction whose application versions, by table, are recorded already."""
+        if not any(app_versions.values()):
+            return None
+        progress = [Progress(name, self.state(name).table_id, each) for name, each in app_versions.items()]
+        with self.database.read() as connection:
+            return find_applied(connection, progress)
 
     def commit_at(
         self, table: str, version: int, actions: Iterable[Action], *, operation: Operation | None = None

@@ -103,7 +103,7 @@ def test_a_path_that_comes_twice_is_noticed_across_blocks() -> None:
     assert not once.see_plain(["c", "a"])
     assert not once.see_plain(["d", "d"])
     assert once.see_plain(["c", "d"])
-    with pytest.raises(InvalidAction, match="twice|once"):
+    with pytest.raises(InvalidAction, match="c"):
         once.see(replace(PLAIN, path="c"))
 
 

@@ -94,8 +94,9 @@ class PostgresqlDatabase(Database):
         )
 
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
-        """By the ``->>`` operator of JSON."""
-        return func.json_extract_path_text(cast(column, JSON), name)
+        """As JSON, which PostgreSQL reads only if no text in it holds a NUL: something else stands in for it."""
+        readable = func.replace(column, "\\u0000", "\\uFFFD")
+        return func.json_extract_path_text(cast(readable, JSON), name)
 
     def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         """Insert by binary COPY."""
