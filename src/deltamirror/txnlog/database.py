@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, Executable, Result, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError
@@ -38,10 +39,18 @@ class CatalogLocks:
 class Session:
     """One transaction on one connection."""
 
-    def __init__(self, database: "Database", connection: Connection) -> None:
+    def __init__(self, database: "Database", driver: PoolProxiedConnection, connection: Connection | None) -> None:
         self._database = database
-        self.connection = connection
-        self._cursor = connection.connection.cursor()
+        self.driver = driver
+        self._connection = connection
+        self._cursor = driver.cursor()
+
+    @property
+    def connection(self) -> Connection:
+        """The connection as SQLAlchemy sees it; made on demand, since the commit path needs none."""
+        if self._connection is None:
+            self._connection = Connection(self._database.engine, self.driver)
+        return self._connection
 
     def execute(self, statement: Executable, values: Any = None) -> Result[Any]:
         """Run a statement through SQLAlchemy."""
@@ -72,7 +81,7 @@ class Session:
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Insert complete rows (a value for each column, in order) by the engine's fast road."""
         if rows:
-            self._database.insert_many(self.connection, table, rows)
+            self._database.insert_many(self.driver, table, rows)
 
 
 class Database(ABC):
@@ -109,11 +118,16 @@ class Database(ABC):
         """
         if not creating:
             self.require_present()
-        with self.exclusive(), self.translated(), self.engine.connect() as fresh:
-            connection = fresh.execution_options(deltamirror_writes=True)
+        with self.exclusive(), self.translated(), self.begun() as session:
+            yield session
+
+    @contextmanager
+    def begun(self) -> Iterator[Session]:
+        """A transaction, to be committed if all goes well."""
+        with self.engine.connect() as connection:
             transaction = connection.begin()
             try:
-                yield Session(self, connection)
+                yield Session(self, connection.connection, connection)
             except BaseException:
                 transaction.rollback()
                 raise
@@ -190,7 +204,7 @@ class Database(ABC):
         """A member of a JSON object that is kept as text, as text."""
 
     @abstractmethod
-    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
         """Insert complete rows by the fastest way that the driver has."""
 
     @abstractmethod

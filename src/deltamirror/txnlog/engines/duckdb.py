@@ -20,6 +20,7 @@ from sqlalchemy import (
     func,
     literal_column,
 )
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.config import CatalogSettings
@@ -77,18 +78,17 @@ class DuckdbDatabase(Database):
         driver = cast("Any", connection.connection.driver_connection)
         return driver.execute(*self.rendered(query)).to_arrow_table().cast(schema)
 
-    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
         """Insert a few rows one by one, many rows as Arrow data."""
-        driver = cast("Any", connection.connection.driver_connection)
+        engine = cast("Any", driver.driver_connection)
         marks = ", ".join("?" * len(table.columns))
         if len(rows) < _ARROW_FROM:
             for row in rows:
-                driver.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)  # noqa: S608 - our own table name
+                engine.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)  # noqa: S608 - our own table name
             return
-        incoming = _arrow(table, rows)
-        driver.register("dl_incoming", incoming)
-        driver.execute(f"INSERT INTO {table.name} SELECT * FROM dl_incoming")  # noqa: S608 - our own table name
-        driver.unregister("dl_incoming")
+        engine.register("dl_incoming", _arrow(table, rows))
+        engine.execute(f"INSERT INTO {table.name} SELECT * FROM dl_incoming")  # noqa: S608 - our own table name
+        engine.unregister("dl_incoming")
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of the duckdb module."""

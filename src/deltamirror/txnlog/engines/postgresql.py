@@ -1,5 +1,6 @@
 """PostgreSQL: many writers, row locks, COPY for bulk rows."""
 
+import typing
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, ClassVar
@@ -10,7 +11,6 @@ from sqlalchemy import (
     URL,
     BigInteger,
     Boolean,
-    Connection,
     Integer,
     LargeBinary,
     Table,
@@ -21,6 +21,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.config import CatalogSettings
@@ -98,10 +99,10 @@ class PostgresqlDatabase(Database):
         readable = func.replace(column, "\\u0000", "\\uFFFD")
         return func.json_extract_path_text(cast(readable, JSON), name)
 
-    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
         """Insert by binary COPY."""
-        cursor = connection.connection.cursor()
-        with cursor.copy(f"COPY {table.name} FROM STDIN (FORMAT BINARY)") as copy:
+        server = typing.cast("psycopg.Connection[Any]", driver.driver_connection)
+        with server.cursor().copy(f"COPY {table.name} FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types([_copy_type(column.type) for column in table.columns])
             for row in rows:
                 copy.write_row(row)

@@ -5,13 +5,13 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from sqlalchemy import URL, Connection, Table, create_engine, event, func, literal_column, select
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import PoolProxiedConnection, StaticPool
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.config import CatalogSettings
@@ -24,7 +24,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
-from deltamirror.txnlog.database import Database, Row
+from deltamirror.txnlog.database import Database, Row, Session
 
 __all__ = ["SqliteDatabase"]
 
@@ -69,6 +69,18 @@ class SqliteDatabase(Database):
         finally:
             os.close(descriptor)
 
+    @contextmanager
+    def begun(self) -> Iterator[Session]:
+        """Begin on the driver's connection: SQLAlchemy's own way takes a good part of a small commit."""
+        with closing(self.engine.raw_connection()) as driver:
+            driver.cursor().execute("BEGIN IMMEDIATE")
+            try:
+                yield Session(self, driver, None)
+            except BaseException:
+                driver.rollback()
+                raise
+            self.commit_by(driver.commit)
+
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
         """By ``json_extract``; names that cannot be quoted inside of its path are looked up."""
         if '"' in name or "\\" in name:
@@ -76,9 +88,9 @@ class SqliteDatabase(Database):
             return select(members.c.value).where(members.c.key == name).scalar_subquery()
         return func.json_extract(column, f'$."{name}"')
 
-    def insert_many(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
         """Insert many rows with one statement: a step for each would hand the interpreter over each time."""
-        cursor = connection.connection.cursor()
+        cursor = driver.cursor()
         marks = "(" + ", ".join("?" * len(table.columns)) + ")"
         insert = f"INSERT INTO {table.name} VALUES "  # noqa: S608 - our own table name
         together = len(rows) - len(rows) % _ROWS_TOGETHER
@@ -161,5 +173,6 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("deltamirror_writes", False)
-    connection.connection.cursor().execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    # A session that writes has begun on the driver's connection, before SQLAlchemy saw it.
+    if not cast("sqlite3.Connection", connection.connection.driver_connection).in_transaction:
+        connection.connection.cursor().execute("BEGIN")
