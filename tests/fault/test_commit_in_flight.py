@@ -72,3 +72,24 @@ def test_a_commit_under_way_is_neither_repeated_nor_taken_for_a_conflict(
         delayed.join()
         assert tx.result.versions == {"t": 2}
         assert table.info().head == 2
+
+
+def test_a_statement_that_arrives_after_its_retry_commits_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one-statement append is its own COMMIT: delayed on the way, it meets the version of its own retry."""
+    with Catalog(postgres_url) as catalog:
+        catalog.init()
+        table = catalog.create_table("t", location="memory://lake/t", schema="id long")
+        real, delayed = catalog.database.append, list[dict[str, object]]()
+
+        def append(values: dict[str, object]) -> object:
+            if not delayed:
+                delayed.append(values)
+                raise CommitUnknown("the reply of COMMIT was lost: the connection broke")
+            return real(values)
+
+        monkeypatch.setattr(catalog.database, "append", append)
+        assert table.append([_file("a")]).versions == {"t": 1}
+        assert real({**delayed[0], "files": "[]"}) is None
+        assert table.info().head == 1

@@ -27,6 +27,12 @@ BEGIN
         OR (p_at >= 0 AND head.version <> p_at - 1) THEN
         RETURN;
     END IF;
+    -- A statement that was delayed past its broken connection finds that its writer has committed without it.
+    PERFORM 1 FROM dl_table_versions v
+        WHERE v.table_id = p_table AND v.version > p_read AND v.txn_id = p_txn;
+    IF FOUND THEN
+        RETURN;
+    END IF;
     -- An array, not a join: it makes the planner use the index, whatever it thinks of the sizes.
     PERFORM 1 FROM dl_files f WHERE f.table_id = p_table AND f.path_hash = ANY (
         ARRAY(SELECT a.path_hash FROM json_to_recordset(added) AS a(path_hash bigint)));

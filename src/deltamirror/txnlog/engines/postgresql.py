@@ -58,7 +58,8 @@ class PostgresqlDatabase(Database):
         options = " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items())
         driver = url.set(drivername="postgresql+psycopg")
         arguments = {"options": options, "connect_timeout": 10, "application_name": "deltamirror"}
-        super().__init__(create_engine(driver, connect_args=arguments, max_overflow=_OVERFLOW))
+        # A connection that idled over a restart of the server is noticed before it is used.
+        super().__init__(create_engine(driver, connect_args=arguments, max_overflow=_OVERFLOW, pool_pre_ping=True))
         # Connections that are always in autocommit: switching one to and fro costs as much as a small commit.
         self._appending = create_engine(
             driver, connect_args=arguments, max_overflow=_OVERFLOW, isolation_level="AUTOCOMMIT"
