@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import event
 
 from deltamirror.errors import CommitUnknown
 from deltamirror.txnlog.database import Database
@@ -53,9 +53,9 @@ def failing_at(database: Database, number: int | None) -> Iterator[_Counter]:
     counter = _Counter(number)
     real_many, real_commit, real_cursor = database.insert_many, database.commit_by, database.compiled
 
-    def insert_many(connection: Connection, *rest: Any) -> None:
+    def insert_many(*arguments: Any) -> None:
         counter.step()
-        real_many(connection, *rest)
+        real_many(*arguments)
 
     def commit_by(commit: Callable[[], object]) -> None:
         counter.step()
