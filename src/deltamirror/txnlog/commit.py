@@ -208,8 +208,7 @@ class _Run:
             if (found := self._token_in(session)) is not None:
                 return found
             heads, clock = lock_heads(self._database, session, drafts)
-            progress = [Progress(draft.state.name, draft.state.table_id, draft.app_versions) for draft in drafts]
-            if (found := find_applied(session.connection, progress)) is not None:
+            if (found := self._progress_in(session, drafts)) is not None:
                 return found
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
             writing = [draft for draft in drafts if draft.writes]
@@ -260,6 +259,12 @@ class _Run:
         progress = [Progress(p.table, self._path.state(p.table).table_id, p.app_versions) for p in self._preparations]
         with self._database.read() as connection:
             return find_applied(connection, progress)
+
+    def _progress_in(self, session: Session, drafts: Sequence[Draft]) -> Committed | None:
+        progress = [Progress(draft.state.name, draft.state.table_id, draft.app_versions) for draft in drafts]
+        if not any(each.app_versions for each in progress):
+            return None
+        return find_applied(session.connection, progress)
 
     def _token_in(self, session: Session) -> Committed | None:
         if self._request.token is None:

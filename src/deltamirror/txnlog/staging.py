@@ -6,7 +6,7 @@ A stage whose writer died is an orphan: ``sweep`` deletes it.
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -194,11 +194,12 @@ class Stage:
         return int(head), len(removed)
 
 
-def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Iterable[int]) -> None:
+def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> None:
     """End the files that these winners added, and that the staged commit adds or removes."""
     added = [path for winner in winners for path in _paths(session, winner, Add)]
     keys = staged_keys(session, table_id, staged.commit_id, added)
-    ended = {file for file in live_files(session, table_id, [path for path, _ in keys]) if file.key in keys}
+    live = live_files(session, table_id, [path for path, _ in keys])
+    ended = {file for file in live if file.key in keys and file.commit_id in winners}
     insert_ends(session, table_id, staged.commit_id, ended)
 
 
