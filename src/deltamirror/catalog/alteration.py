@@ -18,7 +18,7 @@ from deltamirror.delta.definition import Alteration, altered
 from deltamirror.delta.features import upgrade
 from deltamirror.delta.properties import CONSTRAINT_PREFIX
 from deltamirror.delta.schema import Field, StructType, from_ddl, schema_string
-from deltamirror.errors import AlreadyExists, InvalidSchema, NotFound, Refused
+from deltamirror.errors import AlreadyExists, InvalidInput, InvalidSchema, NotFound, Refused
 from deltamirror.txnlog.reads import Snapshot
 
 __all__ = ["Plan", "Wishes", "plan_alteration"]
@@ -95,8 +95,11 @@ def _constraint(name: str) -> str:
 
 def _require_constraints(taken: Snapshot, *, added: Mapping[str, str], dropped: Sequence[str]) -> None:
     present = taken.metadata.configuration
-    for key in added:
-        if present.get(key, added[key]) != added[key]:
+    for key, expression in added.items():
+        if not expression.strip():
+            message = f"the constraint {key.removeprefix(CONSTRAINT_PREFIX)!r} has no expression"
+            raise InvalidInput(message, hint='write one that is true of every row: "positive=amount > 0"')
+        if present.get(key, expression) != expression:
             name = key.removeprefix(CONSTRAINT_PREFIX)
             message = f"table {taken.table!r} has a constraint {name!r} already: {present[key]}"
             raise AlreadyExists(message, hint=f"drop it first: --drop-constraint {name}", table=taken.table)
@@ -109,7 +112,7 @@ def _require_constraints(taken: Snapshot, *, added: Mapping[str, str], dropped: 
 def _require_no_rows(taken: Snapshot) -> None:
     if files := taken.count_files():
         raise Refused(
-            f"table {taken.table!r} has {files} data files, whose rows nobody checked against the constraint",
+            f"table {taken.table!r} has data files ({files}), whose rows nobody checked against the constraint",
             hint="check them with a query engine, then give --rows-checked",
             table=taken.table,
         )

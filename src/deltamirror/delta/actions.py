@@ -8,7 +8,7 @@ A struct is a *view* of a line: it drops fields that it does not know. A line th
 made is stored as it is and never encoded again.
 """
 
-from typing import NewType, TypeAlias
+from typing import Annotated, NewType, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,9 @@ __all__ = [
 
 Version = NewType("Version", int)
 
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""The integers of the log: signed, of 64 bits. No reader takes in a larger one, and no database stores it."""
+
 FileKey: TypeAlias = tuple[str, str | None]
 """What identifies a file in a table: its path as spelled, and the id of its deletion vector."""
 
@@ -42,9 +45,9 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     storage_type: str
     path_or_inline_dv: str
-    offset: int | None = None
-    size_in_bytes: int
-    cardinality: int
+    offset: Long | None = None
+    size_in_bytes: Long
+    cardinality: Long
 
     @property
     def unique_id(self) -> str:
@@ -58,14 +61,14 @@ class Add(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
-    modification_time: int
+    size: Long
+    modification_time: Long
     data_change: bool
     stats: str | None = None
     tags: dict[str, str] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
 
@@ -73,15 +76,15 @@ class Remove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """A data file stops being part of the table; until it expires, it is a tombstone."""
 
     path: str
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Long | None = None
     data_change: bool
     extended_file_metadata: bool | None = None
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
+    size: Long | None = None
     tags: dict[str, str] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     stats: str | None = None
 
 
@@ -90,7 +93,7 @@ class Cdc(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
+    size: Long
     tags: dict[str, str] | None = None
     data_change: bool
 
@@ -112,14 +115,14 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     schema_string: str
     partition_columns: list[str]
     configuration: dict[str, str]
-    created_time: int | None = None
+    created_time: Long | None = None
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a client has to understand to read and to write the table."""
 
-    min_reader_version: int
-    min_writer_version: int
+    min_reader_version: Long
+    min_writer_version: Long
     reader_features: list[str] | None = None
     writer_features: list[str] | None = None
 
@@ -128,8 +131,8 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """The progress of an application: its newest version that the table holds."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Long
+    last_updated: Long | None = None
 
 
 class DomainMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -143,9 +146,9 @@ class DomainMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Provenance of a commit. Values of ``operation_parameters`` are raw JSON."""
 
-    version: int | None = None
-    in_commit_timestamp: int | None = None
-    timestamp: int | None = None
+    version: Long | None = None
+    in_commit_timestamp: Long | None = None
+    timestamp: Long | None = None
     user_id: str | None = None
     user_name: str | None = None
     operation: str | None = None
@@ -153,7 +156,7 @@ class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     job: dict[str, object] | None = None
     notebook: dict[str, object] | None = None
     cluster_id: str | None = None
-    read_version: int | None = None
+    read_version: Long | None = None
     isolation_level: str | None = None
     is_blind_append: bool | None = None
     operation_metrics: dict[str, str] | None = None
@@ -166,7 +169,7 @@ class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Heads a V2 checkpoint; never in a commit."""
 
-    version: int
+    version: Long
     tags: dict[str, str] | None = None
 
 
@@ -174,8 +177,8 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """A file of a V2 checkpoint that holds file actions; never in a commit."""
 
     path: str
-    size_in_bytes: int
-    modification_time: int
+    size_in_bytes: Long
+    modification_time: Long
     tags: dict[str, str] | None = None
 
 

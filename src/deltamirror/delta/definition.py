@@ -25,6 +25,7 @@ __all__ = ["CLUSTERING_DOMAIN", "Alteration", "TableDefinition", "altered", "fir
 CLUSTERING_DOMAIN = "delta.clustering"
 
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
+_MAPPING_MODE = "delta.columnMapping.mode"
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 _ROW_TRACKING = "delta.enableRowTracking"
 _ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
@@ -89,6 +90,7 @@ def altered(alteration: Alteration, metadata: Metadata, protocol: Protocol) -> t
     kept = {key: value for key, value in metadata.configuration.items() if key not in alteration.unset}
     if missing := [key for key in alteration.unset if key not in metadata.configuration]:
         raise InvalidInput(f"the table has no property {missing[0]!r}", hint="`deltamirror table show` lists them")
+    _require_mapping_kept(column_mapping_mode(metadata), {**kept, **properties}.get(_MAPPING_MODE, "none").lower())
     if _ROW_TRACKING in properties and not is_enabled(metadata, _ROW_TRACKING):
         raise InvalidInput(
             f"{_ROW_TRACKING} cannot be set on an existing table: its files would need row ids first",
@@ -105,6 +107,15 @@ def altered(alteration: Alteration, metadata: Metadata, protocol: Protocol) -> t
     after = _with_mapping(after, schema, lambda column: column.name)
     protocol_after = upgrade(protocol, {*asked, *alteration.features, *features_for(after)})
     return None if after == metadata else after, None if protocol_after == protocol else protocol_after
+
+
+def _require_mapping_kept(before: str, after: str) -> None:
+    """Files name their columns by what held when they were written, so the mode changes from none to name only."""
+    if before != after and (before, after) != ("none", "name"):
+        raise InvalidInput(
+            f"{_MAPPING_MODE} cannot change from {before} to {after} on an existing table: its files would be misread",
+            hint="only none can become name; create another table for the rest",
+        )
 
 
 def _with_defaults(configuration: dict[str, str], given: Mapping[str, str]) -> dict[str, str]:

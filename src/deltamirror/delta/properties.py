@@ -189,7 +189,7 @@ def canonical_properties(properties: Mapping[str, str]) -> dict[str, str]:
     for key, value in properties.items():
         spelled = _canonical_key(key)
         if spelled in canonical:
-            raise InvalidInput(f"property {spelled} is given twice")
+            raise InvalidInput(f"property {spelled} is given twice", hint="keys differ by more than case")
         _check_value(spelled, value)
         canonical[spelled] = value
     return canonical
@@ -207,7 +207,7 @@ def _canonical_key(key: str) -> str:
     if known is None:
         raise InvalidInput(f"Delta defines no property {key}", hint="choose a key outside 'delta.' for your own use")
     if known.internal:
-        raise InvalidInput(f"property {known.key} is written by writers, and cannot be set")
+        raise InvalidInput(f"property {known.key} is written by writers, and cannot be set", hint="leave it out")
     return known.key
 
 
@@ -216,7 +216,8 @@ def _check_value(key: str, value: object) -> None:
         raise InvalidInput(f"property {key} has to be a text, not {value!r}", hint="texts like '10' and 'true'")
     known = PROPERTIES.get(key)
     if known is not None and not known.accepts(value):
-        raise InvalidInput(f"property {key} has to be {known.expects}, not {value!r}")
+        hint = f"leave it out to have {known.default}" if known.default else "leave it out"
+        raise InvalidInput(f"property {key} has to be {known.expects}, not {value!r}", hint=hint)
 
 
 def find_invalid(configuration: Mapping[str, str]) -> Iterator[tuple[Property, str]]:

@@ -228,7 +228,7 @@ def _why_not_json(line: bytes, error: Exception) -> str:
     except UnicodeDecodeError as undecodable:
         return f"not UTF-8: {undecodable.reason} at byte {undecodable.start}"
     if text.startswith("\ufeff"):
-        return "begins with a byte order mark"
+        return "begins with a byte order mark; save the file as UTF-8 without one"
     if _has_lone_surrogate(text):
         return "has a surrogate escape that is not part of a pair"
     return f"not JSON: {error}"

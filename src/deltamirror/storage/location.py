@@ -31,6 +31,8 @@ def canonical_location(location: str) -> str:
         raise _invalid(location, "is empty or has blanks or control characters around it")
     if _WINDOWS_DRIVE.match(location):
         raise _invalid(location, "is a Windows path")
+    if location == "~" or location.startswith("~/"):
+        raise _invalid(location, "begins with ~, which only a shell takes for the home folder")
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
         return _local(location, location)

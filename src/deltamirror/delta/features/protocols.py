@@ -139,7 +139,13 @@ def _weakest(names: list[str]) -> Protocol:
 def _known(name: str) -> str:
     known = _BY_LOWER_NAME.get(name.lower())
     if known is None or FEATURES[known].support is Support.REFUSE:
-        raise Unsupported(f"table feature {name!r} is not one that we support", features=(name,))
+        # Previews and our own have a hyphen or a point in their names, and are nobody's first choice.
+        supported = sorted(n for n, feature in FEATURES.items() if feature.support is Support.WRITE and n.isalnum())
+        raise Unsupported(
+            f"table feature {name!r} is not one that we support",
+            hint=f"one of {', '.join(supported)}",
+            features=(name,),
+        )
     return known
 
 

@@ -39,6 +39,9 @@ _NAMES = {
     "void": ("void", "void"),
 }
 
+_EXAMPLE = "write columns like: id long, day date NOT NULL, tags array<string>"
+_TYPES = f"types are {', '.join(_NAMES)}, decimal(p,s), char(n), varchar(n), array<…>, map<…,…>, struct<…>"
+
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<quoted>`(?:[^`]|``)*`)
@@ -89,7 +92,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             return
         position = match.end()
     start = len(text) - len(text[position:].lstrip())
-    raise InvalidSchema(f"position {start + 1}: {text[start]!r} is not expected in a schema")
+    raise InvalidSchema(f"position {start + 1}: {text[start]!r} is not expected in a schema", hint=_EXAMPLE)
 
 
 class _Parser:
@@ -169,7 +172,7 @@ class _Parser:
             case _ if name in _NAMES:
                 return _Parsed(Primitive(_NAMES[name][0]), _NAMES[name][1])
             case _:
-                raise self._error(f"unknown type {token.text!r}", token)
+                raise self._error(f"unknown type {token.text!r}", token, hint=_TYPES)
 
     def _struct(self) -> _Parsed:
         self._need("<")
@@ -236,12 +239,12 @@ class _Parser:
         if not self._take_sign(sign):
             raise self._error(f"expected {sign!r}")
 
-    def _error(self, problem: str, token: _Token | None = None) -> InvalidSchema:
+    def _error(self, problem: str, token: _Token | None = None, *, hint: str = _EXAMPLE) -> InvalidSchema:
         at = token or self._peek
         found = "" if token else f", found {at.text!r}" if at.text else ", found the end"
         column = ".".join(self._column)
         where = f"column {column}, " if column else ""
-        return InvalidSchema(f"{where}position {at.position + 1}: {problem}{found}", column=column)
+        return InvalidSchema(f"{where}position {at.position + 1}: {problem}{found}", hint=hint, column=column)
 
 
 def _unescape(match: re.Match[str]) -> str:

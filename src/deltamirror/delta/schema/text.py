@@ -25,6 +25,7 @@ from deltamirror.errors import InvalidSchema
 __all__ = ["parse_schema", "schema_string"]
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+_EXAMPLE = """write {"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}"""
 _Path = tuple[str, ...]
 
 
@@ -49,11 +50,11 @@ def parse_schema(source: str | Mapping[str, object]) -> StructType:
         value = json.loads(source, parse_float=_Number) if isinstance(source, str) else source
         kind = _type(value, ())
     except json.JSONDecodeError as error:
-        raise InvalidSchema(f"the schema is not JSON: {error}") from error
+        raise InvalidSchema(f"the schema is not JSON: {error}", hint=_EXAMPLE) from error
     except RecursionError as error:
         raise InvalidSchema("the schema is nested too deeply") from error
     if not isinstance(kind, StructType):
-        raise InvalidSchema("the schema of a table has to be a struct", hint='{"type":"struct","fields":[…]}')
+        raise InvalidSchema("the schema of a table has to be a struct", hint=_EXAMPLE)
     return kind
 
 
@@ -129,7 +130,7 @@ def _flag(value: Mapping[str, object], name: str, path: _Path) -> bool:
 
 def _wrong(path: _Path, problem: str) -> InvalidSchema:
     column = ".".join(path)
-    return InvalidSchema(f"column {column}: {problem}" if column else problem, column=column)
+    return InvalidSchema(f"column {column}: {problem}" if column else problem, hint=_EXAMPLE, column=column)
 
 
 def _text(kind: DataType) -> str:
