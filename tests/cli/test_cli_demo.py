@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -34,10 +35,26 @@ def test_the_tour_leaves_nothing_behind(prompt, monkeypatch) -> None:
 def test_what_the_tour_suggests_works_in_its_folder(prompt, monkeypatch) -> None:
     said = prompt("demo", "--folder", "lake").stdout
     monkeypatch.chdir(prompt.folder / "lake")
-    suggested = [line.split("deltamirror ", 1)[1] for line in said.splitlines() if line.startswith("    deltamirror ")]
+    suggested = re.findall(r"^    \S*deltamirror (.+)", said, re.MULTILINE)
     assert len(suggested) == 5
     for command in suggested:
         prompt(*shlex.split(command))
+
+
+def test_what_the_tour_suggests_can_be_typed_where_the_command_is_not_on_the_path(prompt, monkeypatch) -> None:
+    beside = prompt.folder / "bin" / "deltamirror"
+    beside.parent.mkdir()
+    beside.touch()
+    monkeypatch.setattr("sys.executable", str(beside.with_name("python")))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert f"\n    {beside} table list\n" in prompt("demo").stdout
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_error(prompt) -> None:
+    (prompt.folder / "file").touch()
+    error = prompt.error("demo", "--folder", "file/inside", exits=21)
+    assert "file/inside" in error["message"]
+    assert error["hint"]
 
 
 def test_the_tour_does_not_touch_a_catalog_that_is_there(orders) -> None:

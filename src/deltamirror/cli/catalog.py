@@ -17,7 +17,7 @@ def init(invocation: Invocation) -> None:
 
     Running it again changes nothing. A database that holds other tables under our names is refused.
     """
-    settings = invocation.loaded().settings
+    settings = invocation.lasting().settings
     with open_catalog(settings) as catalog:
         version = catalog.init()
     url = redact_url(settings.catalog.url)

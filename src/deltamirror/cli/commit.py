@@ -13,6 +13,7 @@ import click
 from deltamirror.catalog import Committed
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
+from deltamirror.cli.parameters import not_empty, whole_number
 from deltamirror.delta.lines import read_ndjson
 from deltamirror.errors import InvalidAction
 
@@ -20,21 +21,36 @@ __all__ = ["commit"]
 
 logger = logging.getLogger(__name__)
 
-_VERSION = click.IntRange(min=0)
-
 
 @click.command
 @click.argument("table")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--at-version", type=_VERSION, metavar="N", help="Become exactly version N, or fail with a conflict.")
+@click.option(
+    "--at-version",
+    type=int,
+    callback=whole_number(0),
+    metavar="N",
+    help="Become exactly version N, or fail with a conflict.",
+)
 @click.option(
     "--read-version",
-    type=_VERSION,
+    type=int,
+    callback=whole_number(0),
     metavar="R",
     help="The version that the actions were computed from; later commits are checked for conflicts.",
 )
-@click.option("--token", metavar="T", help="Used again with the same actions, returns the version of the first time.")
-@click.option("--operation", metavar="NAME", help="The operation that the history shows, such as WRITE or DELETE.")
+@click.option(
+    "--token",
+    callback=not_empty,
+    metavar="T",
+    help="Used again with the same actions, returns the version of the first time.",
+)
+@click.option(
+    "--operation",
+    callback=not_empty,
+    metavar="NAME",
+    help="The operation that the history shows, such as WRITE or DELETE.",
+)
 @click.option(
     "--rows-checked",
     is_flag=True,
@@ -89,11 +105,11 @@ class _Lines:
 
     @contextmanager
     def named_in_errors(self) -> Iterator[None]:
-        """Name the line of an action that breaks a rule."""
+        """Name the line of an action that breaks a rule, unless the error does so already."""
         try:
             yield
         except InvalidAction as error:
-            if error.index is None:
+            if error.index is None or error.message.startswith(f"{self.name}, line "):
                 raise
             raise replace(error, message=f"{self.name}, line {self._line(error.index)}: {error.message}") from error
 

@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.tour import CHAPTERS, Chapter
 from deltamirror.config import CatalogSettings, Settings
-from deltamirror.errors import AlreadyExists
+from deltamirror.errors import AlreadyExists, PermissionDenied
 from deltamirror.wiring import open_catalog
 
 __all__ = ["demo"]
@@ -62,7 +63,11 @@ def _lake(folder: Path | None) -> Iterator[Path]:
     if (folder / CATALOG_FILE).exists():
         message = f"{folder / CATALOG_FILE} exists already"
         raise AlreadyExists(message, hint="name another folder, or delete this one", location=str(folder))
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot make the folder {folder}: {error.strerror}"
+        raise PermissionDenied(message, hint="name a folder that you may write to") from error
     yield folder.resolve()
 
 
@@ -93,13 +98,20 @@ def _narrate(catalog: Catalog, lake: Path, folder: Path | None) -> None:
 
 def _suggestions(folder: Path | None) -> list[str]:
     place = shlex.quote(str(folder or "lake"))
-    keep = [] if folder else [f"    deltamirror demo --folder {place}    # the same again, and keep it"]
+    command = _command()
+    keep = [] if folder else [f"    {command} demo --folder {place}    # the same again, and keep it"]
     return [
         *keep,
         f"    cd {place}",
-        "    deltamirror table list",
-        "    deltamirror table history orders",
-        "    deltamirror table files orders --version 1",
-        "    deltamirror table alter orders --add-column 'note string'",
-        "    deltamirror --help",
+        f"    {command} table list",
+        f"    {command} table history orders",
+        f"    {command} table files orders --version 1",
+        f"    {command} table alter orders --add-column 'note string'",
+        f"    {command} --help",
     ]
+
+
+def _command() -> str:
+    """The command as it has to be typed: from `make demo`, it is in a virtual environment off the path."""
+    beside = Path(sys.executable).with_name("deltamirror")
+    return shlex.quote(str(beside)) if shutil.which("deltamirror") is None and beside.exists() else "deltamirror"

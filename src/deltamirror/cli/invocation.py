@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
@@ -35,8 +35,8 @@ class Invocation:
         return Invocation(
             json=self.json or other.json,
             debug=self.debug or other.debug,
-            config=other.config or self.config,
-            catalog=other.catalog or self.catalog,
+            config=self.config if other.config is None else other.config,
+            catalog=self.catalog if other.catalog is None else other.catalog,
         )
 
     def loaded(self) -> Loaded:
@@ -52,13 +52,24 @@ class Invocation:
     @contextmanager
     def open(self) -> Iterator[Catalog]:
         """The catalog, after a look whether its database holds one of this release."""
-        with open_catalog(self.loaded().settings) as catalog:
+        with open_catalog(self.lasting().settings) as catalog:
             catalog.check()
             yield catalog
+
+    def lasting(self) -> Loaded:
+        """The settings in force, which name a catalog that outlives the command."""
+        loaded = self.loaded()
+        if loaded.settings.catalog.url in _IN_MEMORY:
+            origin = loaded.origins["catalog.url"]
+            message = f"{origin}: {loaded.settings.catalog.url} is in memory, and gone when the command ends"
+            raise InvalidSettings(message, hint="name a file: sqlite:///lake.db", key="catalog.url", source=origin)
+        return loaded
 
     def _flags(self) -> dict[str, str]:
         return {} if self.catalog is None else {"catalog.url": self.catalog}
 
+
+_IN_MEMORY: Final = tuple(f"{engine}://{file}" for engine in ("sqlite", "duckdb") for file in ("", "/", "/:memory:"))
 
 _OPTIONS = (
     click.option("--json", "json_", is_flag=True, help="Answer with one JSON document."),

@@ -19,6 +19,8 @@ def drop(invocation: Invocation, *, name: str, yes: bool, unpublished: bool) -> 
     """Take table NAME out of the catalog. Data files and _delta_log/ stay where they are."""
     with invocation.open() as catalog:
         location = catalog.table(name).location
+        if not yes and invocation.json:
+            raise click.UsageError("with --json nobody is asked; give --yes")
         if not yes:
             _ask(f"Drop {name} from the catalog? Its files at {location} stay.")
         catalog.drop_table(name, unpublished=unpublished)

@@ -1,8 +1,10 @@
 """Option values that people type, read into what the catalog takes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import click
 import pyarrow as pa
@@ -11,18 +13,55 @@ import pyarrow.parquet as pq
 from deltamirror.delta.schema import StructType, from_arrow, read_schema
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["names", "pairs", "point_in_time", "schema_from"]
+__all__ = ["names", "not_empty", "pairs", "partition_values", "point_in_time", "schema_from", "whole_number"]
+
+_LARGEST: Final = 2**63 - 1
+
+
+def whole_number(least: int) -> Callable[[click.Context, click.Parameter, int | None], int | None]:
+    """A click callback that takes numbers from ``least`` on, of the size that the log holds."""
+
+    def check(context: click.Context, parameter: click.Parameter, value: int | None) -> int | None:
+        if value is not None and not least <= value <= _LARGEST:
+            raise click.BadParameter(f"{value} is not a number from {least} to {_LARGEST}", context, parameter)
+        return value
+
+    return check
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A text that says something, unlike ``"$UNSET"``; a click callback."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty", context, parameter)
+    return value
 
 
 def pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
     """``k=v`` options as a mapping; a click callback."""
     found: dict[str, str] = {}
+    for key, value in _pairs(context, parameter, values):
+        if key in found:
+            raise click.BadParameter(f"`{key}` is given twice", context, parameter)
+        found[key] = value
+    return found
+
+
+def partition_values(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, list[str | None]]:
+    """``COLUMN=VALUE`` options as the values of each column, null where there is none; a click callback."""
+    found: dict[str, list[str | None]] = {}
+    for column, value in _pairs(context, parameter, values):
+        found.setdefault(column, []).append(value or None)
+    return found
+
+
+def _pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> Iterator[tuple[str, str]]:
     for text in values:
         key, equals, value = text.partition("=")
         if not (equals and key.strip()):
             raise click.BadParameter(f"`{text}` is not NAME=VALUE", context, parameter)
-        found[key.strip()] = value.strip()
-    return found
+        yield key.strip(), value.strip()
 
 
 def names(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -62,9 +101,12 @@ def _schema_of_file(file: Path) -> StructType:
             return from_arrow(pa.ipc.open_file(file).schema)
         if head[:4] == b"\xff\xff\xff\xff":
             return _schema_of_stream(file)
-        return read_schema(file.read_text(encoding="utf-8"))
+        return read_schema(file.read_text(encoding="utf-8-sig"))
+    except InvalidSchema as error:
+        raise replace(error, message=f"{file}: {error.message}") from error
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InvalidSchema(f"{file}: not a schema in Arrow, Parquet or JSON: {error}") from error
+        message = f"{file}: not a schema in Arrow, Parquet or JSON: {error}"
+        raise InvalidSchema(message, hint="name a file of one of these kinds") from error
 
 
 def _schema_of_stream(file: Path) -> StructType:

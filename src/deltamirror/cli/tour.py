@@ -160,7 +160,8 @@ CHAPTERS = (
     Chapter(
         "A catalog, and two tables in it",
         "The catalog is a SQL database: here one SQLite file. The data of a table are Parquet files in a folder. Its "
-        "transaction log, which says what belongs to the table, lives in the catalog.",
+        "transaction log, which says what belongs to the table, lives in the catalog. (Below, lake is a folder, and "
+        'catalog is Catalog(f"sqlite:///{lake}/deltamirror.db").)',
         _create,
     ),
     Chapter(

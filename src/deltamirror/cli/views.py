@@ -1,6 +1,6 @@
 """``deltamirror table list|show|history|files``: the catalog, looked at."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Final
@@ -10,11 +10,13 @@ import msgspec
 import pyarrow as pa
 
 from deltamirror.catalog import HistoryEntry, Snapshot, TableInfo
-from deltamirror.cli.columns import column_text
+from deltamirror.cli.columns import column_text, type_text
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Fields, Grid, answer, moment, write_json_list
-from deltamirror.cli.parameters import pairs, point_in_time
+from deltamirror.cli.parameters import partition_values, point_in_time, whole_number
 from deltamirror.delta.schema import schema_string
+from deltamirror.delta.validation.values import value_test
+from deltamirror.errors import InvalidInput
 
 __all__ = ["files", "history", "list_", "show", "table_document"]
 
@@ -38,16 +40,16 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name")
 @with_invocation
 def show(invocation: Invocation, *, name: str) -> None:
-    """Show table NAME: where it is, its columns, properties and protocol."""
+    """Show table NAME: where it is, its columns, properties, protocol and domains, and how far applications are."""
     with invocation.open() as catalog:
         table = catalog.table(name)
         info, snapshot = table.info(), table.snapshot()
-    answer({"table": _described(info, snapshot)}, Fields(_present(_fields(info, snapshot))), json=invocation.json)
+        answer({"table": _described(info, snapshot)}, Fields(_present(_fields(info, snapshot))), json=invocation.json)
 
 
 @click.command
 @click.argument("name")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N versions.")
+@click.option("--limit", type=int, callback=whole_number(1), metavar="N", help="Only the newest N versions.")
 @with_invocation
 def history(invocation: Invocation, *, name: str, limit: int | None) -> None:
     """Show the commits of table NAME, the newest first."""
@@ -60,24 +62,36 @@ def history(invocation: Invocation, *, name: str, limit: int | None) -> None:
 
 @click.command
 @click.argument("name")
-@click.option("--version", type=click.IntRange(min=0), metavar="N", help="The files of version N.")
+@click.option("--version", type=int, callback=whole_number(0), metavar="N", help="The files of version N.")
 @click.option(
     "--as-of",
     callback=point_in_time,
     metavar="TIME",
     help="The files of the newest version at TIME: ISO 8601 (UTC unless it says otherwise), or milliseconds.",
 )
-@click.option("--partition", callback=pairs, multiple=True, metavar="COLUMN=VALUE", help="Only this partition.")
+@click.option(
+    "--partition",
+    callback=partition_values,
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Only this partition. Repeated for a column, any of its values; `COLUMN=` is null.",
+)
 @with_invocation
 def files(
-    invocation: Invocation, *, name: str, version: int | None, as_of: datetime | None, partition: dict[str, str]
+    invocation: Invocation,
+    *,
+    name: str,
+    version: int | None,
+    as_of: datetime | None,
+    partition: dict[str, list[str | None]],
 ) -> None:
     """List the data files of table NAME, at its head or at an older version."""
     if version is not None and as_of is not None:
         raise click.UsageError("give --version or --as-of, not both")
     with invocation.open() as catalog:
         snapshot = catalog.table(name).snapshot(version=version, as_of=as_of)
-        found = snapshot.files(partitions=partition or None)
+        _require_values(snapshot, partition)
+        found = snapshot.files(partitions=partition)
     if invocation.json:
         head = {"table": name, "version": snapshot.version, "timestamp": snapshot.timestamp}
         write_json_list(head, "files", _file_objects(found))
@@ -88,6 +102,18 @@ def files(
 def table_document(info: TableInfo) -> dict[str, object]:
     """A table at a glance, as ``--json`` shows it."""
     return {**asdict(info), "unpublished": info.unpublished}
+
+
+def _require_values(snapshot: Snapshot, partitions: Mapping[str, Sequence[str | None]]) -> None:
+    """A value that no file can have is a typing error, not an empty answer."""
+    for column, values in partitions.items():
+        physical = snapshot.physical_partition(column)
+        kind = next(field.type for field in snapshot.schema.fields if field.physical_name == physical)
+        parses = value_test(kind)
+        for value in values:
+            if value is not None and parses is not None and not parses(value):
+                message = f"{value!r} is not a {type_text(kind)}, which the partition column {column!r} holds"
+                raise InvalidInput(message, hint="write it as the log does: 2024-01-31, 17, true")
 
 
 def _fields(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
@@ -105,6 +131,8 @@ def _fields(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
         "partitioned by": ", ".join(snapshot.metadata.partition_columns),
         "properties": "\n".join(f"{key} = {value}" for key, value in snapshot.metadata.configuration.items()),
         "protocol": _protocol(snapshot),
+        "applications": "\n".join(f"{app} at version {txn.version}" for app, txn in snapshot.transactions().items()),
+        "domains": "\n".join(snapshot.domain_metadata()),
     }
 
 
@@ -120,6 +148,8 @@ def _described(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
         "partition_columns": snapshot.metadata.partition_columns,
         "properties": snapshot.metadata.configuration,
         "protocol": snapshot.protocol,
+        "applications": {app: txn.version for app, txn in snapshot.transactions().items()},
+        "domains": {name: domain.configuration for name, domain in snapshot.domain_metadata().items()},
     }
 
 

@@ -10,9 +10,14 @@ import msgspec
 
 from deltamirror.config.secrets import Secret
 
-__all__ = ["ENVIRONMENT_PREFIX", "Key", "Reload", "described", "keys"]
+__all__ = ["COUNTING", "ENVIRONMENT_PREFIX", "NOT_NEGATIVE", "POSITIVE", "Key", "Reload", "described", "keys"]
 
 ENVIRONMENT_PREFIX = "DELTAMIRROR_"
+
+# What numbers may be. The upper ends are beyond every use, and within what databases and timers take.
+POSITIVE = msgspec.Meta(gt=0, le=1_000_000_000)
+COUNTING = msgspec.Meta(ge=1, le=1_000_000_000)
+NOT_NEGATIVE = msgspec.Meta(ge=0, le=1_000_000_000)
 
 
 class Reload(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from deltamirror.config.keys import Key, keys
-from deltamirror.config.secrets import MASK, Secret, redact_text
+from deltamirror.config.secrets import MASK, Secret, redact_text, redact_url
 from deltamirror.config.settings import Settings
 from deltamirror.config.sources import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
 from deltamirror.errors import InvalidSettings
@@ -93,9 +93,11 @@ def _checked(given: Given) -> Any:
         value = msgspec.convert(given.value, key.type, strict=not given.text, dec_hook=_secret)
     except msgspec.ValidationError as error:
         return _wrong(given, _reason(error, given))
-    if key.path == "catalog.url" and not _names_a_database(value):
-        return _wrong(given, f"expected an address that begins with {' or '.join(f'`{s}://`' for s in SCHEMES)}")
-    return value
+    problem = _wrong_url(value) if key.path == "catalog.url" else ""
+    if not problem:
+        return value
+    # What is no address cannot be redacted: where there may be a password in it, it is not shown.
+    return _wrong(given, problem if "@" in value else f"{problem}, found {redact_url(value)!r}")
 
 
 def _secret(kind: type, value: object) -> Secret:
@@ -106,9 +108,12 @@ def _secret(kind: type, value: object) -> Secret:
     raise TypeError("expected a text that is not empty")
 
 
-def _names_a_database(url: str) -> bool:
-    scheme, separator, _ = url.partition("://")
-    return bool(separator) and scheme.partition("+")[0] in (*SCHEMES, "postgres")
+def _wrong_url(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    engine = scheme.partition("+")[0]
+    if not separator or engine not in (*SCHEMES, "postgres"):
+        return f"expected an address that begins with {' or '.join(f'`{s}://`' for s in SCHEMES)}"
+    return "expected a file without parameters" if engine in ("sqlite", "duckdb") and "?" in rest else ""
 
 
 def _reason(error: msgspec.ValidationError, given: Given) -> str:

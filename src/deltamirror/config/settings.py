@@ -4,16 +4,12 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from deltamirror.config.keys import Reload, described
+from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
 from deltamirror.config.storage import StorageSettings
 
 __all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
 
 DEFAULT_URL: Final = "sqlite:///deltamirror.db"
-
-Positive = msgspec.Meta(gt=0)
-Counting = msgspec.Meta(ge=1)
-NotNegative = msgspec.Meta(ge=0)
 
 
 class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,19 +25,19 @@ class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = DEFAULT_URL
     busy_timeout: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described("How long a statement waits for a lock that another process holds.", unit="s", reload=Reload.OPEN),
     ] = 30.0
     transaction_timeout: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described(
             "How long one transaction may take in the database before it is given up.", unit="s", reload=Reload.OPEN
         ),
     ] = 300.0
     stage_above: Annotated[
         int,
-        NotNegative,
+        NOT_NEGATIVE,
         described(
             "A commit of more lines than this is put into the database before its table is locked.",
             unit="lines",
@@ -50,12 +46,12 @@ class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 5_000
     chunk_lines: Annotated[
         int,
-        Counting,
+        COUNTING,
         described("How many lines of a large commit one stored chunk holds.", unit="lines", reload=Reload.OPEN),
     ] = 2_000
     stage_ttl: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described(
             "How long after its last sign of life a large commit that was never finished is deleted.",
             unit="s",
@@ -69,7 +65,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     retries: Annotated[
         int,
-        NotNegative,
+        NOT_NEGATIVE,
         described(
             "How often a commit is tried again after a transient failure (a deadlock, a lost connection). "
             "A conflict is never tried again.",
@@ -79,16 +75,16 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 3
     retry_base: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described("The pause before the first retry; it doubles each time.", unit="s", reload=Reload.OPEN),
     ] = 0.1
     retry_max: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described("The longest pause between two retries.", unit="s", reload=Reload.OPEN),
     ] = 5.0
     backlog_limit: Annotated[
-        Annotated[int, Counting] | None,
+        Annotated[int, COUNTING] | None,
         described(
             "Refuse commits to a table that has this many versions which are not published. Without a value there is "
             "no limit.",

@@ -32,7 +32,7 @@ class Given:
 def from_file(file: Path, keys: Sequence[Key]) -> Iterator[Given | InvalidSettings]:
     """The values of a TOML file, and what is wrong with its keys."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
         document = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         yield _unreadable(file, error)
@@ -72,7 +72,10 @@ def _values(
             yield _unknown(section, [*sections, *known], source=where, what="section")
         elif not isinstance(content, dict):
             where = _place(file, text, (section,))
-            yield InvalidSettings(f"{where}: `{section}` is a section, not a value", key=section, source=where)
+            hint = f"write [{section}] on a line of its own, and its settings below"
+            yield InvalidSettings(
+                f"{where}: `{section}` is a section, not a value", hint=hint, key=section, source=where
+            )
         else:
             for name, value in content.items():
                 path, where = f"{section}.{name}", _place(file, text, (section, name))
@@ -93,10 +96,12 @@ def _unknown(name: str, known: Mapping[str, Key] | Sequence[str], *, source: str
 
 def _unreadable(file: Path, error: OSError | UnicodeDecodeError) -> InvalidSettings:
     reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-    return InvalidSettings(f"{file}: cannot read the settings: {reason}", source=str(file))
+    hint = "check the path and its rights; --config and DELTAMIRROR_CONFIG name the file"
+    return InvalidSettings(f"{file}: cannot read the settings: {reason}", hint=hint, source=str(file))
 
 
 def _malformed(file: Path, error: tomllib.TOMLDecodeError) -> InvalidSettings:
     line = line_of_error(error)
     where = f"{file}:{line}" if line else str(file)
-    return InvalidSettings(f"{where}: not valid TOML: {error}", source=where)
+    hint = 'write it like: [catalog], and below it: url = "sqlite:///lake.db"'
+    return InvalidSettings(f"{where}: not valid TOML: {error}", hint=hint, source=where)

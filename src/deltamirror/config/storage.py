@@ -5,13 +5,11 @@ from typing import Annotated, Final, Self
 
 import msgspec
 
-from deltamirror.config.keys import Reload, described
+from deltamirror.config.keys import NOT_NEGATIVE, POSITIVE, Reload, described
 from deltamirror.config.secrets import Secret
 
 __all__ = ["StorageSettings"]
 
-Positive = msgspec.Meta(gt=0)
-NotNegative = msgspec.Meta(ge=0)
 
 _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token", "azure_key")
 
@@ -71,22 +69,22 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     connect_timeout: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described("How long a store may take to accept a connection.", unit="s", reload=Reload.START),
     ] = 5.0
     timeout: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described("How long one call to a store may take.", unit="s", reload=Reload.START),
     ] = 30.0
     transfer_timeout: Annotated[
         float,
-        Positive,
+        POSITIVE,
         described("How long a call may take that moves more than 8 MiB.", unit="s", reload=Reload.START),
     ] = 300.0
     retries: Annotated[
         int,
-        NotNegative,
+        NOT_NEGATIVE,
         described(
             "How often a call is tried again at once when the store answers 5xx or 429, or the connection fails. "
             "Longer waits are the mirror's.",
