@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar
 
-__all__ = ["champ_order", "ordered"]
+__all__ = ["champ_order", "java_hash", "ordered"]
 
 V = TypeVar("V")
 
@@ -32,12 +32,21 @@ def champ_order(keys: Iterable[str]) -> list[str]:
     distinct = list(dict.fromkeys(keys))
     if len(distinct) <= _LARGEST_INSERTION_ORDERED:
         return distinct
-    return list(_walk([(_improve(_java_hash(key)), key) for key in distinct], shift=0))
+    return list(_walk([(_improve(java_hash(key)), key) for key in distinct], shift=0))
 
 
 def ordered(mapping: Mapping[str, V]) -> dict[str, V]:
     """``mapping`` with its keys in the order of Scala's immutable ``Map``."""
     return {key: mapping[key] for key in champ_order(mapping)}
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode``: a polynomial over the UTF-16 units, in 32 bits."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & _WORD
+    return value
 
 
 def _walk(entries: list[tuple[int, str]], *, shift: int) -> Iterator[str]:
@@ -55,15 +64,6 @@ def _walk(entries: list[tuple[int, str]], *, shift: int) -> Iterator[str]:
 def _by_slot(entries: list[tuple[int, str]], shift: int) -> list[list[tuple[int, str]]]:
     slotted = sorted((((value >> shift) & _SLOT_MASK, (value, key)) for value, key in entries), key=itemgetter(0))
     return [[entry for _, entry in group] for _, group in groupby(slotted, key=itemgetter(0))]
-
-
-def _java_hash(text: str) -> int:
-    """``String.hashCode``: a polynomial over the UTF-16 units, in 32 bits."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & _WORD
-    return value
 
 
 def _improve(value: int) -> int:
