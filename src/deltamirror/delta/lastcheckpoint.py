@@ -1,0 +1,188 @@
+"""The pointer ``_last_checkpoint``: where readers find the newest checkpoint without listing the log.
+
+The file is replaced in place, and some stores let a reader see half of it, so it carries a checksum over its content:
+the MD5 of all ``path=value`` texts of the JSON, sorted as whole texts, which is not quite what the protocol says but
+what the reference does.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import md5
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from deltamirror.delta.actions import Sidecar
+from deltamirror.delta.lines import json_text
+
+__all__ = ["LastCheckpoint", "Reading", "Trust", "V2Checkpoint", "content_checksum", "decode", "encode"]
+
+_LONGEST_SCHEMA = 20_000
+_MOST_LISTED = 30
+
+Json = dict[str, "Json"] | list["Json"] | str | bool | None
+"""JSON whose numbers are ``_Number``, the text that they were written as."""
+
+
+class _Number(str):
+    __slots__ = ()
+
+
+class V2Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The top-level file of a V2 checkpoint. ``non_file_actions`` are lines of a log, without newlines."""
+
+    path: str
+    size_in_bytes: int
+    modification_time: int
+    non_file_actions: tuple[msgspec.Raw, ...] | None = None
+    sidecar_files: tuple[Sidecar, ...] | None = None
+
+
+class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The pointer. ``size`` counts rows; ``checkpoint_schema`` is the Spark schema of the file, as compact JSON."""
+
+    version: int
+    size: int | None = None
+    parts: int | None = None
+    size_in_bytes: int | None = None
+    num_of_add_files: int | None = None
+    checkpoint_schema: msgspec.Raw | None = None
+    v2_checkpoint: V2Checkpoint | None = None
+
+    def may_follow(self, current: "Reading") -> bool:
+        """Whether it may replace what is there: a pointer never goes back. A damaged one may always be replaced."""
+        return not current.is_usable or current.pointer is None or self.version >= current.pointer.version
+
+
+class Trust(StrEnum):
+    """How far a pointer can be believed."""
+
+    VERIFIED = "verified"  # its checksum is right
+    UNVERIFIED = "unverified"  # it has no checksum
+    DAMAGED = "damaged"  # its checksum is wrong, or it is not a pointer at all
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a file says. ``pointer`` is ``None`` where nothing can be read; it may be there and be damaged."""
+
+    pointer: LastCheckpoint | None
+    trust: Trust
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a reader may start from the checkpoint that it names."""
+        return self.pointer is not None and self.trust is not Trust.DAMAGED
+
+
+class _Read(LastCheckpoint, frozen=True, kw_only=True, rename="camel"):
+    """The pointer as it is decoded: msgspec takes no raw value that may be null."""
+
+    checkpoint_schema: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_DECODER = msgspec.json.Decoder(_Read)
+_NOTHING = Reading(None, Trust.DAMAGED)
+
+
+def encode(pointer: LastCheckpoint) -> bytes:
+    """The bytes of the file: one line that ends with the checksum. What is too long for a pointer is left out."""
+    text = json_text(_within_limits(pointer))
+    return f'{text[:-1]},"checksum":"{_checksum(_parse(text))}"}}\n'.encode()
+
+
+def decode(data: bytes) -> Reading:
+    """What the file says, and how far to believe it. Never raises: whoever finds no pointer lists the log."""
+    try:
+        pointer, content = _pointer(_DECODER.decode(data)), _parse(data.decode())
+    except (ValueError, RecursionError):  # msgspec's and json's errors are values' errors, as is bad UTF-8
+        return _NOTHING
+    if not isinstance(content, dict) or pointer.version < 0:
+        return _NOTHING
+    if content.get("checksum") is None:
+        return Reading(pointer, Trust.UNVERIFIED)
+    return Reading(pointer, Trust.VERIFIED if content["checksum"] == _checksum(content) else Trust.DAMAGED)
+
+
+def content_checksum(text: str) -> str:
+    """The checksum of a JSON object: of all it holds but the member ``checksum``."""
+    return _checksum(_parse(text))
+
+
+def _pointer(read: _Read) -> LastCheckpoint:
+    schema = None if bytes(read.checkpoint_schema) == b"null" else read.checkpoint_schema.copy()
+    return LastCheckpoint(**{**asdict(read), "checkpoint_schema": schema})
+
+
+def _within_limits(pointer: LastCheckpoint) -> LastCheckpoint:
+    schema, v2 = pointer.checkpoint_schema, pointer.v2_checkpoint
+    short = schema is None or len(bytes(schema).decode()) <= _LONGEST_SCHEMA
+    return replace(pointer, checkpoint_schema=schema if short else None, v2_checkpoint=v2 and _with_short_lists(v2))
+
+
+def _with_short_lists(v2: V2Checkpoint) -> V2Checkpoint:
+    return replace(
+        v2,
+        non_file_actions=v2.non_file_actions if len(v2.non_file_actions or ()) <= _MOST_LISTED else None,
+        sidecar_files=v2.sidecar_files if len(v2.sidecar_files or ()) <= _MOST_LISTED else None,
+    )
+
+
+def _parse(text: str) -> Json:
+    parsed: Json = json.loads(
+        text, parse_int=_Number, parse_float=_Number, parse_constant=_refuse, object_pairs_hook=_unique
+    )
+    return parsed
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _unique(members: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a key comes twice")
+    return found
+
+
+def _checksum(content: Json) -> str:
+    texts = sorted(text for text in _leaves(content, "") if not text.startswith('"checksum"='))
+    return md5(",".join(texts).encode(), usedforsecurity=False).hexdigest()
+
+
+def _leaves(node: Json, path: str) -> Iterator[str]:
+    """Each scalar as ``path=value``; what is empty has none."""
+    match node:
+        case dict():
+            for key, value in node.items():
+                yield from _leaves(value, _below(path, _quoted(key)))
+        case list():
+            for index, value in enumerate(node):
+                yield from _leaves(value, _below(path, str(index)))
+        case _:
+            yield f"{path}={_scalar(node)}"
+
+
+def _below(path: str, segment: str) -> str:
+    return f"{path}+{segment}" if path else segment
+
+
+def _scalar(value: str | bool | None) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case _Number():
+            return value
+        case str():
+            return _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    """Percent-encoded, but for what a URI never reserves."""
+    return f'"{quote(text, safe="")}"'
