@@ -6,10 +6,10 @@ import pytest
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.actions import Action
-from deltamirror.errors import Conflict
+from deltamirror.errors import Conflict, NotFound, Unavailable
 from deltamirror.txnlog.request import Change, Request
 from deltamirror.txnlog.staging import Stage
-from tests.support.lake import add, adds_of, create, opened, paths, remove_of, row_counts
+from tests.support.lake import add, adds_of, create, execute, opened, paths, remove_of, row_counts
 
 OLD = [add(f"old{number}") for number in range(15)]
 FRESH = [add(f"new{number}", size=7) for number in range(15)]
@@ -50,10 +50,10 @@ Meanwhile = Callable[[Callable[[], object]], None]
 
 
 def interrupted(files: list[Add], act: Callable[[], object]) -> Iterator[Add]:
-    """A stream in the middle of which something else happens."""
-    yield from files[: len(files) // 2]
+    """A stream at whose end, while it is being staged, something else happens."""
+    yield from files[:-1]
     act()
-    yield from files[len(files) // 2 :]
+    yield files[-1]
 
 
 def sizes(table: Table) -> dict[str, int]:
@@ -90,6 +90,8 @@ def test_a_file_that_a_winner_replaced_is_replaced_once_more(
     table.append([add(file.path, size=7) for file in OLD])
     assert sizes(table) == {file.path: 7 for file in OLD}
     assert len(paths(table, version=2)) == 15
+    intervals = "SELECT added_version, removed_version FROM dl_file_intervals WHERE path = 'old3' ORDER BY 1"
+    assert [tuple(row) for row in execute(catalog, intervals)] == [(1, 2), (2, 3), (3, None)]
 
 
 def test_a_file_that_a_winner_removed_does_not_rise_from_the_dead(
@@ -181,3 +183,17 @@ def test_a_table_that_was_dropped_while_staging_takes_nothing(
         table.append(FRESH)
     assert paths(table) == []
     assert row_counts(catalog)["dl_stages"] == 0
+
+
+def test_a_table_that_is_dropped_while_the_stream_is_read_is_not_found(catalog: Catalog, table: Table) -> None:
+    before = row_counts(catalog, without=["dl_heads"])
+    with pytest.raises(NotFound):
+        table.append(interrupted(FRESH, lambda: catalog.drop_table("t", unpublished=True)))
+    assert row_counts(catalog, without=["dl_heads"]) == before
+
+
+def test_a_commit_that_is_swept_while_its_stream_is_read_leaves_nothing(catalog: Catalog, table: Table) -> None:
+    before = row_counts(catalog)
+    with pytest.raises(Unavailable, match="swept"):
+        table.append(interrupted(FRESH, lambda: catalog.writer.optimise(older_than=-60)))
+    assert row_counts(catalog) == before

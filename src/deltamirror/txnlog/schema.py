@@ -133,7 +133,7 @@ files = Table(
     Column("table_id", BigInteger, nullable=False),
     Column("path_hash", BigInteger, nullable=False, comment="crc32 of the path's identity"),
     Column("commit_id", BigInteger, nullable=False),
-    Column("ordinal", Integer, nullable=False, comment="line of the commit, counted from 0"),
+    Column("ordinal", Integer, nullable=False, comment="tells the adds of a commit apart; no line number"),
     Column("path", Text, nullable=False),
     Column("dv_id", Text),
     Column("partition_values", Text, nullable=False),
@@ -259,7 +259,7 @@ mirror_status = Table(
 CREATE_FILE_INTERVALS = """
 CREATE VIEW dl_file_intervals AS
 SELECT t.name AS table_name, f.table_id, f.path, f.dv_id, v.version AS added_version,
-    (SELECT ender.version FROM dl_file_ends e JOIN dl_table_versions ender ON ender.commit_id = e.commit_id
+    (SELECT min(ender.version) FROM dl_file_ends e JOIN dl_table_versions ender ON ender.commit_id = e.commit_id
      WHERE e.table_id = f.table_id AND e.file_commit_id = f.commit_id AND e.file_ordinal = f.ordinal)
         AS removed_version,
     f.partition_values, f.size, f.modification_time, f.stats, f.tags, f.deletion_vector, f.base_row_id,

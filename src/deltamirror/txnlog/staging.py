@@ -11,13 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.validation import PlainBlock
-from deltamirror.errors import DeltaMirrorError
+from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.txnlog.chunks import commit_actions, compressed_chunk
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
@@ -97,10 +97,11 @@ class Stage:
         """Store all lines; on any error nothing is left behind."""
         try:
             with self._database.write() as session:
-                had_files = _has_files(session, self._table_id)
+                # The head first: a file that comes between the two is found, not overlooked.
+                begun_at, had_files = self._head(session.connection), _has_files(session, self._table_id)
                 session.insert_many(stages, [(self.commit_id, self._table_id, _now(session, self._database))])
             self._store(iter(blocks))
-            resolved, found = self._resolve(had_files)
+            resolved, found = self._resolve() if had_files else (begun_at, 0)
         except BaseException:
             discard(self._database, self._table_id, self.commit_id)
             raise
@@ -175,23 +176,35 @@ class Stage:
         batch.added.sort(key=_hash_of)
         batch.removed.sort(key=_hash_of)
         with self._database.write() as session:
+            self._touch(session)
             session.insert_many(chunks, [chunk.row(self.commit_id, first + n) for n, chunk in enumerate(packed)])
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
-            touched = update(stages).where(stages.c.commit_id == self.commit_id)
-            session.execute(touched.values(touched_at=_now(session, self._database)))
 
-    def _resolve(self, had_files: bool) -> tuple[int, int]:
+    def _resolve(self) -> tuple[int, int]:
         """Record which files the commit ends: as of which version, and how many of the removed ones were found."""
         with self._database.read() as connection:
-            head = connection.execute(select(heads.c.version).where(heads.c.table_id == self._table_id)).scalar_one()
-            replaced, removed = set(), set()
-            if had_files:
-                replaced = set(staged_overlaps(connection, files, self._table_id, self.commit_id))
-                removed = set(staged_overlaps(connection, removes, self._table_id, self.commit_id))
+            head = self._head(connection)
+            replaced = set(staged_overlaps(connection, files, self._table_id, self.commit_id))
+            removed = set(staged_overlaps(connection, removes, self._table_id, self.commit_id))
         with self._database.write() as session:
+            self._touch(session)
             insert_ends(session, self._table_id, self.commit_id, replaced | removed)
-        return int(head), len(removed)
+        return head, len(removed)
+
+    def _head(self, connection: Connection) -> int:
+        """The head of the table; -1 for one that was dropped, which is noticed when the commit is ratified."""
+        head = connection.execute(select(heads.c.version).where(heads.c.table_id == self._table_id)).scalar()
+        return -1 if head is None else int(head)
+
+    def _touch(self, session: Session) -> None:
+        """Keep the stage from being swept; rows of one that was swept would be nobody's."""
+        mine = update(stages).where(stages.c.commit_id == self.commit_id).returning(stages.c.commit_id)
+        if session.execute(mine.values(touched_at=_now(session, self._database))).first() is None:
+            raise Unavailable(
+                "the commit was being staged for so long that it was swept",
+                hint="commit again; if this repeats, raise catalog.stage_ttl",
+            )
 
 
 def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> None:
@@ -232,7 +245,9 @@ def sweep_stages(database: Database, *, older_than: float) -> int:
     swept = 0
     with database.write() as session:
         deadline = _now(session, database) - int(older_than * 1000)
-        orphans = session.execute(select(stages).where(stages.c.touched_at < deadline)).all()
+        # In one order for everybody: two who sweep at once wait for each other in turn.
+        old = select(stages).where(stages.c.touched_at < deadline).order_by(stages.c.commit_id)
+        orphans = session.execute(old).all()
         for orphan in orphans:
             if _take(session, orphan.commit_id):
                 _delete_rows(session, orphan.table_id, orphan.commit_id)
