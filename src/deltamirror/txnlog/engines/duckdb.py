@@ -1,6 +1,7 @@
 """DuckDB: one process at a time opens the file; inside it, one writer at a time."""
 
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +30,13 @@ from deltamirror.errors import (
     CatalogMismatch,
     DeltaMirrorError,
     Internal,
+    InvalidInput,
     PermissionDenied,
     Transient,
     Unavailable,
 )
 from deltamirror.txnlog.database import Database, Row
+from deltamirror.txnlog.engines.queue import FileQueue
 
 __all__ = ["DuckdbDatabase"]
 
@@ -45,28 +48,22 @@ class DuckdbDatabase(Database):
     """A catalog in a DuckDB file."""
 
     name: ClassVar[str] = "duckdb"
-    # The time of the transaction's start; the mutex is taken before, so it is the time under the lock.
+    # The time of the transaction's start; the queue comes before that, so it is the time under the lock.
     clock: ClassVar[ColumnElement[int]] = literal_column("epoch_ms(now())")
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
-        super().__init__(create_engine(url))
-        self.path = url.database or ""
-        self._busy_timeout = settings.busy_timeout
-        self.file = None if self.path in ("", ":memory:") else Path(self.path)
+        self.path = url.database or ":memory:"
+        self.file = None if self.path == ":memory:" else Path(self.path)
+        # Under a name, all threads have one database in memory; each would have its own.
+        super().__init__(create_engine(url if self.file else url.set(database=f":memory:{uuid.uuid4().hex}")))
+        self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._mutex = threading.Lock()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Queue for the database: concurrent updates of one row fail in DuckDB instead of waiting."""
-        if not self._mutex.acquire(timeout=self._busy_timeout):
-            raise Unavailable(
-                f"DuckDB database {self.path}: another thread has been writing for {self._busy_timeout:g} s",
-                hint="try again, or raise catalog.busy_timeout",
-            )
-        try:
+        with self._mutex if self.file is None else self._queue.turn():
             yield
-        finally:
-            self._mutex.release()
 
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
         """By ``json_extract_string``, with a JSON pointer."""
@@ -91,8 +88,8 @@ class DuckdbDatabase(Database):
         engine.unregister("dl_incoming")
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
-        """The exceptions of the duckdb module."""
-        return (duckdb.Error,)
+        """The exceptions of the duckdb module, and what it raises for text without a UTF-8 form."""
+        return (duckdb.Error, RuntimeError)
 
     def translate(self, error: BaseException) -> DeltaMirrorError:
         """Decide by DuckDB's exception class, and by its text where one class means several things."""
@@ -113,6 +110,12 @@ class DuckdbDatabase(Database):
             return Transient(described, hint="try again")
         if "not a valid DuckDB database file" in text:
             return CatalogMismatch(described, hint="the file is no DuckDB database: check the catalog URL")
+        if "Unable to cast Python instance of type <class 'str'>" in text:
+            return InvalidInput("the database cannot hold this text", hint="text is UTF-8")
+        if "Corrupt database file" in text:
+            return CatalogMismatch(described, hint="the file is damaged: restore it from a backup")
+        if isinstance(error, duckdb.ConversionException):
+            return InvalidInput(described, hint="a number is larger than the log can hold")
         if isinstance(error, duckdb.IOException):
             return Unavailable(described, hint="check the path and the disk")
         return Internal(described)

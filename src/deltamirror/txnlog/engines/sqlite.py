@@ -1,11 +1,9 @@
 """SQLite: one writer at a time, in any process; write-ahead log, synced at every commit."""
 
-import fcntl
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -25,6 +23,7 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.txnlog.database import Database, Row, Session
+from deltamirror.txnlog.engines.queue import FileQueue
 
 __all__ = ["SqliteDatabase"]
 
@@ -49,25 +48,23 @@ class SqliteDatabase(Database):
         # A connection is used by one thread at a time, but not always by the same: stages are written by their own.
         arguments = {"timeout": settings.busy_timeout, "check_same_thread": False}
         super().__init__(create_engine(url, connect_args=arguments, **shared))
-        self._mutex = threading.Lock()
         self.file = None if self._is_memory else Path(self.path)
-        self._busy_timeout = settings.busy_timeout
+        self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
+        self._turn = threading.Lock()
         event.listen(self.engine, "connect", _configure)
         event.listen(self.engine, "begin", _begin)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Queue for the file: SQLite itself lets waiting writers starve."""
-        if self._is_memory:
-            with self._mutex:
-                yield
-            return
-        descriptor = self._open_lock()
-        try:
-            self._acquire(descriptor)
+        with self._turn if self._is_memory else self._queue.turn():
             yield
-        finally:
-            os.close(descriptor)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """In memory, threads share one connection and so its transaction: they take turns at reading, too."""
+        with self._turn if self._is_memory else nullcontext(), super().read() as connection:
+            yield connection
 
     @contextmanager
     def begun(self) -> Iterator[Session]:
@@ -113,42 +110,6 @@ class SqliteDatabase(Database):
         if "no such table" in str(error):
             return CatalogMismatch(f"{self.path} holds no deltamirror catalog", hint="run `deltamirror init`")
         return Internal(text)
-
-    def _open_lock(self) -> int:
-        try:
-            return os.open(f"{self.path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except PermissionError as error:
-            raise PermissionDenied(
-                f"cannot write to the folder of the database {self.path}", hint="the catalog's folder must be writable"
-            ) from error
-        except OSError as error:
-            kind = PermissionDenied if error.errno == 30 else Unavailable
-            raise kind(f"cannot open the database {self.path}: {error.strerror}", hint="check the path") from error
-
-    def _acquire(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait_in_line(descriptor)
-
-    def _wait_in_line(self, descriptor: int) -> None:
-        # A blocking flock queues fairly but knows no time limit: wait for it in a thread that we can leave behind.
-        own = os.dup(descriptor)
-
-        def wait() -> None:
-            try:
-                fcntl.flock(own, fcntl.LOCK_EX)
-            finally:
-                os.close(own)
-
-        thread = threading.Thread(target=wait, daemon=True)
-        thread.start()
-        thread.join(self._busy_timeout)
-        if thread.is_alive():
-            raise Unavailable(
-                f"SQLite database {self.path}: another process has been writing for {self._busy_timeout:g} s",
-                hint="find the process that holds the database, or raise catalog.busy_timeout",
-            )
 
 
 _BY_RESULT_CODE: dict[str, tuple[type[DeltaMirrorError], str]] = {
