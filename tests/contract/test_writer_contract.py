@@ -5,8 +5,9 @@ import pytest
 from deltamirror import Catalog, Metadata, SqlTxnLogWriter, TxnLogWriter
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import from_ddl
-from deltamirror.errors import AlreadyExists, Conflict, InvalidInput, NotFound, Refused
+from deltamirror.errors import AlreadyExists, CommitUnknown, Conflict, InvalidInput, NotFound, Refused
 from deltamirror.txnlog.request import Change, Operation, Request
+from tests.support.faults import losing_replies
 from tests.support.lake import add, execute, info_of, remove_of, row_counts
 
 pytestmark = pytest.mark.requirement("R34")
@@ -106,6 +107,37 @@ def test_commit_at_another_version_is_a_conflict(writer: TxnLogWriter, version: 
 def test_a_change_names_one_kind_of_version(writer: TxnLogWriter) -> None:
     with pytest.raises(InvalidInput):
         writer.commit(Request(changes=(Change(table="t", actions=[add("a")], read_version=0, at_version=1),)))
+
+
+@pytest.mark.parametrize("version", [-1, -5, 2**63])
+@pytest.mark.parametrize("kind", ["read_version", "at_version"])
+def test_versions_are_counted_from_0(writer: TxnLogWriter, kind: str, version: int) -> None:
+    with pytest.raises(InvalidInput, match="names version"):
+        writer.commit(Request(changes=(Change(table="t", actions=[add("a")], **{kind: version}),)))  # type: ignore[arg-type]
+    assert writer.next_version("t") == 1
+
+
+def test_a_transaction_that_failed_is_not_committed_in_part(writer: TxnLogWriter, catalog: Catalog) -> None:
+    """Its streams are used up: what is left of it would be taken for all of it."""
+    tx = catalog.transaction()
+    tx.append("t", [add("a")])
+    tx.set_transaction("t", "app", 1)
+    with losing_replies(catalog.database, turns=100, happens=False), pytest.raises(CommitUnknown):
+        tx.commit()
+    with pytest.raises(InvalidInput, match="has failed"):
+        tx.commit()
+    with pytest.raises(InvalidInput):
+        tx.append("t", [add("b")])
+    assert catalog.table("t").info().head == 0
+
+
+def test_a_transaction_is_committed_once(writer: TxnLogWriter) -> None:
+    transaction = writer.begin()
+    transaction.stage(Change(table="t", actions=[add("a")]))
+    transaction.commit()
+    with pytest.raises(InvalidInput):
+        transaction.commit()
+    assert writer.next_version("t") == 2
 
 
 def test_a_table_is_changed_once_in_a_transaction(writer: TxnLogWriter) -> None:

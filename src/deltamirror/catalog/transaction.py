@@ -60,6 +60,7 @@ class Transaction:
         self._token = token
         self._work: dict[str, _Work] = {}
         self._result: Committed | None = None
+        self._sent = False
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +68,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._result is None and self._work:
+        if kind is None and not self._sent and self._work:
             self.commit()
 
     @property
@@ -174,8 +175,12 @@ class Transaction:
         work.at_version = at_version
 
     def commit(self) -> Committed:
-        """Commit all changes, or none; the same answer if called again."""
+        """Commit all changes, or none; the same answer if called again. After a failure, begin another transaction."""
         if self._result is None:
+            if self._sent:
+                # What was handed in as a stream is used up: what is left would be committed as if it were all.
+                raise InvalidInput("the transaction has failed", hint="begin another one, with the same token")
+            self._sent = True
             self._result = self._known() or self._writer.commit(
                 Request(
                     changes=tuple(self._change(table, work) for table, work in self._work.items()),
@@ -193,8 +198,8 @@ class Transaction:
         return known or self._writer.find_applied({table: work.app_versions for table, work in self._work.items()})
 
     def _of(self, table: str) -> _Work:
-        if self._result is not None:
-            raise InvalidInput("the transaction is committed", hint="begin another one")
+        if self._sent:
+            raise InvalidInput("the transaction was committed, or has failed", hint="begin another one")
         return self._work.setdefault(table, _Work())
 
     def _taken(self, table: str) -> _Work:

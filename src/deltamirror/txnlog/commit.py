@@ -48,6 +48,7 @@ __all__ = ["CommitPath"]
 # A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
 _MOVES_TOLERATED = 20
 _FILES_IN_ONE_STATEMENT = 500
+_VERSIONS = 2**63
 
 
 class CommitPath:
@@ -205,9 +206,10 @@ class _Run:
 
     def _ratify(self, drafts: Sequence[Draft]) -> Committed:
         with self._database.write() as session:
+            heads, clock = lock_heads(self._database, session, drafts)
+            # Under the locks: whoever sent the same at the same time has committed, or will find ours.
             if (found := self._token_in(session)) is not None:
                 return found
-            heads, clock = lock_heads(self._database, session, drafts)
             if (found := self._progress_in(session, drafts)) is not None:
                 return found
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
@@ -338,6 +340,11 @@ def _sound(request: Request) -> Request:
                 f"the transaction changes the table {name!r} twice", hint="put all actions into one change"
             )
     for change in request.changes:
+        for version in (change.read_version, change.at_version):
+            if version is not None and not 0 <= version < _VERSIONS:
+                raise InvalidInput(
+                    f"the change of {change.table!r} names version {version}", hint="versions are counted from 0"
+                )
         if change.read_version is not None and change.at_version is not None:
             raise InvalidInput(
                 f"the change of {change.table!r} names both a version to read and an exact version",

@@ -116,4 +116,6 @@ class SqlTransaction:
 
     def commit(self) -> Committed:
         """Commit all changes, or none."""
-        return self._writer.commit(Request(changes=tuple(self._changes), token=self._token))
+        # Their streams are used up by one commit, whatever comes of it.
+        changes, self._changes = tuple(self._changes), []
+        return self._writer.commit(Request(changes=changes, token=self._token))
