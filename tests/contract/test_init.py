@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, inspect, text
 
 from deltamirror import Catalog
-from deltamirror.errors import CatalogMismatch
+from deltamirror.errors import CatalogMismatch, InvalidSettings
 from deltamirror.txnlog.migrations import SCHEMA_VERSION
 from deltamirror.txnlog.schema import METADATA
 from tests.support.lake import add, create, execute, opened, paths, row_counts
@@ -87,6 +87,9 @@ def test_a_catalog_of_a_later_release_is_refused(lake_url: str) -> None:
                 catalog.tables,
                 lambda: catalog.table("t"),
                 lambda: create(catalog),
+                lambda: catalog.drop_table("t", unpublished=True),
+                lambda: catalog.pause("t", unpublished=True),
+                lambda: catalog.resume("t"),
             ):
                 with pytest.raises(CatalogMismatch, match="schema version") as caught:
                     act()
@@ -116,3 +119,24 @@ def test_a_second_process_is_told_that_duckdb_is_taken(tmp_path: Path) -> None:
         other = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert other.returncode == 1
     assert "is open in another process" in other.stderr
+
+
+def test_a_port_that_is_no_number_is_a_wrong_address_without_its_password() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        Catalog("postgresql://me:hunter2@db:port/lake")
+    assert "hunter2" not in caught.value.message
+
+
+@pytest.mark.postgres
+def test_options_of_the_address_are_heeded(postgres_url: str) -> None:
+    run(postgres_url, "CREATE SCHEMA lake")
+    with Catalog(f"{postgres_url}?options=-csearch_path%3Dlake") as catalog:
+        catalog.init()
+        create(catalog)
+    assert run(postgres_url) == []
+
+
+@pytest.mark.postgres
+def test_a_database_that_is_not_there_is_no_failing_server(postgres_url: str) -> None:
+    with Catalog(f"{postgres_url}-other") as catalog, pytest.raises(CatalogMismatch, match="does not exist"):
+        catalog.tables()

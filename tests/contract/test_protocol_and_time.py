@@ -163,6 +163,14 @@ def test_every_way_to_write_a_time_means_the_same_millisecond(catalog: Catalog) 
 
 
 @pytest.mark.requirement("R6")
+def test_no_millisecond_is_lost_in_a_fraction(catalog: Catalog) -> None:
+    table, _ = spread(catalog)
+    awkward = 2_165_497_250_430  # as seconds in a float, times 1000, it is a little less
+    execute(catalog, "UPDATE dl_table_versions SET committed_at = :time WHERE version = 3", time=awkward)
+    assert table.snapshot(as_of=EPOCH + timedelta(milliseconds=awkward)).version == 3
+
+
+@pytest.mark.requirement("R6")
 def test_a_time_before_the_table_is_not_found(catalog: Catalog) -> None:
     table, times = spread(catalog)
     with pytest.raises(NotFound, match=r"begins at 2024-05-01T12:00:00\.001"):

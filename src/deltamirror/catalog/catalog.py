@@ -110,14 +110,17 @@ class Catalog:
 
     def drop_table(self, name: str, *, unpublished: bool = False) -> None:
         """Forget a table; data files and ``_delta_log/`` stay. With unpublished versions, only if told so."""
+        self.check()
         self.writer.drop_table(name, unpublished=unpublished)
 
     def pause(self, name: str, *, unpublished: bool = False) -> None:
         """Stop mirroring a table. Commits go on and wait. With unpublished versions, only if told so."""
+        self.check()
         pause_mirror(self.database, name, paused=True, unpublished=unpublished)
 
     def resume(self, name: str) -> None:
         """Mirror a table again."""
+        self.check()
         pause_mirror(self.database, name, paused=False)
 
     def transaction(

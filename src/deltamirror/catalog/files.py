@@ -34,7 +34,7 @@ def adds(files: Files) -> Iterable[Add]:
 def _from_mapping(index: int, file: Mapping[str, Any]) -> Add:
     try:
         return msgspec.convert({"partitionValues": {}, "dataChange": True, **file}, Add)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, TypeError) as error:
         raise _wrong(index, str(error)) from error
 
 
@@ -44,7 +44,10 @@ def _from_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Itera
     if missing := [name for name in _REQUIRED if name not in schema.names]:
         raise _wrong(None, f"the column {missing[0]!r} is missing")
     for batch in batches:
-        columns = [_column(name, batch) for name in _FIELDS]
+        try:
+            columns = [_column(name, batch) for name in _FIELDS]
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
+            raise _wrong(None, str(error)) from error
         for values in zip(*columns, strict=True):
             yield Add(**dict(zip(_FIELDS, values, strict=True)))
 

@@ -15,10 +15,11 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, Executable, Result, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
-from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError
+from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
 from deltamirror.txnlog.statements import HEAD
 
 __all__ = ["CatalogLocks", "Database", "Row", "Session"]
@@ -156,8 +157,17 @@ class Database(ABC):
             raise
         except DBAPIError as error:
             raise self.translate(error.orig or error) from error
+        except PoolExhausted as error:
+            raise Unavailable(
+                f"all connections to the database are in use: {error}", hint="use fewer threads at once, or try again"
+            ) from error
         except SQLAlchemyError as error:
             raise self.translate(error) from error
+        except (OverflowError, UnicodeError) as error:
+            # Drivers leave it to Python to turn numbers into 64 bits and text into UTF-8.
+            raise InvalidInput(
+                f"the database cannot hold this: {error}", hint="numbers have 64 bits, text is UTF-8"
+            ) from error
         except self.driver_errors() as error:
             raise self.translate(error) from error
 

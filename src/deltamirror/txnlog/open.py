@@ -42,7 +42,7 @@ def open_database(settings: CatalogSettings) -> Database:
 def _parsed(text: str) -> URL:
     try:
         url = make_url(text)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the port, when it is no number, is a ValueError
         raise _wrong(text) from None
     if url.get_backend_name() not in _ENGINES:
         raise _wrong(text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -55,6 +55,8 @@ FILES_SCHEMA = pa.schema(
     ]
 )
 """The columns of a file listing; ``partition_values``, ``tags`` and ``deletion_vector`` are JSON text."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +199,8 @@ def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
 
 def history(database: Database, name: str, *, limit: int | None = None) -> list[HistoryEntry]:
     """The commits of a table, newest first."""
+    if limit is not None and limit < 0:
+        raise InvalidInput(f"a history of {limit} commits was asked for", hint="leave the limit out to see all of them")
     with database.read() as connection:
         info = table_info(connection, name)
         query = (
@@ -237,7 +241,7 @@ def _milliseconds(moment: int | str | datetime) -> int:
                 f"{moment!r} is not a time", hint="write it like 2024-05-01T12:00:00Z (without a zone, it is UTC)"
             ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1000)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)  # seconds as a float would lose the last digit
 
 
 def _no_such_version(connection: Connection, table_id: int, name: str, version: int | None, as_of: object) -> NotFound:

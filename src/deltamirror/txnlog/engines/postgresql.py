@@ -1,5 +1,6 @@
 """PostgreSQL: many writers, row locks, COPY for bulk rows."""
 
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -57,7 +58,10 @@ class PostgresqlDatabase(Database):
         limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
         options = " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items())
         driver = url.set(drivername="postgresql+psycopg")
-        arguments = {"options": options, "connect_timeout": 10, "application_name": "deltamirror"}
+        # What the URL says goes before what we would say; of options, the last one counts.
+        ours = {"connect_timeout": "10", "application_name": "deltamirror"}
+        arguments = {name: value for name, value in ours.items() if name not in url.query}
+        arguments["options"] = " ".join([options, *url.normalized_query.get("options", ())])
         # A connection that idled over a restart of the server is noticed before it is used.
         super().__init__(create_engine(driver, connect_args=arguments, max_overflow=_OVERFLOW, pool_pre_ping=True))
         # Connections that are always in autocommit: switching one to and fro costs as much as a small commit.
@@ -126,8 +130,10 @@ class PostgresqlDatabase(Database):
             if found := _BY_SQLSTATE.get(state[:length]):
                 cls, hint = found
                 return cls(described, hint=hint)
-        if "authentication failed" in str(error) or "no password supplied" in str(error):
-            return PermissionDenied(described, hint="check user and password of the catalog URL")
+        for pattern, state in _REFUSED.items():
+            if re.search(pattern, described):
+                cls, hint = _BY_SQLSTATE[state]
+                return cls(described, hint=hint)
         if isinstance(error, psycopg.DataError):
             return InvalidInput(described, hint=_BY_SQLSTATE["22"][1])
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -135,6 +141,11 @@ class PostgresqlDatabase(Database):
         return Internal(described)
 
 
+# A connection that the server refuses comes without SQLSTATE.
+_REFUSED = {
+    r"authentication failed|no password supplied|no pg_hba.conf entry|role \".*\" does not exist": "28",
+    r"database \".*\" does not exist": "3D000",
+}
 _CONNECTION_LOST = ("", "080", "57P")
 _LOCKED_HEAD = HEAD.with_for_update()
 _CLOCK = select(PostgresqlDatabase.clock)
@@ -152,6 +163,7 @@ _BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "42883": (CatalogMismatch, "run `deltamirror init`"),
     "53300": (Unavailable, "the server has too many connections"),
     "53": (CapacityExceeded, "free some space; nothing of this transaction was kept"),
+    "54": (CapacityExceeded, "a token, or the name of an application or domain, is longer than PostgreSQL can index"),
     "55P03": (Unavailable, "another writer holds the table; try again or raise catalog.busy_timeout"),
     "57014": (Unavailable, "the statement took longer than catalog.transaction_timeout"),
     "57": (Unavailable, "the server is going down or starting; try again"),
