@@ -1,8 +1,10 @@
 """What was read may not have changed: stale transactions are refused, those that do not touch each other are not."""
 
 import pytest
+from msgspec.structs import replace
 
 from deltamirror import Catalog, Protocol, Table
+from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidInput, NotFound
 from deltamirror.txnlog.request import Change, Request
 from deltamirror.txnlog.tables import drop_table
@@ -206,3 +208,30 @@ def test_what_was_read_of_a_dropped_table_is_no_reading_of_the_next_one(catalog:
     create(catalog, partition_by=["day"]).append([add("other", day="mon")])
     with pytest.raises((Conflict, NotFound)):
         tx.commit()
+
+
+@pytest.mark.parametrize(("operation", "follows"), [("OPTIMIZE", True), ("MERGE", False)])
+def test_an_operation_that_keeps_the_data_need_not_have_seen_an_append(
+    catalog: Catalog, operation: str, follows: bool
+) -> None:
+    """On a table whose level another writer has set: we offer Delta's strictest one only."""
+    table = create(catalog, "u", properties={"delta.enableInCommitTimestamps": "false"})
+    metadata = table.snapshot().metadata
+    relaxed = replace(metadata, configuration={**metadata.configuration, "delta.isolationLevel": "WriteSerializable"})
+    with catalog.transaction() as tx:
+        tx.stage_lines("u", b'{"commitInfo":{}}\n' + encode_commit([relaxed]), at_version=1)
+    table.append([add("a"), add("b")])
+    compaction = catalog.transaction(operation=operation)
+    compaction.remove("u", ["a", "b"], data_change=False)
+    compaction.append("u", [add("ab", data_change=False)])
+    with catalog.transaction() as tx:
+        tx.read("u")
+        tx.append("u", [add("c")])
+    if follows:
+        assert compaction.commit().versions == {"u": 4}
+        assert paths(table) == ["ab", "c"]
+        assert info_of(table, 4)["isolationLevel"] == "SnapshotIsolation"
+        return
+    with pytest.raises(Conflict) as caught:
+        compaction.commit()
+    assert caught.value.reason == "concurrent-append"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.commitinfo import metrics_for, write_parameters
@@ -15,7 +15,7 @@ from deltamirror.txnlog.staging import Staged
 from deltamirror.txnlog.state import TableState
 from deltamirror.txnlog.winners import Standing
 
-__all__ = ["Draft", "after", "check_foundation", "draft_of", "foundation_of", "named", "rules_for"]
+__all__ = ["Draft", "after", "authored_facts", "check_foundation", "draft_of", "foundation_of", "named", "rules_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +123,14 @@ def draft_of(change: Change, state: TableState, actions: Sequence[Action], raw: 
         foundation=foundation_of(actions) if founds else (),
         body=tuple(a for a in actions if not isinstance(a, Metadata | Protocol)) if founds else tuple(actions),
         raw=raw,
-        facts=CommitFacts.of(actions, reads=None if raw is not None else reads),
+        facts=CommitFacts.of(actions) if raw is not None else authored_facts(change, actions, reads),
         reads=reads,
     )
+
+
+def authored_facts(change: Change, actions: Sequence[Action], reads: ReadSet) -> CommitFacts:
+    """What a commit does that has no commitInfo to tell its operation."""
+    return replace(CommitFacts.of(actions, reads=reads), operation=change.operation.name)
 
 
 def rules_for(change: Change, state: TableState, foundation: Sequence[Action] = ()) -> TableRules:

@@ -4,14 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deltamirror.config import CatalogSettings
-from deltamirror.delta.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Txn
+from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Txn
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, implied_reads, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
 from deltamirror.errors import Conflict, NotFound, Transient, Unavailable
 from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.draft import Draft, after, check_foundation, draft_of, foundation_of, named, rules_for
+from deltamirror.txnlog.draft import (
+    Draft,
+    after,
+    authored_facts,
+    check_foundation,
+    draft_of,
+    foundation_of,
+    named,
+    rules_for,
+)
 from deltamirror.txnlog.gather import Block, Gathered
 from deltamirror.txnlog.ratify import require_exact
+from deltamirror.txnlog.request import Change
 from deltamirror.txnlog.staging import Stage, Staged, discard, sweep_stages
 from deltamirror.txnlog.state import TableState, in_force
 from deltamirror.txnlog.winners import Standing, require_no_conflict
@@ -103,7 +113,7 @@ class Preparation:
             body=opening if verbatim else (),
             raw=(self.gathered.pairs[0][0] if opening else b"") if verbatim else None,
             staged=staged,
-            facts=_facts(staged, (*opening, *staged.small_actions), reads),
+            facts=_facts(change, staged, (*opening, *staged.small_actions), reads),
             reads=reads,
         )
 
@@ -168,10 +178,10 @@ class Preparation:
         return unread and draft.writes and facts.is_blind_append and facts.metadata is None and facts.protocol is None
 
 
-def _facts(staged: Staged, small: Sequence[Action], reads: ReadSet) -> CommitFacts:
+def _facts(change: Change, staged: Staged, small: Sequence[Action], reads: ReadSet) -> CommitFacts:
     """What a staged commit did; its files are in SQL and compared there."""
-    blind = not reads.reads_anything and not staged.num_removed and not any(isinstance(a, Cdc) for a in small)
-    return replace(CommitFacts.of(small), is_blind_append=blind, data_change=staged.data_change)
+    facts = CommitFacts.of(small) if change.lines is not None else authored_facts(change, small, reads)
+    return replace(facts, data_change=staged.data_change)
 
 
 def _opening(actions: Sequence[Action]) -> tuple[Action, ...]:

@@ -203,9 +203,9 @@ def _verbatim_time(draft: Draft, head: Head, clock: int) -> int:
     """The time of a verbatim commit: the one that it states, in order."""
     info = draft.info
     stated = None if info is None else info.in_commit_timestamp
-    _, metadata = after(draft.state, draft.body)
+    _, metadata = after(draft.state, draft.small_actions)
     if in_commit_timestamps(metadata):
-        if stated is None or not isinstance(draft.body[0], CommitInfo):
+        if stated is None or not any(isinstance(action, CommitInfo) for action in draft.body[:1]):
             raise _wrong_time(draft, "first-missing", f"{draft.state.name!r} has in-commit timestamps, the commit none")
         if stated <= head.committed_at:
             problem = f"inCommitTimestamp {stated} does not exceed that of the version before, {head.committed_at}"
