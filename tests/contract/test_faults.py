@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -187,3 +188,22 @@ def test_a_lock_that_is_held_too_long_is_no_lost_reply(postgres_url: str) -> Non
                 table.append([add("b")], token=token)
         other.rollback()
         assert table.info().head == 1
+
+
+@pytest.mark.postgres
+@pytest.mark.requirement("R38")
+@pytest.mark.parametrize("token", [None, "general"])
+def test_connections_that_broke_while_idle_go_unnoticed(
+    postgres_url: str, token: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Catalog(postgres_url) as catalog:
+        catalog.init()
+        table = create(catalog)
+        table.append([add("a")])
+        with psycopg.connect(postgres_url) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert table.append([add("b")], token=token).versions == {"t": 2}
+    assert caplog.records == []

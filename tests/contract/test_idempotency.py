@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
+from sqlalchemy import text
 
 from deltamirror import Catalog, Committed, Table, Txn
+from deltamirror.config import WriterSettings
 from deltamirror.errors import Conflict, InvalidAction, TokenReused
 from deltamirror.txnlog.request import Change, Request
-from tests.support.lake import add, create, paths, remove_of, row_counts
+from tests.support.lake import add, create, opened, paths, remove_of, row_counts
 
 pytestmark = pytest.mark.requirement("R38")
 
@@ -212,3 +214,21 @@ def test_the_answer_names_all_tables_of_the_transaction(catalog: Catalog, table:
         return catalog.writer.commit(Request(changes=changes))
 
     assert one_answer([send(), send()]) == {"t": 1, "u": 1}
+
+
+@pytest.mark.postgres
+def test_a_token_sent_at_once_needs_no_second_try(postgres_url: str) -> None:
+    """Both have found the token unused, and wait for the table: whoever comes second finds the first."""
+    with Catalog(postgres_url) as made:
+        made.init()
+    with opened(postgres_url, writer=WriterSettings(retries=0)) as catalog, ThreadPoolExecutor(2) as threads:
+        table = create(catalog)
+        with catalog.database.engine.connect() as other:
+            other.execute(text("SELECT * FROM dl_heads FOR UPDATE"))
+            sent = [threads.submit(table.append, [add("a")], token="one") for _ in range(2)]
+            waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            while other.execute(waiting).scalar_one() < 2:
+                other.execute(text("SELECT pg_sleep(0.01)"))
+        answers = [future.result() for future in sent]
+        assert sorted(answer.already_applied for answer in answers) == [False, True]
+        assert table.info().head == 1

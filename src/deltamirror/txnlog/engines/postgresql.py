@@ -29,6 +29,7 @@ from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
     CapacityExceeded,
     CatalogMismatch,
+    CommitUnknown,
     DeltaMirrorError,
     Internal,
     InvalidInput,
@@ -88,7 +89,11 @@ class PostgresqlDatabase(Database):
         statement, _ = self.compiled(APPEND)
         with self.translated(), closing(self._appending.raw_connection()) as connection:
             cursor = connection.cursor()
-            self.commit_by(lambda: cursor.execute(statement, values))
+            try:
+                self.commit_by(lambda: cursor.execute(statement, values))
+            except CommitUnknown:
+                connection.invalidate()  # the pool would try to reset it, and write of its failure to standard error
+                raise
             outcome, *committed = cursor.fetchall()[0]
         return None if outcome == "stale" else tuple(committed)
 
