@@ -98,8 +98,14 @@ def test_a_partition_is_asked_for_by_values_that_its_column_can_have(orders, add
     assert paths("DAY=2024-01-01", "DAY=2024-01-02") == ["2024-01-01", "2024-01-02"]
     assert paths("day=") == ["none"]
     error = orders.error("table", "files", "orders", "--partition", "day=2024-1-1", exits=10)
-    assert "'2024-1-1' is not a date" in error["message"]
+    assert "'2024-1-1' is no value of the partition column 'day'" in error["message"]
     assert error["hint"]
+
+
+@pytest.mark.parametrize("option", [["--version", "7"], ["--as-of", "2001-01-01"], ["--as-of", "0001-01-01"]])
+def test_a_version_that_is_not_there_points_to_those_that_are(orders, option: list[str]) -> None:
+    error = orders.error("table", "files", "orders", *option, exits=11)
+    assert "deltamirror table history orders" in error["hint"]
 
 
 @pytest.mark.parametrize("schema", ["", "id", "id lng", "id long,", "a;b long", "{", '{"type":"struct"}', '"long"'])

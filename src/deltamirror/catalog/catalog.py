@@ -88,7 +88,7 @@ class Catalog:
         if has_delta_log(definition.location, self._storage):
             raise AlreadyExists(
                 f"there is a Delta table at {definition.location} already",
-                hint="choose another location, or import the table: `deltamirror import`",
+                hint="choose another location: a table that is there is imported, not created",
                 table=name,
                 location=definition.location,
             )

@@ -54,6 +54,8 @@ class Transaction:
     def __init__(
         self, writer: SqlTxnLogWriter, *, operation: Operation, token: str | None, rows_checked: bool = False
     ) -> None:
+        if token is not None and not token.strip():
+            raise InvalidInput("the token is empty", hint="name the transaction, or leave the token out")
         self._writer = writer
         self._rows_checked = rows_checked
         self._operation = operation
@@ -279,7 +281,10 @@ def _read_set(work: _Work) -> ReadSet:
 
 
 def _partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:
-    return {taken.physical_partition(column): frozenset(_texts(value)) for column, value in box.items()}
+    texts = {column: frozenset(_texts(value)) for column, value in box.items()}
+    for column, values in texts.items():
+        taken.require_partition_values(column, values)
+    return {taken.physical_partition(column): values for column, values in texts.items()}
 
 
 def _texts(value: PartitionValue | Sequence[PartitionValue]) -> Iterable[str | None]:

@@ -1,6 +1,6 @@
 """``deltamirror table list|show|history|files``: the catalog, looked at."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Final
@@ -10,13 +10,11 @@ import msgspec
 import pyarrow as pa
 
 from deltamirror.catalog import HistoryEntry, Snapshot, TableInfo
-from deltamirror.cli.columns import column_text, type_text
+from deltamirror.cli.columns import column_text
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Fields, Grid, answer, moment, write_json_list
 from deltamirror.cli.parameters import partition_values, point_in_time, whole_number
 from deltamirror.delta.schema import schema_string
-from deltamirror.delta.validation.values import value_test
-from deltamirror.errors import InvalidInput
 
 __all__ = ["files", "history", "list_", "show", "table_document"]
 
@@ -90,7 +88,6 @@ def files(
         raise click.UsageError("give --version or --as-of, not both")
     with invocation.open() as catalog:
         snapshot = catalog.table(name).snapshot(version=version, as_of=as_of)
-        _require_values(snapshot, partition)
         found = snapshot.files(partitions=partition)
     if invocation.json:
         head = {"table": name, "version": snapshot.version, "timestamp": snapshot.timestamp}
@@ -102,18 +99,6 @@ def files(
 def table_document(info: TableInfo) -> dict[str, object]:
     """A table at a glance, as ``--json`` shows it."""
     return {**asdict(info), "unpublished": info.unpublished}
-
-
-def _require_values(snapshot: Snapshot, partitions: Mapping[str, Sequence[str | None]]) -> None:
-    """A value that no file can have is a typing error, not an empty answer."""
-    for column, values in partitions.items():
-        physical = snapshot.physical_partition(column)
-        kind = next(field.type for field in snapshot.schema.fields if field.physical_name == physical)
-        parses = value_test(kind)
-        for value in values:
-            if value is not None and parses is not None and not parses(value):
-                message = f"{value!r} is not a {type_text(kind)}, which the partition column {column!r} holds"
-                raise InvalidInput(message, hint="write it as the log does: 2024-01-31, 17, true")
 
 
 def _fields(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:

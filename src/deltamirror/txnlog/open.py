@@ -52,6 +52,6 @@ def _parsed(text: str) -> URL:
 def _wrong(text: str) -> InvalidSettings:
     return InvalidSettings(
         f"{redact_url(text)!r} is not a catalog URL",
-        hint="use sqlite:///FILE, duckdb:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE",
+        hint="use sqlite:///FILE, duckdb:///FILE or postgresql://USER@HOST/DATABASE",
         key="catalog.url",
     )

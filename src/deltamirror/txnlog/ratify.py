@@ -108,7 +108,7 @@ def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None
     if backlog >= limit:
         raise Refused(
             f"table {draft.state.name!r} has {backlog} unpublished versions; the limit is {limit}",
-            hint="let the mirror catch up (`deltamirror mirror --once`), or raise writer.backlog_limit",
+            hint="let the mirror catch up, or raise writer.backlog_limit",
             table=draft.state.name,
         )
 

@@ -1,6 +1,6 @@
 """Reading the log: any version of a table as one state, and the history that led to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,8 @@ from sqlalchemy.sql import ColumnElement, Select
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add, CommitInfo, DeletionVector, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.paths import path_identity
-from deltamirror.delta.schema import StructType, parse_schema
+from deltamirror.delta.schema import Field, StructType, parse_schema
+from deltamirror.delta.validation.values import value_test
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.chunks import Chunk, commit_bytes
 from deltamirror.txnlog.database import Database
@@ -143,10 +144,23 @@ class Snapshot:
 
     def physical_partition(self, column: str) -> str:
         """The name of a partition column in the log; differs from its name under column mapping."""
+        return self._partition(column).physical_name
+
+    def require_partition_values(self, column: str, texts: Iterable[str | None]) -> None:
+        """Refuse a text that no file can have as its value: it would match nothing, and look like nothing to find."""
+        parses = value_test(self._partition(column).type)
+        for text in texts:
+            if text and parses is not None and not parses(text):
+                raise InvalidInput(
+                    f"{text!r} is no value of the partition column {column!r} of table {self.table!r}",
+                    hint="write it as the log does: 2024-01-31, 17, true, 2024-01-31T00:00:00.000000Z",
+                )
+
+    def _partition(self, column: str) -> Field:
         wanted = column.lower()
         for name in self.metadata.partition_columns:
             if name.lower() == wanted and (field := self.schema.get(name)) is not None:
-                return field.physical_name
+                return field
         raise InvalidInput(
             f"table {self.table!r} is not partitioned by {column!r}",
             hint=f"its partition columns: {', '.join(self.metadata.partition_columns) or 'none'}",
@@ -155,6 +169,7 @@ class Snapshot:
     def _filter(self, column: str, wanted: str | Sequence[str | None] | None) -> ColumnElement[bool]:
         value = self.database.json_member(files.c.partition_values, self.physical_partition(column))
         values = [wanted] if wanted is None or isinstance(wanted, str) else list(wanted)
+        self.require_partition_values(column, values)
         present = [value for value in values if value]
         nothing = or_(value.is_(None), value == "")  # an empty string is null as a partition value
         return or_(value.in_(present), *([nothing] if len(present) < len(values) else []))
@@ -244,16 +259,25 @@ def _milliseconds(moment: int | str | datetime) -> int:
     return (aware - _EPOCH) // timedelta(milliseconds=1)  # seconds as a float would lose the last digit
 
 
-def _no_such_version(connection: Connection, table_id: int, name: str, version: int | None, as_of: object) -> NotFound:
+def _no_such_version(
+    connection: Connection, table_id: int, name: str, version: int | None, as_of: int | str | datetime | None
+) -> NotFound:
     c = versions.c
+    hint = f"`deltamirror table history {name}` shows the versions and their times"
     bounds = select(func.min(c.version), func.max(c.version), func.min(c.committed_at)).where(c.table_id == table_id)
     oldest, newest, begin = connection.execute(bounds).one()
-    if version is not None:
-        return NotFound(
-            f"table {name!r} has no version {version}: it has {oldest} to {newest}", table=name, version=version
-        )
-    started = datetime.fromtimestamp(begin / 1000, UTC).isoformat(timespec="milliseconds")
-    return NotFound(f"table {name!r} has no version at {as_of}: it begins at {started}", table=name)
+    if version is not None or as_of is None:
+        message = f"table {name!r} has no version {version}: it has {oldest} to {newest}"
+        return NotFound(message, hint=hint, table=name, version=version)
+    asked, started = _spelled(_milliseconds(as_of)), _spelled(begin)
+    return NotFound(f"table {name!r} has no version at {asked}: it begins at {started}", hint=hint, table=name)
+
+
+def _spelled(milliseconds: int) -> str:
+    try:
+        return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+    except OverflowError:  # before the year 1
+        return f"{milliseconds} ms"
 
 
 def _newest(projection: Any, key: str, table_id: int, version: int) -> Select[Any]:
