@@ -97,19 +97,22 @@ def encode(pointer: LastCheckpoint) -> bytes:
 def decode(data: bytes) -> Reading:
     """What the file says, and how far to believe it. Never raises: whoever finds no pointer lists the log."""
     try:
-        pointer, content = _pointer(_DECODER.decode(data)), _parse(data.decode())
-    except (ValueError, RecursionError):  # msgspec's and json's errors are values' errors, as is bad UTF-8
+        pointer = _pointer(_DECODER.decode(data))
+        return Reading(pointer, _trust(_parse(data.decode()))) if pointer.version >= 0 else _NOTHING
+    except (ValueError, RecursionError):  # what is no JSON, no UTF-8 or no pointer is a ValueError in both parsers
         return _NOTHING
-    if not isinstance(content, dict) or pointer.version < 0:
-        return _NOTHING
-    if content.get("checksum") is None:
-        return Reading(pointer, Trust.UNVERIFIED)
-    return Reading(pointer, Trust.VERIFIED if content["checksum"] == _checksum(content) else Trust.DAMAGED)
 
 
 def content_checksum(text: str) -> str:
     """The checksum of a JSON object: of all it holds but the member ``checksum``."""
     return _checksum(_parse(text))
+
+
+def _trust(content: Json) -> Trust:
+    stated = content.get("checksum") if isinstance(content, dict) else None
+    if stated is None:
+        return Trust.UNVERIFIED
+    return Trust.VERIFIED if stated == _checksum(content) else Trust.DAMAGED
 
 
 def _pointer(read: _Read) -> LastCheckpoint:
