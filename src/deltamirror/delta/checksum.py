@@ -139,11 +139,7 @@ def next_checksum(
     size = previous.table_size_bytes + sum(commit.sizes_added) - sum(commit.sizes_removed)
     count = previous.num_files + len(commit.added) - len(commit.removed)
     listed = _list_files(previous, commit, count=count, files=files)
-    if (
-        size < 0
-        or count < 0
-        or (listed is not None and (len(listed), sum(add.size for add in listed)) != (count, size))
-    ):
+    if min(size, count) < 0 or not _agrees(listed, count=count, size=size):
         return None
     deletions = _deletions_before(previous, commit, files).updated(added=commit.added, removed=commit.removed)
     histogram = previous.file_size_histogram
@@ -162,7 +158,8 @@ def next_checksum(
         protocol=commit.protocol,
         file_size_histogram=histogram and histogram.updated(added=commit.sizes_added, removed=commit.sizes_removed),
         deleted_record_counts=deletions.counts,
-        all_files=_plainly_spelled(listed),
+        # Spark takes the totals of a manual update from the whole state, and lists nothing.
+        all_files=None if commit.info.operation == _MANUAL else _plainly_spelled(listed),
     )
 
 
@@ -265,12 +262,14 @@ def _files_before(previous: Checksum, files: LiveFiles | None) -> Iterable[Add] 
 
 def _list_files(previous: Checksum, commit: _Commit, *, count: int, files: LiveFiles | None) -> tuple[Add, ...] | None:
     """The files after the commit, if they are few, known, and have statistics of one schema."""
-    if commit.info.operation == _MANUAL:  # Spark takes its totals from the whole state, and lists nothing
-        return None
     if not _keeps_statistics(previous.metadata) or not _same_schema(previous.metadata, commit.metadata):
         return () if count == 0 else None
     before = _files_before(previous, files) if max(previous.num_files, count) <= MOST_FILES else None
     return None if before is None else live_files(before, commit.actions)
+
+
+def _agrees(listed: tuple[Add, ...] | None, *, count: int, size: int) -> bool:
+    return listed is None or (len(listed), sum(add.size for add in listed)) == (count, size)
 
 
 def _lists_files(state: State) -> bool:

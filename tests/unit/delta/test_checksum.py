@@ -133,6 +133,7 @@ def test_sizes_and_counts_follow_adds_and_removes() -> None:
         pytest.param([info(None)], id="unknown operation"),
         pytest.param([add("b")], id="no commitInfo"),
         pytest.param([info(), add("a")], id="a live file is added again"),
+        pytest.param([info("Manual Update"), add("a")], id="a live file is added again by hand"),
         pytest.param([info(), remove("b")], id="a file is removed that is not live"),
         pytest.param([info(), remove("a", size=11)], id="a file is removed with another size"),
         pytest.param([info(), with_properties(enableInCommitTimestamps="true")], id="no in-commit timestamp"),
