@@ -210,16 +210,21 @@ def test_what_was_read_of_a_dropped_table_is_no_reading_of_the_next_one(catalog:
         tx.commit()
 
 
+def configure(catalog: Catalog, name: str, *, version: int, **properties: str) -> None:
+    """Set properties as another writer does, who may set what we do not."""
+    metadata = catalog.table(name).snapshot().metadata
+    changed = replace(metadata, configuration={**metadata.configuration, **properties})
+    with catalog.transaction() as tx:
+        tx.stage_lines(name, b'{"commitInfo":{}}\n' + encode_commit([changed]), at_version=version)
+
+
 @pytest.mark.parametrize(("operation", "follows"), [("OPTIMIZE", True), ("MERGE", False)])
 def test_an_operation_that_keeps_the_data_need_not_have_seen_an_append(
     catalog: Catalog, operation: str, follows: bool
 ) -> None:
     """On a table whose level another writer has set: we offer Delta's strictest one only."""
     table = create(catalog, "u", properties={"delta.enableInCommitTimestamps": "false"})
-    metadata = table.snapshot().metadata
-    relaxed = replace(metadata, configuration={**metadata.configuration, "delta.isolationLevel": "WriteSerializable"})
-    with catalog.transaction() as tx:
-        tx.stage_lines("u", b'{"commitInfo":{}}\n' + encode_commit([relaxed]), at_version=1)
+    configure(catalog, "u", version=1, **{"delta.isolationLevel": "WriteSerializable"})
     table.append([add("a"), add("b")])
     compaction = catalog.transaction(operation=operation)
     compaction.remove("u", ["a", "b"], data_change=False)
@@ -235,3 +240,19 @@ def test_an_operation_that_keeps_the_data_need_not_have_seen_an_append(
     with pytest.raises(Conflict) as caught:
         compaction.commit()
     assert caught.value.reason == "concurrent-append"
+
+
+def test_a_commit_that_follows_the_enabling_of_row_tracking_says_that_its_rows_kept_no_ids(catalog: Catalog) -> None:
+    untimed = {"delta.enableInCommitTimestamps": "false"}
+    table = create(catalog, "u", features=["rowTracking", "domainMetadata"], properties=untimed)
+    stats = '{"numRecords":3}'
+    table.append([add("a", stats=stats)])
+    rewrite = catalog.transaction()
+    rewrite.remove("u", ["a"])
+    rewrite.append("u", [add("b", stats=stats)])
+    columns = {f"delta.rowTracking.materialized{name}ColumnName": f"_{name}" for name in ("RowId", "RowCommitVersion")}
+    configure(catalog, "u", version=2, **{"delta.enableRowTracking": "true", **columns})
+    assert rewrite.commit().versions == {"u": 3}
+    assert info_of(table, 3)["tags"] == {"delta.rowTracking.preserved": "false"}
+    table.append([add("c", stats=stats)])
+    assert "tags" not in info_of(table, 4)

@@ -3,7 +3,7 @@
 Everything here runs inside the one short SQL transaction of a commit, after the heads are locked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -57,7 +57,6 @@ class Ratified:
 
     version: int
     committed_at: int
-    head: Head
 
 
 class StateMoved(Exception):
@@ -139,7 +138,7 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
     )
     _insert_version(session, draft, written, small)
     _move_head(session, draft.state.table_id, head, written, small)
-    return Ratified(version=version, committed_at=time, head=head)
+    return Ratified(version=version, committed_at=time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +166,17 @@ def authored_info(draft: Draft, *, time: int, txn_id: str, engine_info: str) -> 
         is_blind_append=draft.facts.is_blind_append,
         metrics=told.metrics or {},
         user_metadata=told.user_metadata,
-        tags=told.tags,
+        tags=_tags(draft, told.tags),
         engine_info=engine_info,
         txn_id=txn_id,
     )
+
+
+def _tags(draft: Draft, told: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    if draft.standing is None or not draft.standing.adopted.row_tracking_enabled:
+        return told
+    # Rows that were copied before their table tracked rows have not kept ids that they did not have.
+    return {**(told or {}), "delta.rowTracking.preserved": "false"}
 
 
 def _computed(
