@@ -11,7 +11,16 @@ from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State
 from deltamirror.errors import InvalidAction
 from tests.support.lake import adds_of, opened
-from tests.support.reference import LOGS, SHARED, begin_table, commit_files, name_of
+from tests.support.reference import (
+    LOGS,
+    SHARED,
+    WITHOUT_METADATA,
+    WITHOUT_PROTOCOL,
+    WITHOUT_SCHEMA,
+    begin_table,
+    commit_files,
+    name_of,
+)
 
 pytestmark = [
     pytest.mark.requirement("R37"),
@@ -24,31 +33,15 @@ ON_EVERY_ENGINE = 4
 
 
 REFUSED = {
-    # Made by tests of Delta through its internal API: a metaData without schemaString, which no table has.
-    "shape.missing-field": {
-        "canonicalized-paths-normal-a",
-        "canonicalized-paths-normal-b",
-        "canonicalized-paths-special-a",
-        "canonicalized-paths-special-b",
-        "corrupted-last-checkpoint",
-        "deltalog-commit-info",
-        "deltalog-state-reconstruction-from-checkpoint-missing-metadata",
-        "deltalog-state-reconstruction-from-checkpoint-missing-protocol",
-        "update-deleted-directory",
-        "versions-not-contiguous",
-    },
+    "shape.missing-field": WITHOUT_SCHEMA,
     # No table: the log states no metaData, or no protocol.
-    "log.first": {
-        "data-reader-absolute-paths-escaped-chars",
-        "deltalog-state-reconstruction-without-metadata",
-        "deltalog-state-reconstruction-without-protocol",
-    },
-    "protocol.unsupported": {"collations-preview-table", "collations-table"},
-    "protocol.version": {"deltalog-invalid-protocol-version"},
+    "log.first": WITHOUT_METADATA | WITHOUT_PROTOCOL,
+    "protocol.unsupported": {"golden/collations-preview-table", "golden/collations-table"},
+    "protocol.version": {"golden/deltalog-invalid-protocol-version"},
     # Change data with values of partitions that the table does not have.
-    "cdc.partition.unknown": {"deltalog-getChanges"},
+    "cdc.partition.unknown": {"golden/deltalog-getChanges"},
 }
-"""What is refused, by the rule; all of it from the golden tables."""
+"""What is refused, by the rule."""
 
 
 def replayable() -> Iterator[tuple[Path, list[bytes]]]:
@@ -81,7 +74,7 @@ def refused(catalog: Catalog, logs: list[tuple[Path, list[bytes]]]) -> dict[str,
         try:
             take_in(catalog, f"t{number}", files)
         except InvalidAction as error:
-            found[error.rule].add(name_of(log).removeprefix("golden/"))
+            found[error.rule].add(name_of(log))
     return dict(found)
 
 

@@ -1,6 +1,5 @@
 """Every line that Delta Lake on Spark wrote, parsed and encoded again, gives the same bytes."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,10 @@ from deltamirror.delta import names
 from deltamirror.delta.lines import decode, encode
 from deltamirror.delta.order import champ_order
 from deltamirror.errors import InvalidAction
+from tests.support.reference import SHARED
 
 pytestmark = pytest.mark.requirement("R5")
 
-SHARED = Path(os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
 COLLECTIONS = ["fixtures", "golden"]
 
 NO_SCHEMA = "metaData.schemaString is missing: a test of Delta Lake committed an empty Metadata()"

@@ -1,6 +1,5 @@
 """Row ids assigned to the bare actions of Delta Lake on Spark are the ids that it assigned itself."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,10 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
+from tests.support.reference import SHARED
 
 pytestmark = pytest.mark.requirement("R37")
 
-SHARED = Path(os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
 LOGS = sorted((SHARED / "fixtures").glob("*/feat/_delta_log"))
 
 needs_shared = pytest.mark.skipif(not LOGS, reason=f"no reference logs under {SHARED}")

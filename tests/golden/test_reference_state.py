@@ -1,6 +1,5 @@
 """Replay gives the state that Delta Lake on Spark recorded beside its own commits, in the version checksums."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,37 +12,21 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Pro
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State, reconciliation_key, replay
 from deltamirror.errors import InvalidAction
+from tests.support.reference import (
+    LOGS,
+    SHARED,
+    WITHOUT_METADATA,
+    WITHOUT_PROTOCOL,
+    WITHOUT_SCHEMA,
+    commit_files,
+    name_of,
+)
 
 pytestmark = pytest.mark.requirement("R37")
 
-SHARED = Path(os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
-LOGS = sorted(path for root in ("fixtures", "golden") for path in (SHARED / root).rglob("_delta_log"))
 CHECKED_LOGS = [log for log in LOGS if any(log.glob("*.crc"))]
 
 needs_shared = pytest.mark.skipif(not LOGS, reason=f"no reference logs under {SHARED}")
-
-WITHOUT_SCHEMA = {
-    f"golden/{name}"
-    for name in (
-        "canonicalized-paths-normal-a",
-        "canonicalized-paths-normal-b",
-        "canonicalized-paths-special-a",
-        "canonicalized-paths-special-b",
-        "corrupted-last-checkpoint",
-        "deltalog-commit-info",
-        "deltalog-state-reconstruction-from-checkpoint-missing-metadata",
-        "deltalog-state-reconstruction-from-checkpoint-missing-protocol",
-        "update-deleted-directory",
-        "versions-not-contiguous",
-    )
-}
-"""Made by tests of Delta through its internal API: a metaData without schemaString, which no table has."""
-
-WITHOUT_METADATA = {
-    "golden/data-reader-absolute-paths-escaped-chars",
-    "golden/deltalog-state-reconstruction-without-metadata",
-}
-WITHOUT_PROTOCOL = {"golden/deltalog-state-reconstruction-without-protocol"}
 
 
 class Checksum(msgspec.Struct, rename="camel"):
@@ -56,17 +39,10 @@ class Checksum(msgspec.Struct, rename="camel"):
     all_files: list[Add] | None = None
 
 
-def name_of(log: Path) -> str:
-    return str(log.parent.relative_to(SHARED))
-
-
 def commits(log: Path) -> Iterator[tuple[int, list[Action]]]:
     """The commits of a log from version 0 on, up to the first gap."""
-    files = {int(path.stem): path for path in log.glob("*.json") if path.stem.isdigit()}
-    version = 0
-    while version in files:
-        yield version, decode_commit(files[version].read_bytes(), source=str(files[version]))
-        version += 1
+    for version, data in enumerate(commit_files(log)):
+        yield version, decode_commit(data, source=f"{log}, version {version}")
 
 
 def check(state: State, checksum: Checksum) -> None:

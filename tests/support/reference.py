@@ -17,10 +17,44 @@ from deltamirror.txnlog.request import Change
 from deltamirror.txnlog.schema import heads, tables
 from deltamirror.txnlog.state import TableState
 
-__all__ = ["LOGS", "SHARED", "begin_table", "commit_files", "name_of"]
+__all__ = [
+    "LOGS",
+    "SHARED",
+    "WITHOUT_METADATA",
+    "WITHOUT_PROTOCOL",
+    "WITHOUT_SCHEMA",
+    "begin_table",
+    "commit_files",
+    "name_of",
+]
 
 SHARED = Path(os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
 LOGS = sorted(path for root in ("fixtures", "golden") for path in (SHARED / root).rglob("_delta_log"))
+
+WITHOUT_SCHEMA = frozenset(
+    f"golden/{name}"
+    for name in (
+        "canonicalized-paths-normal-a",
+        "canonicalized-paths-normal-b",
+        "canonicalized-paths-special-a",
+        "canonicalized-paths-special-b",
+        "corrupted-last-checkpoint",
+        "deltalog-commit-info",
+        "deltalog-state-reconstruction-from-checkpoint-missing-metadata",
+        "deltalog-state-reconstruction-from-checkpoint-missing-protocol",
+        "update-deleted-directory",
+        "versions-not-contiguous",
+    )
+)
+"""Made by tests of Delta through its internal API: a metaData without schemaString, which no table has."""
+
+WITHOUT_METADATA = frozenset(
+    {
+        "golden/data-reader-absolute-paths-escaped-chars",
+        "golden/deltalog-state-reconstruction-without-metadata",
+    }
+)
+WITHOUT_PROTOCOL = frozenset({"golden/deltalog-state-reconstruction-without-protocol"})
 
 A = TypeVar("A", Protocol, Metadata)
 
