@@ -75,6 +75,16 @@ def test_an_error_names_its_line_once(orders, add, fields: dict[str, object]) ->
     assert error["message"].count("standard input, line 2: ") == 1
 
 
+@pytest.mark.parametrize("line", ["x", '{"add":{"path":"a"}}', "[]"])
+def test_an_error_in_complete_lines_names_the_input_and_the_line_once(orders, line: str) -> None:
+    lines = (
+        '{"commitInfo":{"inCommitTimestamp":9999999999999,"timestamp":9999999999999,"operation":"WRITE"}}\n\n' + line
+    )
+    error = orders.error("commit", "orders", "-", "--verbatim", "--at-version", "1", stdin=lines, exits=10)
+    assert error["message"].startswith("standard input, line 3: ")
+    assert error["message"].count("line 3") == 1
+
+
 def test_line_ends_of_windows_are_taken_and_a_byte_order_mark_is_named(orders, add) -> None:
     assert orders.json("commit", "orders", "-", stdin=add().replace("\n", "\r\n"))["version"] == 1
     error = orders.error("commit", "orders", "-", stdin="\ufeff" + add(path="b"), exits=10)

@@ -15,7 +15,7 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import not_empty, whole_number
 from deltamirror.delta.lines import read_ndjson
-from deltamirror.errors import InvalidAction
+from deltamirror.errors import InvalidAction, InvalidLine
 
 __all__ = ["commit"]
 
@@ -105,13 +105,16 @@ class _Lines:
 
     @contextmanager
     def named_in_errors(self) -> Iterator[None]:
-        """Name the line of an action that breaks a rule, unless the error does so already."""
+        """Name the line of what is wrong with the input, unless the error does so already."""
         try:
             yield
-        except InvalidAction as error:
-            if error.index is None or error.message.startswith(f"{self.name}, line "):
+        except (InvalidAction, InvalidLine) as error:
+            if error.message.startswith("line "):
+                raise replace(error, message=f"{self.name}, {error.message}") from error
+            index = error.index if isinstance(error, InvalidAction) else None
+            if index is None or error.message.startswith(f"{self.name}, line "):
                 raise
-            raise replace(error, message=f"{self.name}, line {self._line(error.index)}: {error.message}") from error
+            raise replace(error, message=f"{self.name}, line {self._line(index)}: {error.message}") from error
 
     def _line(self, index: int) -> int:
         line = index + 1

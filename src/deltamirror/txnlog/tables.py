@@ -107,8 +107,9 @@ def pause_mirror(database: Database, name: str, *, paused: bool, unpublished: bo
 def require_published(info: TableInfo, *, unpublished: bool, act: str) -> None:
     """Refuse to leave versions unpublished unless the caller knows about them."""
     if info.unpublished and not unpublished:
+        noun = "version that is" if info.unpublished == 1 else "versions that are"
         raise Refused(
-            f"table {info.name!r} has {info.unpublished} versions that are not published to {info.location}",
+            f"table {info.name!r} has {info.unpublished} {noun} not published to {info.location}",
             hint=f"publish them first, or say that you mean it: `deltamirror table {act} {info.name} --unpublished`",
             table=info.name,
         )

@@ -61,7 +61,7 @@ def _check_partition_columns(names: Sequence[str], schema: StructType, index: in
         if name in names[:position]:
             raise _broken("partition.twice", index, "partitionColumns", name)
         if not _partitions(columns[name]):
-            raise _broken("partition.type", index, "partitionColumns", f"{name}: {columns[name].type}")
+            raise _broken("partition.type", index, "partitionColumns", name)
     if names and len(names) == len(columns):
         raise _broken("partition.all", index, "partitionColumns", ", ".join(names))
 
