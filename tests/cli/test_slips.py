@@ -28,6 +28,16 @@ def test_a_catalog_that_would_be_gone_with_the_command_is_refused(prompt, comman
     assert "file" in error["hint"]
 
 
+@pytest.mark.parametrize("content", [b'{"a": 1}\n', b"SQLite format 3\0" * 100, b"a,b\n1,2\n", b"x"])
+@pytest.mark.parametrize("name", ["lake.db", "lake.jsonl", "lake.csv"])
+def test_a_file_of_another_kind_is_never_taken_for_a_duckdb_catalog(prompt, name: str, content: bytes) -> None:
+    Path(name).write_bytes(content)
+    error = prompt.error("init", "--catalog", f"duckdb:///{name}", exits=17)
+    assert "no DuckDB database" in error["message"]
+    assert error["hint"]
+    assert Path(name).read_bytes() == content
+
+
 def test_parameters_that_a_file_does_not_have_are_refused_not_ignored(prompt) -> None:
     error = prompt.error("init", "--catalog", "sqlite:///x.db?mode=ro", exits=10)
     assert "without parameters" in error["message"]

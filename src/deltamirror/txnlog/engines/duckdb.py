@@ -40,6 +40,9 @@ from deltamirror.txnlog.engines.queue import FileQueue
 
 __all__ = ["DuckdbDatabase"]
 
+# Where the file of a database says that it is one.
+_MAGIC = slice(8, 12)
+
 # Below this, prepared single inserts are faster than handing Arrow data to the engine.
 _ARROW_FROM = 20
 
@@ -54,6 +57,7 @@ class DuckdbDatabase(Database):
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         self.path = url.database or ":memory:"
         self.file = None if self.path == ":memory:" else Path(self.path)
+        _require_own_format(self.file)
         # Under a name, all threads have one database in memory; each would have its own.
         super().__init__(create_engine(url if self.file else url.set(database=f":memory:{uuid.uuid4().hex}")))
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
@@ -84,8 +88,10 @@ class DuckdbDatabase(Database):
                 engine.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)  # noqa: S608 - our own table name
             return
         engine.register("dl_incoming", _arrow(table, rows))
-        engine.execute(f"INSERT INTO {table.name} SELECT * FROM dl_incoming")  # noqa: S608 - our own table name
-        engine.unregister("dl_incoming")
+        try:
+            engine.execute(f"INSERT INTO {table.name} SELECT * FROM dl_incoming")  # noqa: S608 - our own table name
+        finally:
+            engine.unregister("dl_incoming")
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of the duckdb module, and what it raises for text without a UTF-8 form."""
@@ -100,13 +106,15 @@ class DuckdbDatabase(Database):
                 f"the DuckDB database {self.path} is open in another process",
                 hint="DuckDB serves one process at a time: stop the other one, or use PostgreSQL or SQLite",
             )
-        if "No space left" in text or "Out of Memory" in text:
+        if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
+            return CatalogMismatch(f"{self.path} holds no deltamirror catalog", hint="run `deltamirror init`")
+        if isinstance(error, duckdb.ConstraintException) or "onflict" in text.partition("\n")[0]:
+            return Transient(described, hint="try again")
+        if "No space left" in text or isinstance(error, duckdb.OutOfMemoryException):
             return CapacityExceeded(described, hint="free some space; nothing of this transaction was kept")
         if "read-only" in text or "Permission denied" in text:
             return PermissionDenied(described, hint="the catalog's file and folder must be writable")
-        if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
-            return CatalogMismatch(f"{self.path} holds no deltamirror catalog", hint="run `deltamirror init`")
-        if isinstance(error, duckdb.TransactionException | duckdb.ConstraintException):
+        if isinstance(error, duckdb.TransactionException):
             return Transient(described, hint="try again")
         if "not a valid DuckDB database file" in text:
             return CatalogMismatch(described, hint="the file is no DuckDB database: check the catalog URL")
@@ -139,3 +147,18 @@ def _arrow_type(kind: object) -> pa.DataType:
     if isinstance(kind, Boolean):
         return pa.bool_()
     return pa.binary() if isinstance(kind, LargeBinary) else pa.string()
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return stream.read(_MAGIC.stop)
+
+
+def _require_own_format(file: Path | None) -> None:
+    """DuckDB opens what others wrote as views on it, in memory: a catalog would be gone with its process."""
+    try:
+        head = b"" if file is None else _head(file)
+    except OSError:  # nothing there, or nothing that can be read: DuckDB makes it, or says why not
+        return
+    if head and head[_MAGIC] != b"DUCK":
+        raise CatalogMismatch(f"{file} is no DuckDB database", hint="check the catalog URL: sqlite:// or duckdb://?")
