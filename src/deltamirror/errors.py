@@ -20,7 +20,7 @@
     ├── Unavailable               the database or store cannot be reached, or is locked by another process
     ├── PermissionDenied          the database or store refuses us
     ├── CapacityExceeded          the disk, database or a documented limit is full
-    ├── Transient                 worth trying again: deadlock, serialisation failure, lost connection
+    ├── Transient                 worth trying again: a deadlock, a serialisation failure
     │   ├── Throttled             the store asks for fewer requests
     │   └── CommitUnknown         the reply of COMMIT was lost; the log has to be asked what happened
     └── Internal                  a broken invariant of ours
@@ -259,7 +259,7 @@ class CapacityExceeded(DeltaMirrorError):
 
 @dataclass(eq=False)
 class Transient(DeltaMirrorError):
-    """Worth trying again: a deadlock, a serialisation failure, a lost connection."""
+    """Worth trying again: a deadlock, a serialisation failure."""
 
     code: ClassVar[str] = "transient"
     exit_status: ClassVar[int] = 23

@@ -172,3 +172,10 @@ def test_a_transaction_id_is_unique_and_in_the_commit_info(table: Table) -> None
     ids = [entry.txn_id for entry in table.history()]
     assert len(set(ids)) == 3
     assert ids[0].encode() in table.commit_file(2)
+
+
+def test_a_transaction_that_only_read_leaves_no_version(catalog: Catalog, table: Table) -> None:
+    before = table.info().head
+    with catalog.transaction() as tx:
+        tx.read("t")
+    assert table.info().head == before

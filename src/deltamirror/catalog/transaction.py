@@ -43,6 +43,11 @@ class _Work:
     files: set[str] = field(default_factory=set)
     reads: bool = False
 
+    @property
+    def writes(self) -> bool:
+        """Whether anything was asked for besides reading."""
+        return bool(self.streams or self.removed or self.alterations or self.lines is not None)
+
 
 class Transaction:
     """Collects changes to tables; commits them at the end of its ``with`` block, or by ``commit()``.
@@ -70,7 +75,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and not self._sent and self._work:
+        if kind is None and not self._sent and any(work.writes for work in self._work.values()):
             self.commit()
 
     @property
@@ -81,7 +86,7 @@ class Transaction:
         return self._result
 
     def append(self, table: str, files: Files) -> None:
-        """Add data files. Streams and Arrow data of any size are taken in bounded memory."""
+        """Add data files. Streams and Arrow data are taken bit by bit; of a file, only its path stays in memory."""
         self._of(table).streams.append(adds(files))
 
     def remove(self, table: str, files: Iterable[str | Add | Remove], *, data_change: bool = True) -> None:

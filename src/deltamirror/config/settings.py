@@ -67,7 +67,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         NOT_NEGATIVE,
         described(
-            "How often a commit is tried again after a transient failure (a deadlock, a lost connection). "
+            "How often a commit is tried again after a transient failure (a deadlock, the lost reply of a COMMIT). "
             "A conflict is never tried again.",
             unit="attempts",
             reload=Reload.OPEN,

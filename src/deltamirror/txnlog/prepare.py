@@ -168,6 +168,7 @@ class Preparation:
                 reads=draft.reads,
                 isolation=isolation_for(draft.facts, level) if self._alone and draft.writes else level,
                 adopted=Adopted(protocol=protocol, metadata=metadata, row_tracking_enabled=False),
+                stage=None if draft.staged is None else draft.staged.commit_id,
             )
             return require_no_conflict(connection, standing, state.version)
 

@@ -137,7 +137,7 @@ def staged_overlaps(connection: Connection, source: Table, table_id: int, commit
             yield found
 
 
-def staged_keys(session: Session, table_id: int, commit_id: int, paths: Sequence[str]) -> set[FileKey]:
+def staged_keys(connection: Connection, table_id: int, commit_id: int, paths: Sequence[str]) -> set[FileKey]:
     """The files among these paths that a staged commit adds or removes; others of equal hash among them."""
     keys: set[FileKey] = set()
     for some in hash_batches(paths):
@@ -145,7 +145,7 @@ def staged_keys(session: Session, table_id: int, commit_id: int, paths: Sequence
             query = select(source.c.path, source.c.dv_id).where(
                 source.c.table_id == table_id, source.c.commit_id == commit_id, source.c.path_hash.in_(some)
             )
-            keys.update((path_identity(row.path), row.dv_id) for row in session.execute(query))
+            keys.update((path_identity(row.path), row.dv_id) for row in connection.execute(query))
     return keys
 
 

@@ -23,7 +23,7 @@ from deltamirror.txnlog.draft import Draft, after
 from deltamirror.txnlog.projection import FileChanges, insert_small_actions
 from deltamirror.txnlog.request import Change
 from deltamirror.txnlog.schema import chunks, domains, tables, versions
-from deltamirror.txnlog.staging import catch_up, claim, doubly_removed, fresh_commit_id
+from deltamirror.txnlog.staging import catch_up, claim, fresh_commit_id
 from deltamirror.txnlog.statements import INSERT_CHUNK, INSERT_STATUS, INSERT_VERSION, MOVE_HEAD
 from deltamirror.txnlog.winners import require_no_conflict
 
@@ -248,17 +248,6 @@ def _insert_files(session: Session, draft: Draft, actions: Sequence[Action]) -> 
 def _adopt_stage(session: Session, draft: Draft, head: Head) -> int:
     staged, table_id = draft.staged, draft.state.table_id
     assert staged is not None  # noqa: S101 - narrows the type; the caller has just tested it
-    if draft.standing is not None:
-        winners = _commits_since(session, table_id, draft.standing.read_version)
-        if (path := doubly_removed(session, staged, table_id=table_id, winners=winners)) is not None:
-            raise Conflict(
-                f"table {draft.state.name!r}: {path}, which the transaction writes, was removed by another commit",
-                hint="read the table again and compute the transaction anew",
-                table=draft.state.name,
-                reason="concurrent-delete-delete",
-                read_version=draft.standing.read_version,
-                actual_version=head.version,
-            )
     if staged.num_missing and not draft.is_verbatim:
         raise not_in_table(draft.state.name, [f"{staged.num_missing} of {staged.num_removed} files"])
     catch_up(session, staged, table_id=table_id, winners=_commits_since(session, table_id, staged.resolved_version))

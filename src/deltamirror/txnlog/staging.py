@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from sqlalchemy import Connection, delete, select, update
 
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import WriteMetrics
-from deltamirror.delta.paths import path_identity
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.txnlog.chunks import commit_actions, compressed_chunk
@@ -25,7 +25,7 @@ from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, 
 from deltamirror.txnlog.rows import file_row, file_rows, remove_row
 from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
 
-__all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "doubly_removed", "fresh_commit_id", "sweep_stages"]
+__all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "fresh_commit_id", "sweep_stages"]
 
 # Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _FILES_AT_ONCE = 50_000
@@ -209,22 +209,12 @@ class Stage:
 
 def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> None:
     """End the files that these winners added, and that the staged commit adds or removes."""
-    added = [path for winner in winners for path in _paths(session, winner, Add)]
-    keys = staged_keys(session, table_id, staged.commit_id, added)
+    actions = chain.from_iterable(commit_actions(session.connection, winner) for winner in winners)
+    added = [action.path for action in actions if isinstance(action, Add)]
+    keys = staged_keys(session.connection, table_id, staged.commit_id, added)
     live = live_files(session, table_id, [path for path, _ in keys])
     ended = {file for file in live if file.key in keys and file.commit_id in winners}
     insert_ends(session, table_id, staged.commit_id, ended)
-
-
-def doubly_removed(session: Session, staged: Staged, *, table_id: int, winners: Iterable[int]) -> str | None:
-    """A file that one of these winners removed, and that the staged commit adds or removes."""
-    removed = [path for winner in winners for path in _paths(session, winner, Remove)]
-    written = {path for path, _ in staged_keys(session, table_id, staged.commit_id, removed)}
-    return next((path for path in removed if path_identity(path) in written), None)
-
-
-def _paths(session: Session, commit_id: int, kind: type[Add] | type[Remove]) -> Iterator[str]:
-    return (action.path for action in commit_actions(session.connection, commit_id) if isinstance(action, kind))
 
 
 def claim(session: Session, staged: Staged) -> bool:

@@ -8,9 +8,19 @@ import msgspec
 from sqlalchemy import Connection, select
 from sqlalchemy.engine import Row
 
-from deltamirror.delta.conflicts import Adopted, CommitFacts, IsolationLevel, ReadSet, adopt, find_conflict
+from deltamirror.delta.conflicts import (
+    Adopted,
+    CommitFacts,
+    ConflictKind,
+    ConflictReason,
+    IsolationLevel,
+    ReadSet,
+    adopt,
+    find_conflict,
+)
 from deltamirror.errors import Conflict
 from deltamirror.txnlog.chunks import commit_actions
+from deltamirror.txnlog.projection import staged_keys
 from deltamirror.txnlog.schema import versions
 
 __all__ = ["Standing", "require_no_conflict"]
@@ -28,11 +38,13 @@ class Standing:
     reads: ReadSet
     isolation: IsolationLevel
     adopted: Adopted
+    stage: int | None = None
+    """The commit id of the stage that holds the transaction's files, where they are not among the facts."""
 
     @property
     def depends_on_files(self) -> bool:
         """Whether it matters which files a winner added or removed."""
-        return self.reads.reads_anything or bool(self.facts.removed) or bool(self.facts.added)
+        return self.stage is not None or self.reads.reads_anything or bool(self.facts.removed or self.facts.added)
 
 
 def require_no_conflict(connection: Connection, standing: Standing, head: int) -> Standing:
@@ -46,7 +58,7 @@ def require_no_conflict(connection: Connection, standing: Standing, head: int) -
             isolation=standing.isolation,
             protocol_before=before.protocol,
             metadata_before=before.metadata,
-        )
+        ) or _removed_from_stage(connection, standing, winner)
         if reason is not None:
             raise Conflict(
                 f"table {standing.table!r} was read at version {standing.read_version}; version {version} "
@@ -73,6 +85,17 @@ def _winners(connection: Connection, standing: Standing, head: int) -> Iterator[
             yield row.version, row.operation, CommitFacts.of(commit_actions(connection, row.commit_id))
         else:
             yield row.version, row.operation, _facts_without_files(row)
+
+
+def _removed_from_stage(connection: Connection, standing: Standing, winner: CommitFacts) -> ConflictReason | None:
+    """The rule that two commits may not remove one file, for files that are staged."""
+    if standing.stage is None or not winner.removed:
+        return None
+    written = {path for path, _ in staged_keys(connection, standing.table_id, standing.stage, list(winner.removed))}
+    if not (shared := written & winner.removed.keys()):
+        return None
+    detail = f"{min(shared)}, which the transaction writes, was removed"
+    return ConflictReason(ConflictKind.CONCURRENT_DELETE_DELETE, detail)
 
 
 def _facts_without_files(row: Row[Any]) -> CommitFacts:
