@@ -21,10 +21,9 @@ class _Delayed:
         self._real = catalog.database.commit_by
         self._delivery: threading.Timer | None = None
 
-    def __call__(self, commit: Callable[[], object]) -> None:
+    def __call__(self, commit: Callable[[], object]) -> object:
         if self._delivery is not None:
-            self._real(commit)
-            return
+            return self._real(commit)
         transaction: Any = commit
         pooled = transaction.__self__.connection.connection
         taken = pooled.dbapi_connection

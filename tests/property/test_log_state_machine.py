@@ -494,12 +494,12 @@ def disturbed(database: Database, fault: Fault | None) -> Iterator[None]:
 
         return wrapper
 
-    def losing(commit: Callable[[], object]) -> None:
+    def losing(commit: Callable[[], object]) -> object:
         due = is_due()
-        if not due or fault.kind == "lost reply":
-            commit()
+        done = commit() if not due or fault.kind == "lost reply" else None
         if due:
             raise CommitUnknown("the reply of COMMIT was lost: by the test")
+        return done
 
     with (
         mock.patch.multiple(Session, run=failing(Session.run), execute=failing(Session.execute))

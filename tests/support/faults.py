@@ -22,11 +22,10 @@ def losing_replies(database: Database, *, turns: int = 1, happens: bool = True) 
     """Lose the replies of the first COMMITs; the commits themselves take place, or not. Counts the COMMITs."""
     real, calls = database.commit_by, [0]
 
-    def commit_by(commit: Callable[[], object]) -> None:
+    def commit_by(commit: Callable[[], object]) -> object:
         calls[0] += 1
         if calls[0] > turns:
-            real(commit)
-            return
+            return real(commit)
         if happens:
             real(commit)
         raise CommitUnknown("the reply of COMMIT was lost: injected")
@@ -57,9 +56,9 @@ def failing_at(database: Database, number: int | None) -> Iterator[_Counter]:
         counter.step()
         real_many(*arguments)
 
-    def commit_by(commit: Callable[[], object]) -> None:
+    def commit_by(commit: Callable[[], object]) -> object:
         counter.step()
-        real_commit(commit)
+        return real_commit(commit)
 
     def compiled(statement: Any) -> Any:
         counter.step()

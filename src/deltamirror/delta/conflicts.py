@@ -109,8 +109,13 @@ class CommitFacts:
     operation: str | None = None
 
     @classmethod
-    def of(cls, actions: Iterable[Action], *, reads: ReadSet | None = None) -> "CommitFacts":
-        """The facts of a commit. Without ``reads`` it is a stored one, and its commitInfo says if it was blind."""
+    def of(
+        cls, actions: Iterable[Action], *, reads: ReadSet | None = None, operation: str | None = None
+    ) -> "CommitFacts":
+        """The facts of a commit. Without ``reads`` it is a stored one, and its commitInfo says if it was blind.
+
+        ``operation`` is that of a commit which has no commitInfo yet.
+        """
         actions = list(actions)
         adds = [action for action in actions if isinstance(action, Add)]
         others = [action for action in actions if not isinstance(action, Add)]  # few, even in a huge commit
@@ -128,7 +133,7 @@ class CommitFacts:
             data_change=any(add.data_change for add in adds) or any(remove.data_change for remove in removes),
             only_files=all(_goes_with_files(action) for action in others),
             tags={} if info is None else info.tags or {},
-            operation=None if info is None else info.operation,
+            operation=operation if info is None else info.operation,
         )
 
     @property
@@ -162,6 +167,8 @@ def implied_reads(actions: Iterable[Action], declared: ReadSet | None) -> ReadSe
     stated = ReadSet.NOTHING if declared is None else declared
     removes = any(isinstance(action, Remove) for action in actions)
     app_ids = frozenset(action.app_id for action in actions if isinstance(action, Txn))
+    if not removes and not app_ids:
+        return stated
     return ReadSet(
         whole_table=stated.whole_table or (removes and not stated.reads_anything),
         partitions=stated.partitions,

@@ -4,8 +4,6 @@ import random
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache
 
 import msgspec
 from sqlalchemy import select
@@ -104,7 +102,7 @@ class CommitPath:
             if draft.facts.metadata is not None or draft.facts.protocol is not None:
                 self.forget(draft.state.name)
             else:
-                self.see(replace(draft.state, version=done.version, committed_at=done.committed_at))
+                self.see(draft.state.at(done.version, done.committed_at))
 
 
 class _Run:
@@ -116,13 +114,13 @@ class _Run:
         self._request = _sound(request)
         self._txn_id = str(uuid.uuid4())
         self._after: dict[str, tuple[int, int]] = {}
-        clock = cache(self._clock)
+        self._now: int | None = None
         digested = request.token is not None and request.content is None
         limit = self._settings.catalog.stage_above
         self._preparations = [
             Preparation(
                 self._database,
-                Gathered(change, limit=limit, clock=clock, digested=digested),
+                Gathered(change, limit=limit, clock=self._clock, digested=digested),
                 settings=self._settings.catalog,
                 alone=len(request.changes) == 1,
             )
@@ -185,7 +183,7 @@ class _Run:
             return None
         version, committed_at = row
         name = draft.state.name
-        self._path.see(replace(draft.state, version=version, committed_at=committed_at))
+        self._path.see(draft.state.at(version, committed_at))
         return Committed(versions={name: version}, timestamp=committed_at)
 
     def _fits_one_statement(self, drafts: Sequence[Draft]) -> bool:
@@ -314,12 +312,15 @@ class _Run:
     def _pause(self, attempt: int) -> None:
         writer = self._settings.writer
         nominal = min(writer.retry_max, writer.retry_base * 2 ** max(attempt - 1, 0))
-        if attempt:
+        if attempt > 1:  # the first retry comes at once: most failures are gone by then
             time.sleep(nominal * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, not a secret
 
     def _clock(self) -> int:
-        with self._database.read() as connection:
-            return int(connection.execute(select(self._database.clock)).scalar_one())
+        """The time at which the transaction first asked for it."""
+        if self._now is None:
+            with self._database.read() as connection:
+                self._now = int(connection.execute(select(self._database.clock)).scalar_one())
+        return self._now
 
 
 def _answer(token: str, content: bytes, stored: bytes, committed_at: int, versions: str) -> Committed:

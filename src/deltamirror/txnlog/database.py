@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, Executable, Result, Table
@@ -25,6 +25,7 @@ from deltamirror.txnlog.statements import HEAD
 __all__ = ["CatalogLocks", "Database", "Row", "Session"]
 
 Row: TypeAlias = tuple[Any, ...]
+T = TypeVar("T")
 
 _ROWS_AT_ONCE = 20_000
 
@@ -229,11 +230,11 @@ class Database(ABC):
         """Whether this error, raised by COMMIT, leaves open if the transaction took place."""
         return False
 
-    def commit_by(self, commit: Callable[[], object]) -> None:
+    def commit_by(self, commit: Callable[[], T]) -> T:
         """Call what commits; CommitUnknown if that fails in a way that leaves open whether it took place."""
         try:
             with self.translated():
-                commit()
+                return commit()
         except DeltaMirrorError as error:
             if self.is_lost_reply(error):
                 raise CommitUnknown(f"the reply of COMMIT was lost: {error.message}", hint=error.hint) from error

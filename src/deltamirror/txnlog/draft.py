@@ -1,21 +1,19 @@
 """One table's part of a transaction, before any lock: checked against the table as it was seen."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.commitinfo import metrics_for, write_parameters
 from deltamirror.delta.conflicts import CommitFacts, ReadSet, implied_reads
 from deltamirror.delta.features import row_tracking
 from deltamirror.delta.validation import OncePerCommit, TableRules, check_actions
-from deltamirror.errors import InvalidAction
 from deltamirror.txnlog.request import Change, Operation
 from deltamirror.txnlog.staging import Staged
 from deltamirror.txnlog.state import TableState
 from deltamirror.txnlog.winners import Standing
 
-__all__ = ["Draft", "after", "authored_facts", "check_foundation", "draft_of", "foundation_of", "named", "rules_for"]
+__all__ = ["Draft", "after", "authored_facts", "check_foundation", "draft_of", "foundation_of", "rules_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +112,15 @@ class Draft:
 
 def draft_of(change: Change, state: TableState, actions: Sequence[Action], raw: bytes | None = None) -> Draft:
     """The draft of a commit that is held in memory, its actions checked."""
-    _check(change, state, actions)
+    foundation = foundation_of(actions)
+    check_foundation(change, state, foundation)
+    _check_each(rules_for(change, state, foundation), actions)
     reads = implied_reads(actions, change.reads)
-    founds = raw is None and any(isinstance(action, Metadata | Protocol) for action in actions)
+    founds = raw is None and bool(foundation)
     return Draft(
         change=change,
         state=state,
-        foundation=foundation_of(actions) if founds else (),
+        foundation=foundation if founds else (),
         body=tuple(a for a in actions if not isinstance(a, Metadata | Protocol)) if founds else tuple(actions),
         raw=raw,
         facts=CommitFacts.of(actions) if raw is not None else authored_facts(change, actions, reads),
@@ -130,7 +130,7 @@ def draft_of(change: Change, state: TableState, actions: Sequence[Action], raw: 
 
 def authored_facts(change: Change, actions: Sequence[Action], reads: ReadSet) -> CommitFacts:
     """What a commit does that has no commitInfo to tell its operation."""
-    return replace(CommitFacts.of(actions, reads=reads), operation=change.operation.name)
+    return CommitFacts.of(actions, reads=reads, operation=change.operation.name)
 
 
 def rules_for(change: Change, state: TableState, foundation: Sequence[Action] = ()) -> TableRules:
@@ -147,9 +147,8 @@ def rules_for(change: Change, state: TableState, foundation: Sequence[Action] = 
     )
 
 
-def check_foundation(change: Change, state: TableState, actions: Sequence[Action]) -> None:
+def check_foundation(change: Change, state: TableState, foundation: Sequence[Action]) -> None:
     """Check metaData and protocol, from which the rules for all other actions follow."""
-    foundation = foundation_of(actions)
     if not foundation:
         return
     protocol, metadata = after(state, foundation)
@@ -162,22 +161,6 @@ def check_foundation(change: Change, state: TableState, actions: Sequence[Action
         rows_checked=change.rows_checked,
         system_domains=change.system_domains,
     )
-
-
-def _check(change: Change, state: TableState, actions: Sequence[Action]) -> None:
-    with named(state):
-        check_foundation(change, state, actions)
-        _check_each(rules_for(change, state, foundation_of(actions)), actions)
-
-
-@contextmanager
-def named(state: TableState) -> Iterator[None]:
-    """Name the table in the errors of actions that do not meet its rules."""
-    try:
-        yield
-    except InvalidAction as error:
-        error.table = state.name
-        raise
 
 
 def _check_each(rules: TableRules, actions: Sequence[Action]) -> None:

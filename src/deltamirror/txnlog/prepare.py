@@ -7,7 +7,7 @@ from deltamirror.config import CatalogSettings
 from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Txn
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, implied_reads, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
-from deltamirror.errors import Conflict, NotFound, Transient, Unavailable
+from deltamirror.errors import Conflict, InvalidAction, NotFound, Transient, Unavailable
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.draft import (
     Draft,
@@ -16,7 +16,6 @@ from deltamirror.txnlog.draft import (
     check_foundation,
     draft_of,
     foundation_of,
-    named,
     rules_for,
 )
 from deltamirror.txnlog.gather import Block, Gathered
@@ -68,15 +67,22 @@ class Preparation:
         self._require_same_table(state)
         if change.lines is None and (self.gathered.pairs or self.gathered.is_large):
             _require_writable(state)
-        if self._staged is not None:
-            draft = self._restaged(state)
-        elif self.gathered.is_large and not self._tracks_rows(state):
-            draft = self._staged = self._stage(state)
-        else:
-            self.gathered.read_all()
-            draft = draft_of(change, state, self.gathered.actions, self.gathered.raw)
+        try:
+            draft = self._checked(state)
+        except InvalidAction as error:
+            error.table = state.name
+            raise
         standing = self._standing(draft, state)
         return draft if standing is None else replace(draft, standing=standing)
+
+    def _checked(self, state: TableState) -> Draft:
+        if self._staged is not None:
+            return self._restaged(state)
+        if self.gathered.is_large and not self._tracks_rows(state):
+            self._staged = self._stage(state)
+            return self._staged
+        self.gathered.read_all()
+        return draft_of(self.gathered.change, state, self.gathered.actions, self.gathered.raw)
 
     def _require_same_table(self, state: TableState) -> None:
         taken = self.gathered.change.table_id if self._staged is None else self._staged.state.table_id
@@ -99,17 +105,17 @@ class Preparation:
         verbatim = change.lines is not None
         require_exact(change, state.version)
         opening = _opening(actions) if verbatim else foundation_of(actions)
-        with named(state):
-            check_foundation(change, state, actions)
-            rules = rules_for(change, state, foundation_of(actions))
-            blocks = self.gathered.checked(rules, skip=opening, size=self._settings.chunk_lines)
-            sweep_stages(self._database, older_than=self._settings.stage_ttl)
-            staged = self._filled(Stage(self._database, state.table_id), blocks)
+        foundation = foundation_of(actions)
+        check_foundation(change, state, foundation)
+        rules = rules_for(change, state, foundation)
+        blocks = self.gathered.checked(rules, skip=opening, size=self._settings.chunk_lines)
+        sweep_stages(self._database, older_than=self._settings.stage_ttl)
+        staged = self._filled(Stage(self._database, state.table_id), blocks)
         reads = implied_reads((*staged.small_actions, *staged.sample), change.reads)
         return Draft(
             change=change,
             state=state,
-            foundation=() if verbatim else foundation_of(actions),
+            foundation=() if verbatim else foundation,
             body=opening if verbatim else (),
             raw=(self.gathered.pairs[0][0] if opening else b"") if verbatim else None,
             staged=staged,

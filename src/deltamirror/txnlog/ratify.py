@@ -155,14 +155,16 @@ class _Written:
 def authored_info(draft: Draft, *, time: int, txn_id: str, engine_info: str) -> CommitInfo:
     """The commitInfo of a commit that we author."""
     told, state = draft.description, draft.state
-    metadata = next((action for action in draft.foundation if isinstance(action, Metadata)), state.metadata)
+    metadata = next((action for action in draft.foundation if isinstance(action, Metadata)), None)
+    timestamped = state.timestamped if metadata is None else in_commit_timestamps(metadata)
+    level = state.isolation if metadata is None else table_isolation(metadata)
     return commit_info(
         operation=told.name or "",
         parameters=told.parameters or {},
         timestamp=time,
-        in_commit_timestamp=time if in_commit_timestamps(metadata) else None,
+        in_commit_timestamp=time if timestamped else None,
         read_version=None if draft.read_version < 0 else draft.read_version,
-        isolation=isolation_for(draft.facts, table_isolation(metadata)).value,
+        isolation=isolation_for(draft.facts, level).value,
         is_blind_append=draft.facts.is_blind_append,
         metrics=told.metrics or {},
         user_metadata=told.user_metadata,

@@ -8,6 +8,7 @@ from sqlalchemy.sql import Select
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.conflicts import IsolationLevel, table_isolation
 from deltamirror.delta.features import require_readable, require_writable, row_tracking
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.validation import TableRules
@@ -19,7 +20,7 @@ __all__ = ["TableState", "in_force", "load_state"]
 A = TypeVar("A", Metadata, Protocol)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TableState:
     """A table at its head, as it was when somebody looked."""
 
@@ -38,15 +39,18 @@ class TableState:
     """Whether commits carry in-commit timestamps."""
     tracks_rows: bool
     """Whether adds get row ids."""
+    isolation: IsolationLevel
+    """The level at which commits are checked, unless they only rearrange data."""
     write_obstacle: Unsupported | None
     """Why nobody can author commits here: the protocol asks for what we do not know."""
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata, **facts: Any) -> "TableState":
         """A state, with what follows from protocol and metadata."""
+        obstacle, isolation = None, IsolationLevel.SERIALIZABLE
         try:
             require_writable(protocol, table=facts["name"])
-            obstacle = None
+            isolation = table_isolation(metadata)
         except Unsupported as error:
             obstacle = error
         return cls(
@@ -55,9 +59,17 @@ class TableState:
             rules=TableRules.of(protocol, metadata),
             timestamped=in_commit_timestamps(metadata),
             tracks_rows=row_tracking(metadata, protocol),
+            isolation=isolation,
             write_obstacle=obstacle,
             **facts,
         )
+
+    def at(self, version: int, committed_at: int) -> "TableState":
+        """The same table after a commit that changed neither metadata nor protocol."""
+        # By hand: dataclasses.replace takes a good part of the time of a small commit.
+        state = object.__new__(TableState)
+        state.__dict__.update(self.__dict__, version=version, committed_at=committed_at)
+        return state
 
 
 _STATE = (

@@ -2,8 +2,9 @@
 
 import re
 import typing
+from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import psycopg
@@ -29,7 +30,6 @@ from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
     CapacityExceeded,
     CatalogMismatch,
-    CommitUnknown,
     DeltaMirrorError,
     Internal,
     InvalidInput,
@@ -65,15 +65,15 @@ class PostgresqlDatabase(Database):
         arguments["options"] = " ".join([options, *url.normalized_query.get("options", ())])
         # A connection that idled over a restart of the server is noticed before it is used.
         super().__init__(create_engine(driver, connect_args=arguments, max_overflow=_OVERFLOW, pool_pre_ping=True))
-        # Connections that are always in autocommit: switching one to and fro costs as much as a small commit.
-        self._appending = create_engine(
-            driver, connect_args=arguments, max_overflow=_OVERFLOW, isolation_level="AUTOCOMMIT"
-        )
+        _, parameters = self.engine.dialect.create_connect_args(driver)
+        self._parameters = {**parameters, **arguments}
+        # Connections for appends, always in autocommit: a pool's care for one costs as much as a small commit.
+        self._idle: deque[psycopg.Connection[Any]] = deque()
 
     def close(self) -> None:
         """Give back all connections."""
         super().close()
-        self._appending.dispose()
+        self._close_idle()
 
     def snapshot_options(self) -> dict[str, Any]:
         """Read one state for the whole transaction."""
@@ -87,15 +87,27 @@ class PostgresqlDatabase(Database):
     def append(self, values: Mapping[str, Any]) -> Row | None:
         """Call the function ``dl_append``; its one statement is a transaction of its own."""
         statement, _ = self.compiled(APPEND)
-        with self.translated(), closing(self._appending.raw_connection()) as connection:
-            cursor = connection.cursor()
-            try:
-                self.commit_by(lambda: cursor.execute(statement, values))
-            except CommitUnknown:
-                connection.invalidate()  # the pool would try to reset it, and write of its failure to standard error
-                raise
-            outcome, *committed = cursor.fetchall()[0]
+        connection = self._connection()
+        try:
+            outcome, *committed = self.commit_by(lambda: connection.execute(statement, values).fetchall())[0]
+        except BaseException:
+            connection.close()
+            self._close_idle()  # whatever broke this one may have broken the others
+            raise
+        self._idle.append(connection)
         return None if outcome == "stale" else tuple(committed)
+
+    def _connection(self) -> "psycopg.Connection[Any]":
+        try:
+            return self._idle.pop()
+        except IndexError:
+            with self.translated():
+                return psycopg.connect(**self._parameters, autocommit=True)
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop().close()
 
     def lock_statements(self) -> CatalogLocks:
         """Readers and commits go on. Before the first migration there is no table that could be locked."""
