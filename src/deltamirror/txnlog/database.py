@@ -22,7 +22,7 @@ from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
 from deltamirror.txnlog.statements import HEAD
 
-__all__ = ["CatalogLocks", "Database", "Row", "Session"]
+__all__ = ["CatalogLocks", "Database", "Row", "Session", "used_columns"]
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -239,6 +239,14 @@ class Database(ABC):
             if self.is_lost_reply(error):
                 raise CommitUnknown(f"the reply of COMMIT was lost: {error.message}", hint=error.hint) from error
             raise
+
+
+def used_columns(table: Table, rows: Sequence[Row]) -> list[str]:
+    """The columns up to the last that has a value: sending the nulls after it takes a third of the time of a load."""
+    width = len(table.columns)
+    while width > 1 and all(row[width - 1] is None for row in rows):
+        width -= 1
+    return [column.name for column in table.columns][:width]
 
 
 def _batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:

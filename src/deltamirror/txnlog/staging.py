@@ -28,7 +28,7 @@ from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, 
 __all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "fresh_commit_id", "sweep_stages"]
 
 # Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
-_FILES_AT_ONCE = 50_000
+_FILES_AT_ONCE = 100_000
 
 
 def fresh_commit_id() -> int:
@@ -82,7 +82,7 @@ class _Tally:
 
 
 class Stage:
-    """Puts one commit's body into the database, some ten thousand lines at a time, in bounded memory.
+    """Puts one commit's body into the database, a hundred thousand files at a time.
 
     While one batch is written by a thread, the next is encoded.
     """

@@ -37,7 +37,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
-from deltamirror.txnlog.database import CatalogLocks, Database, Row, Session
+from deltamirror.txnlog.database import CatalogLocks, Database, Row, Session, used_columns
 from deltamirror.txnlog.postgres_append import APPEND
 from deltamirror.txnlog.statements import HEAD
 
@@ -124,10 +124,11 @@ class PostgresqlDatabase(Database):
     def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
         """Insert by binary COPY."""
         server = typing.cast("psycopg.Connection[Any]", driver.driver_connection)
-        with server.cursor().copy(f"COPY {table.name} FROM STDIN (FORMAT BINARY)") as copy:
-            copy.set_types([_copy_type(column.type) for column in table.columns])
+        names = used_columns(table, rows)
+        with server.cursor().copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types([_copy_type(table.c[name].type) for name in names])
             for row in rows:
-                copy.write_row(row)
+                copy.write_row(row[: len(names)])
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of psycopg."""

@@ -4,7 +4,6 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -22,7 +21,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
-from deltamirror.txnlog.database import Database, Row, Session
+from deltamirror.txnlog.database import Database, Row, Session, used_columns
 from deltamirror.txnlog.engines.queue import FileQueue
 
 __all__ = ["SqliteDatabase"]
@@ -87,14 +86,21 @@ class SqliteDatabase(Database):
 
     def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
         """Insert many rows with one statement: a step for each would hand the interpreter over each time."""
-        cursor = driver.cursor()
-        marks = "(" + ", ".join("?" * len(table.columns)) + ")"
-        insert = f"INSERT INTO {table.name} VALUES "  # noqa: S608 - our own table name
         together = len(rows) - len(rows) % _ROWS_TOGETHER
-        for start in range(0, together, _ROWS_TOGETHER):
+        if together:
+            self._insert_together(driver, table, rows[:together])
+        marks = ", ".join("?" * len(table.columns))
+        insert = f"INSERT INTO {table.name} VALUES ({marks})"  # noqa: S608 - our own table name
+        driver.cursor().executemany(insert, rows[together:])
+
+    def _insert_together(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
+        cursor, names = driver.cursor(), used_columns(table, rows)
+        row_of_marks = "(" + ", ".join("?" * len(names)) + ")"
+        marks = ", ".join([row_of_marks] * _ROWS_TOGETHER)
+        insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {marks}"  # noqa: S608 - our own names
+        for start in range(0, len(rows), _ROWS_TOGETHER):
             some = rows[start : start + _ROWS_TOGETHER]
-            cursor.execute(insert + ", ".join([marks] * _ROWS_TOGETHER), list(chain.from_iterable(some)))
-        cursor.executemany(insert + marks, rows[together:])
+            cursor.execute(insert, [value for row in some for value in row[: len(names)]])
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of the sqlite3 module."""
