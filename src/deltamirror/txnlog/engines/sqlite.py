@@ -137,8 +137,6 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    # The pages that every commit touches are written back once in a thousand commits, not once in a hundred.
-    connection.execute("PRAGMA wal_autocheckpoint=8000")
 
 
 def _begin(connection: Connection) -> None:
