@@ -20,15 +20,22 @@ def run(lab: Lab) -> Result:
     inputs = {"ndjson": lab.folder / "adds.ndjson", "arrow": lab.folder / "adds.arrow"}
     write_ndjson(inputs["ndjson"], count=count)
     write_arrow(inputs["arrow"], count=count)
-    found = {"delta-rs": _delta_rs(lab, inputs["ndjson"])}
+    found = {"delta-rs": _said("delta-rs", _delta_rs(lab, inputs["ndjson"]))}
     for engine in ENGINES:
         for source in _SOURCES[:1] if lab.quick else _SOURCES:
-            found[f"deltamirror {engine}, {source}"] = _deltamirror(lab, engine, source, inputs)
-        found[f"bare {engine}"] = _bare(lab, engine, inputs)
+            name = f"deltamirror {engine}, {source}"
+            found[name] = _said(name, _deltamirror(lab, engine, source, inputs))
+        found[f"bare {engine}"] = _said(f"bare {engine}", _bare(lab, engine, inputs))
     base = found["delta-rs"]["seconds"]
     rows = [(name, *_cells(figures, base)) for name, figures in found.items()]
     header = ("", "seconds", "faster", "MB", "peak MiB", "input MiB", "read s", "list s", "remove ms")
     return Result("bulk", Table(f"One commit of {count:,} adds", header, rows), {"count": count, **found})
+
+
+def _said(name: str, figures: dict[str, float]) -> dict[str, float]:
+    """The figures; a run takes minutes, and whoever waits wants to see something."""
+    print(f"{name}: " + ", ".join(f"{key} {value:.1f}" for key, value in figures.items()), flush=True)
+    return figures
 
 
 def _cells(figures: dict[str, float], base: float) -> tuple[str, ...]:
