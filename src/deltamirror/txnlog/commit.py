@@ -11,6 +11,7 @@ from sqlalchemy import select
 from deltamirror.config import Settings
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add
+from deltamirror.delta.timestamps import next_timestamp
 from deltamirror.errors import (
     CommitUnknown,
     Conflict,
@@ -215,7 +216,7 @@ class _Run:
             if (limit := self._settings.writer.backlog_limit) is not None:
                 for draft in writing:
                     require_room(session, draft, heads[draft.state.table_id], limit)
-            moment = max([clock, *(heads[draft.state.table_id].committed_at + 1 for draft in writing)])
+            moment = next_timestamp(clock, max(heads[draft.state.table_id].committed_at for draft in writing))
             ratified = {
                 draft.state.name: ratify(
                     session,

@@ -135,9 +135,11 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
         operation=operation,
         opening=opening,
         num_lines=len(actions) + (0 if draft.is_verbatim else 1),
+        changes_metadata=any(isinstance(action, Metadata) for action in small),
+        changes_protocol=any(isinstance(action, Protocol) for action in small),
     )
     _insert_version(session, draft, written, small)
-    _move_head(session, draft.state.table_id, head, written, small)
+    _move_head(session, draft.state.table_id, head, written)
     return Ratified(version=version, committed_at=time)
 
 
@@ -150,6 +152,8 @@ class _Written:
     operation: str | None
     opening: bytes
     num_lines: int
+    changes_metadata: bool
+    changes_protocol: bool
 
 
 def authored_info(draft: Draft, *, time: int, txn_id: str, engine_info: str) -> CommitInfo:
@@ -284,8 +288,8 @@ def _insert_version(session: Session, draft: Draft, written: _Written, small: Se
             "operation": written.operation,
             "read_version": draft.read_version if draft.read_version >= 0 else None,
             "is_blind_append": draft.facts.is_blind_append,
-            "changes_metadata": any(isinstance(action, Metadata) for action in small),
-            "changes_protocol": any(isinstance(action, Protocol) for action in small),
+            "changes_metadata": written.changes_metadata,
+            "changes_protocol": written.changes_protocol,
             "app_ids": _json_array(app_ids),
             "domains": _json_array(set_domains),
             "num_lines": written.num_lines + (0 if staged is None else staged.num_lines),
@@ -300,17 +304,15 @@ def _insert_version(session: Session, draft: Draft, written: _Written, small: Se
     session.run(INSERT_STATUS, {"table_id": draft.state.table_id, "version": written.version, **pending})
 
 
-def _move_head(session: Session, table_id: int, head: Head, written: _Written, small: Sequence[Action]) -> None:
-    metadata = any(isinstance(action, Metadata) for action in small)
-    protocol = any(isinstance(action, Protocol) for action in small)
+def _move_head(session: Session, table_id: int, head: Head, written: _Written) -> None:
     session.run(
         MOVE_HEAD,
         {
             "head_of": table_id,
             "new_version": written.version,
             "new_time": written.time,
-            "new_metadata": written.version if metadata else head.metadata_version,
-            "new_protocol": written.version if protocol else head.protocol_version,
+            "new_metadata": written.version if written.changes_metadata else head.metadata_version,
+            "new_protocol": written.version if written.changes_protocol else head.protocol_version,
         },
     )
 
