@@ -14,6 +14,9 @@
     ├── AlreadyExists             a table or location that the catalog (or the store) has already
     ├── Refused                   the table's state forbids it: backlog full, unpublished versions, unchecked rows
     ├── Conflict                  another commit won; the transaction has to be computed again
+    ├── Diverged                  the log holds other bytes than SQL committed; nobody's data was touched
+    ├── LeaseLost                 somebody else mirrors the table; what was under way stops
+    ├── Late                      a version was not published within the time that the caller gave
     ├── Unsupported               a table feature or action that we do not understand
     ├── CatalogMismatch           the database holds no catalog, a newer one, or somebody else's tables
     ├── MissingExtra              a library is not installed; names the extra
@@ -40,6 +43,7 @@ __all__ = [
     "CommitUnknown",
     "Conflict",
     "DeltaMirrorError",
+    "Diverged",
     "Internal",
     "InvalidAction",
     "InvalidInput",
@@ -47,6 +51,8 @@ __all__ = [
     "InvalidLocation",
     "InvalidSchema",
     "InvalidSettings",
+    "Late",
+    "LeaseLost",
     "MissingExtra",
     "NotFound",
     "PermissionDenied",
@@ -201,6 +207,42 @@ class Conflict(DeltaMirrorError):
 
     code: ClassVar[str] = "conflict"
     exit_status: ClassVar[int] = 13
+
+
+@dataclass(eq=False)
+class Diverged(DeltaMirrorError):
+    """The log holds other bytes than SQL committed: somebody else wrote there. Nothing was overwritten."""
+
+    table: str = ""
+    version: int | None = None
+    key: str = ""
+    expected: str = ""
+    found: str = ""
+
+    code: ClassVar[str] = "diverged"
+    exit_status: ClassVar[int] = 2
+
+
+@dataclass(eq=False)
+class LeaseLost(DeltaMirrorError):
+    """The right to mirror the table ended, or somebody else has it. What they find published is fine."""
+
+    table: str = ""
+
+    code: ClassVar[str] = "lease-lost"
+    exit_status: ClassVar[int] = 24
+    retryable: ClassVar[bool] = True
+
+
+@dataclass(eq=False)
+class Late(DeltaMirrorError):
+    """A version was not published within the time that the caller gave. It is committed, and will be."""
+
+    table: str = ""
+    version: int | None = None
+
+    code: ClassVar[str] = "late"
+    exit_status: ClassVar[int] = 3
 
 
 @dataclass(eq=False)

@@ -2,6 +2,7 @@
 
 from deltamirror.config.keys import Key, Reload, keys
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
+from deltamirror.config.mirroring import CheckpointSettings, MirrorSettings, SparkSettings
 from deltamirror.config.secrets import Secret, redact_text, redact_url
 from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
@@ -11,12 +12,15 @@ __all__ = [
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
     "CatalogSettings",
+    "CheckpointSettings",
     "Key",
     "Loaded",
     "LogSettings",
+    "MirrorSettings",
     "Reload",
     "Secret",
     "Settings",
+    "SparkSettings",
     "StorageSettings",
     "WriterSettings",
     "examine",

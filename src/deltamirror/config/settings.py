@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
+from deltamirror.config.mirroring import CheckpointSettings, MirrorSettings, SparkSettings
 from deltamirror.config.storage import StorageSettings
 
 __all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
@@ -112,5 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     catalog: CatalogSettings = CatalogSettings()
     writer: WriterSettings = WriterSettings()
+    mirror: MirrorSettings = MirrorSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()

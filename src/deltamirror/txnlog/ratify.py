@@ -11,13 +11,14 @@ from sqlalchemy import select
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.chunks import commit_digest, plain_chunk
 from deltamirror.delta.commitinfo import commit_info
 from deltamirror.delta.conflicts import isolation_for, table_isolation
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
 from deltamirror.delta.timestamps import with_enablement
 from deltamirror.errors import Conflict, InvalidAction, Refused, Unavailable
-from deltamirror.txnlog.chunks import commit_digest, plain_chunk
+from deltamirror.txnlog.chunks import chunk_row
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft, after
 from deltamirror.txnlog.projection import FileChanges, insert_small_actions
@@ -273,7 +274,7 @@ def _commits_since(session: Session, table_id: int, version: int) -> Sequence[in
 def _insert_version(session: Session, draft: Draft, written: _Written, small: Sequence[Action]) -> None:
     staged, opening = draft.staged, plain_chunk(written.opening)
     digests = (opening.digest,) if staged is None else (opening.digest, *staged.digests)
-    session.run(INSERT_CHUNK, dict(zip(_CHUNK_COLUMNS, opening.row(written.commit_id, 0), strict=True)))
+    session.run(INSERT_CHUNK, dict(zip(_CHUNK_COLUMNS, chunk_row(opening, written.commit_id, 0), strict=True)))
     app_ids = [action.app_id for action in small if isinstance(action, Txn)]
     set_domains = [action.domain for action in small if isinstance(action, DomainMetadata)]
     session.run(

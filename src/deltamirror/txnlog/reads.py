@@ -13,11 +13,12 @@ from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add, CommitInfo, DeletionVector, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.schema import Field, StructType, parse_schema
 from deltamirror.delta.validation.values import value_test
 from deltamirror.errors import InvalidInput, NotFound
-from deltamirror.txnlog.chunks import Chunk, commit_bytes
+from deltamirror.txnlog.chunks import commit_bytes
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.projection import ended_by, hash_batches
 from deltamirror.txnlog.ratify import not_in_table

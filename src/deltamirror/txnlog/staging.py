@@ -15,10 +15,11 @@ from itertools import chain
 from sqlalchemy import Connection, delete, select, update
 
 from deltamirror.delta.actions import Action, Add, Remove
+from deltamirror.delta.chunks import compressed_chunk
 from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError, Unavailable
-from deltamirror.txnlog.chunks import commit_actions, compressed_chunk
+from deltamirror.txnlog.chunks import chunk_row, commit_actions
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
 from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, staged_overlaps
@@ -177,7 +178,7 @@ class Stage:
         batch.removed.sort(key=_hash_of)
         with self._database.write() as session:
             self._touch(session)
-            session.insert_many(chunks, [chunk.row(self.commit_id, first + n) for n, chunk in enumerate(packed)])
+            session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
 

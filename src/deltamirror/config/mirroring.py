@@ -1,0 +1,199 @@
+"""The settings of the mirror: what it publishes, how much at once, and where it runs."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
+
+__all__ = ["CheckpointSettings", "MirrorSettings", "SparkSettings"]
+
+
+class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How commits are published to `_delta_log/`."""
+
+    runner: Annotated[
+        Literal["spark", "local"],
+        described(
+            "Where the work of a pass runs: on Spark, or in threads of the service's own process.",
+            reload=Reload.START,
+        ),
+    ] = "spark"
+    batch_versions: Annotated[
+        int,
+        COUNTING,
+        described(
+            "How many versions of a table are published as one unit of work.", unit="versions", reload=Reload.START
+        ),
+    ] = 100
+    batch_tables: Annotated[
+        int, COUNTING, described("How many tables a pass takes on.", unit="tables", reload=Reload.START)
+    ] = 64
+    batch_bytes: Annotated[
+        int,
+        COUNTING,
+        described(
+            "How many bytes of commits one unit of work holds; a commit that is larger is a unit of its own.",
+            unit="bytes",
+            reload=Reload.START,
+        ),
+    ] = 32 * 1024 * 1024
+    concurrency: Annotated[
+        int,
+        COUNTING,
+        described(
+            "How many jobs run at once. The tables of one store share a job, so that a store that hangs delays its own "
+            "tables only.",
+            unit="jobs",
+            reload=Reload.START,
+        ),
+    ] = 4
+    threads: Annotated[
+        int,
+        COUNTING,
+        described("How many units one task works on at once.", unit="threads", reload=Reload.START),
+    ] = 8
+    poll: Annotated[
+        float,
+        POSITIVE,
+        described(
+            "How often the service looks for commits. PostgreSQL also tells it about them at once.",
+            unit="s",
+            reload=Reload.START,
+        ),
+    ] = 0.5
+    lease: Annotated[
+        float,
+        POSITIVE,
+        described(
+            "How long a service that died keeps others from its tables. A living one renews it.",
+            unit="s",
+            reload=Reload.START,
+        ),
+    ] = 60.0
+    budget: Annotated[
+        float,
+        POSITIVE,
+        described(
+            "How long a unit may work before it hands in what it has done; the rest is another unit's.",
+            unit="s",
+            reload=Reload.START,
+        ),
+    ] = 20.0
+    verify: Annotated[
+        Literal["off", "basic", "strict"],
+        described(
+            "What is checked of a commit: nothing, its shape and digest before it is published, or also its bytes "
+            "read back after.",
+            reload=Reload.START,
+        ),
+    ] = "basic"
+    checksums: Annotated[
+        bool, described("Write the version checksums `N.crc` that readers start from.", reload=Reload.START)
+    ] = True
+    retry_base: Annotated[
+        float,
+        POSITIVE,
+        described(
+            "The pause after the first failure of a version; it doubles each time.", unit="s", reload=Reload.START
+        ),
+    ] = 1.0
+    retry_max: Annotated[
+        float, POSITIVE, described("The longest pause between two attempts.", unit="s", reload=Reload.START)
+    ] = 300.0
+    retry_permanent: Annotated[
+        float,
+        POSITIVE,
+        described("The pause after a failure that no retry cures.", unit="s", reload=Reload.START),
+    ] = 3600.0
+    inline: Annotated[
+        bool,
+        described(
+            "Publish small commits in the writer's own process, right after COMMIT. What does not succeed is left to "
+            "the service.",
+            reload=Reload.OPEN,
+        ),
+    ] = False
+    inline_timeout: Annotated[
+        float,
+        POSITIVE,
+        described("How long a writer waits for its own publishing.", unit="s", reload=Reload.OPEN),
+    ] = 2.0
+    inline_bytes: Annotated[
+        int,
+        COUNTING,
+        described("The largest commit that a writer publishes itself.", unit="bytes", reload=Reload.OPEN),
+    ] = 1024 * 1024
+
+
+class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When checkpoints are written, and how."""
+
+    enabled: Annotated[bool, described("Write checkpoints.", reload=Reload.START)] = True
+    interval: Annotated[
+        Annotated[int, COUNTING] | None,
+        described(
+            "A checkpoint at every version that this number divides, unless the table says `delta.checkpointInterval`. "
+            "Without a value it is 10, as for Delta Lake on Spark.",
+            unit="versions",
+            reload=Reload.START,
+        ),
+    ] = None
+    bytes: Annotated[
+        Annotated[int, COUNTING] | None,
+        described(
+            "Also a checkpoint as soon as the commits since the last one have this many bytes. Without a value only "
+            "the interval counts.",
+            unit="bytes",
+            reload=Reload.START,
+        ),
+    ] = None
+    compression: Annotated[
+        Literal["snappy", "zstd"], described("How the Parquet file is compressed.", reload=Reload.START)
+    ] = "snappy"
+    row_group_bytes: Annotated[
+        int,
+        COUNTING,
+        described("The largest row group of the Parquet file, before compression.", unit="bytes", reload=Reload.START),
+    ] = 128 * 1024 * 1024
+    sidecar_actions: Annotated[
+        int,
+        COUNTING,
+        described(
+            "How many file actions one sidecar of a V2 checkpoint holds; for tables with `delta.checkpointPolicy=v2`.",
+            unit="actions",
+            reload=Reload.START,
+        ),
+    ] = 50_000
+    concurrency: Annotated[
+        int,
+        NOT_NEGATIVE,
+        described("How many checkpoints are written at once, beside the commits.", unit="jobs", reload=Reload.START),
+    ] = 1
+    lease: Annotated[
+        float,
+        POSITIVE,
+        described(
+            "How long a service that died keeps others from writing a checkpoint.", unit="s", reload=Reload.START
+        ),
+    ] = 300.0
+
+
+class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The Spark that the mirror runs on. Everything else about it comes from Spark's own configuration."""
+
+    master: Annotated[
+        str,
+        described(
+            "`local[*]`, a cluster such as `spark://host:7077`, or a Spark Connect server such as `sc://host:15002`.",
+            reload=Reload.START,
+        ),
+    ] = "local[*]"
+    lines: Annotated[
+        Literal["auto", "carried", "fetched"],
+        described(
+            "How executors get the commits: carried by the job, or fetched from the database by each of them. `auto` "
+            "fetches from PostgreSQL and carries from SQLite and DuckDB, which only the driver can reach.",
+            reload=Reload.START,
+        ),
+    ] = "auto"

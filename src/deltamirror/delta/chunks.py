@@ -1,0 +1,53 @@
+"""The stored form of a commit: its bytes, in chunks of whole lines.
+
+A small commit is one plain chunk. A large one has a plain first chunk, with the lines that are known only under the
+lock, and zstd chunks of some thousand lines each after it. The digest of a commit is the sha256 of its file if it has
+one chunk, and the sha256 of its chunks' digests, joined, if it has several: so it can be computed without reading
+gigabytes while others wait.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from deltamirror.errors import Internal
+
+__all__ = ["Chunk", "commit_digest", "compressed_chunk", "plain_chunk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole lines of a commit, as they are stored."""
+
+    codec: str
+    raw_bytes: int
+    digest: bytes
+    data: bytes
+
+    def decoded(self) -> bytes:
+        """The lines, checked against their digest."""
+        data = self.data
+        if self.codec == "zstd":
+            data = pa.Codec("zstd").decompress(self.data, self.raw_bytes, asbytes=True)
+        if hashlib.sha256(data).digest() != self.digest:
+            raise Internal("a stored chunk does not have the digest it was stored with: the database is damaged")
+        return data
+
+
+def plain_chunk(data: bytes) -> Chunk:
+    """A chunk stored as it is."""
+    return Chunk("plain", len(data), hashlib.sha256(data).digest(), data)
+
+
+def compressed_chunk(data: bytes) -> Chunk:
+    """A chunk stored compressed."""
+    packed = pa.Codec("zstd").compress(data, asbytes=True)
+    return Chunk("zstd", len(data), hashlib.sha256(data).digest(), packed)
+
+
+def commit_digest(digests: Iterable[bytes]) -> bytes:
+    """The digest of a commit from those of its chunks."""
+    first, *others = digests
+    return hashlib.sha256(b"".join([first, *others])).digest() if others else first

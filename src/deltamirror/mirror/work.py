@@ -1,0 +1,191 @@
+"""Units of work of the mirror, and what comes of them: values that travel to executors and back.
+
+A unit belongs to one table and is worked on under one lease. It carries no credentials. Its commits carry their chunks,
+or leave it to the executor to fetch them by ``commit_id``.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from deltamirror.delta.chunks import Chunk
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.storage.open import StoreAddress
+
+__all__ = [
+    "CheckpointBase",
+    "CheckpointOutcome",
+    "CheckpointUnit",
+    "CommitOutcome",
+    "CommitUnit",
+    "CommitWork",
+    "Failure",
+    "Fetch",
+    "Guard",
+    "Lane",
+    "Lease",
+    "Outcome",
+    "Published",
+    "Stage",
+    "Unit",
+]
+
+
+class Lane(StrEnum):
+    """What a lease is for: a table's commits and its checkpoints are mirrored independently."""
+
+    COMMITS = "commits"
+    CHECKPOINTS = "checkpoints"
+
+
+class Stage(StrEnum):
+    """Where in the work something failed."""
+
+    OPEN = "open"  # the store
+    FETCH = "fetch"  # the stored lines
+    CHECK = "check"  # their shape and digest
+    PUT = "put"
+    VERIFY = "verify"
+    CHECKSUM = "checksum"
+    BUILD = "build"  # the checkpoint
+    POINTER = "pointer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to mirror one table, in one lane, for a limited time. A later owner has a larger epoch."""
+
+    table_id: int
+    lane: Lane
+    owner: str
+    epoch: int
+    held_until: float
+    """By ``time.time()`` of the process that claimed it: for executors that cannot ask the database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitWork:
+    """One version to publish, or to replay."""
+
+    version: int
+    commit_id: int
+    committed_at: int
+    digest: bytes
+    num_bytes: int
+    num_chunks: int
+    chunks: tuple[Chunk, ...] | None = None
+    """None: the executor fetches them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitUnit:
+    """Consecutive versions of a table, to be published in order."""
+
+    table_id: int
+    table: str
+    address: StoreAddress
+    lease: Lease
+    commits: tuple[CommitWork, ...]
+    checksum: bytes | None = None
+    """The ``.crc`` of the version before the first one; None where it is not certain, or the first version is 0."""
+    checksums: bool = True
+    verify: str = "basic"
+    budget: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointBase:
+    """An earlier checkpoint of ours, to start from. Its file must have this digest."""
+
+    version: int
+    committed_at: int
+    name: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointUnit:
+    """A checkpoint to write: the state after ``commits``, which follow on ``base`` (from version 0, without one)."""
+
+    table_id: int
+    table: str
+    address: StoreAddress
+    lease: Lease
+    version: int
+    committed_at: int
+    commits: tuple[CommitWork, ...]
+    base: CheckpointBase | None = None
+    num_files: int | None = None
+    """How many live files SQL counts at this version; None: not counted."""
+    compression: str = "snappy"
+    row_group_bytes: int = 128 * 1024 * 1024
+    sidecar_actions: int = 50_000
+
+
+Unit: TypeAlias = CommitUnit | CheckpointUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a unit stopped, and where."""
+
+    error: DeltaMirrorError
+    stage: Stage
+    version: int
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A version that is in the log, with the bytes that SQL has."""
+
+    version: int
+    already: bool
+    """Whether it was there before: published by an attempt whose reply was lost."""
+    num_bytes: int
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome:
+    """What came of a ``CommitUnit``: the versions up to the first failure, or to the end of the budget."""
+
+    table_id: int
+    lease: Lease
+    published: tuple[Published, ...] = ()
+    failure: Failure | None = None
+    """None also where the lease was lost or the budget spent: then fewer versions are published than asked for."""
+    checksum: bytes | None = None
+    """The ``.crc`` of the last published version, where it is certain."""
+    checksum_failure: Failure | None = None
+    """Trouble with a ``.crc`` stops nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointOutcome:
+    """What came of a ``CheckpointUnit``."""
+
+    table_id: int
+    lease: Lease
+    version: int
+    name: str = ""
+    digest: bytes = b""
+    num_rows: int = 0
+    num_files: int = 0
+    num_bytes: int = 0
+    milliseconds: float = 0.0
+    base: int | None = None
+    """The version of the checkpoint that it was built from."""
+    failure: Failure | None = None
+    base_unusable: bool = False
+    """The base is gone or is not ours: to be tried again without one."""
+
+
+Outcome: TypeAlias = CommitOutcome | CheckpointOutcome
+
+Fetch: TypeAlias = Callable[[CommitWork], Iterable[Chunk]]
+"""The chunks of a commit, in order: those that it carries, or those that the database has."""
+
+Guard: TypeAlias = Callable[[], None]
+"""Called before every put; raises ``LeaseLost`` if somebody else may have the table."""

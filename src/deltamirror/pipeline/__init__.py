@@ -1,0 +1,1 @@
+"""From SQL to ``_delta_log/``: claim, plan, run, record."""

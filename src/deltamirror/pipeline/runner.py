@@ -1,0 +1,26 @@
+"""The boundary to whatever does the work of a pass."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from deltamirror.mirror.work import Outcome, Unit
+
+__all__ = ["Runner"]
+
+
+class Runner(Protocol):
+    """Runs units. Safe to use from several threads at once: every call is a job of its own."""
+
+    @property
+    def fetches(self) -> bool:
+        """Whether its workers fetch the chunks of commits from the database; otherwise units carry them."""
+
+    def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
+        """One outcome for each unit, as they finish, in any order.
+
+        Trouble of one unit is its outcome's failure. An exception says that the job as a whole failed: any unit may
+        or may not have done its work.
+        """
+
+    def close(self) -> None:
+        """Let go of everything."""
