@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from deltamirror.mirror.work import Outcome, Unit
+from deltamirror.work import Outcome, Unit
 
 __all__ = ["Runner"]
 
