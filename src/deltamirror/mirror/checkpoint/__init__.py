@@ -1,0 +1,1 @@
+"""Checkpoints: what they hold, and how they are written."""
