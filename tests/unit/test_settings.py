@@ -57,7 +57,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_t
 @pytest.mark.parametrize("key", keys(Settings), ids=lambda key: key.path)
 def test_every_key_can_be_set_from_the_file_and_from_the_environment(tmp_path: Path, key) -> None:
     choices = [choice for choice in key.kind.replace("`", "").split(" or ") if choice != key.default]
-    usual = {"true or false": str(not key.default).lower(), "text": "some", "number": "4", "whole number": "4"}
+    usual = {"true or false": str(not key.default).lower(), "text": "some", "number": "47", "whole number": "47"}
     value = "duckdb:///x.duckdb" if key.path == "catalog.url" else usual.get(key.kind, choices[0])
     literal = value if key.kind in ("true or false", "number", "whole number") else f'"{value}"'
     write(tmp_path, f"[{key.section}]\n{key.name} = {literal}\n")

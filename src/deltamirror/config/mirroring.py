@@ -129,7 +129,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
 class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When checkpoints are written, and how."""
 
-    enabled: Annotated[bool, described("Write checkpoints.", reload=Reload.START)] = True
+    enabled: Annotated[bool, described("Write checkpoints at all.", reload=Reload.START)] = True
     interval: Annotated[
         Annotated[int, COUNTING] | None,
         described(
