@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
@@ -19,7 +21,16 @@ from deltamirror.delta.lines import json_text
 from deltamirror.delta.properties import deletion_vectors, write_stats_as_json, write_stats_as_struct
 from deltamirror.delta.replay import State, replay
 
-__all__ = ["MOST_FILES", "Checksum", "checksum_of", "decode", "encode", "first_checksum", "next_checksum"]
+__all__ = [
+    "MOST_FILES",
+    "Checksum",
+    "checksum_from_totals",
+    "checksum_of",
+    "decode",
+    "encode",
+    "first_checksum",
+    "next_checksum",
+]
 
 MOST_FILES = 50
 """A checksum lists the files of a table that has at most so many."""
@@ -165,25 +176,57 @@ def next_checksum(
 
 def checksum_of(state: State, *, info: CommitInfo | None = None) -> Checksum:
     """The checksum of a whole state, where a chain of checksums begins anew. ``info`` is that of its version."""
-    sizes = [add.size for add in state.files.values()]
-    writable = _writes_vectors(state.protocol, state.metadata)
-    deletions = Deletions.of(state.files.values()) if writable else Deletions()
+    files = state.files.values()
+    vectors = [add.deletion_vector.cardinality for add in files if add.deletion_vector is not None]
+    return checksum_from_totals(
+        sizes=pa.array([add.size for add in files], pa.int64()),
+        cardinalities=pa.array(vectors, pa.int64()),
+        files=files,
+        transactions=state.txns.values(),
+        domains=state.domains.values(),
+        protocol=state.protocol,
+        metadata=state.metadata,
+        info=info,
+    )
+
+
+def checksum_from_totals(
+    *,
+    sizes: pa.Array | pa.ChunkedArray,
+    cardinalities: pa.Array | pa.ChunkedArray,
+    files: Iterable[Add] = (),
+    transactions: Iterable[Txn],
+    domains: Iterable[DomainMetadata],
+    protocol: Protocol,
+    metadata: Metadata,
+    info: CommitInfo | None = None,
+) -> Checksum:
+    """The checksum of a whole state of any size, from facts about it (integers as Arrow arrays, without nulls).
+
+    ``sizes`` has one number a live file, ``cardinalities`` one a live file with a deletion vector. ``files`` are the
+    live files; it is read only where ``sizes`` has at most ``MOST_FILES``, and if it disagrees with ``sizes``, no files
+    are listed. The other facts are those in force; ``info`` is the commitInfo of the version.
+    """
+    count, size = len(sizes), pc.sum(sizes).as_py() or 0
+    writable = _writes_vectors(protocol, metadata)
+    deletions = Deletions.of_vectors(cardinalities, num_files=count) if writable else Deletions()
+    listed = live_files(files, ()) if count <= MOST_FILES and _keeps_statistics(metadata) else None
     return Checksum(
         txn_id=None if info is None else info.txn_id,
-        table_size_bytes=sum(sizes),
-        num_files=len(sizes),
+        table_size_bytes=size,
+        num_files=count,
         num_deleted_records=deletions.records,
         num_deletion_vectors=deletions.vectors,
         num_metadata=1,
         num_protocol=1,
-        in_commit_timestamp=None if info is None else _timestamp(info, state.metadata),
-        set_transactions=None if _expires_transactions(state.metadata) else _few_transactions(state.txns.values()),
-        domain_metadata=_few_domains(state.domains.values()),
-        metadata=state.metadata,
-        protocol=state.protocol,
-        file_size_histogram=FileSizeHistogram.empty().updated(added=sizes),
+        in_commit_timestamp=None if info is None else _timestamp(info, metadata),
+        set_transactions=None if _expires_transactions(metadata) else _few_transactions(transactions),
+        domain_metadata=_few_domains(domains),
+        metadata=metadata,
+        protocol=protocol,
+        file_size_histogram=FileSizeHistogram.of(sizes),
         deleted_record_counts=deletions.counts,
-        all_files=_plainly_spelled(live_files(state.files.values(), ())) if _lists_files(state) else None,
+        all_files=_plainly_spelled(listed) if _agrees(listed, count=count, size=size) else None,
     )
 
 
@@ -270,10 +313,6 @@ def _list_files(previous: Checksum, commit: _Commit, *, count: int, files: LiveF
 
 def _agrees(listed: tuple[Add, ...] | None, *, count: int, size: int) -> bool:
     return listed is None or (len(listed), sum(add.size for add in listed)) == (count, size)
-
-
-def _lists_files(state: State) -> bool:
-    return len(state.files) <= MOST_FILES and _keeps_statistics(state.metadata)
 
 
 def _keeps_statistics(metadata: Metadata) -> bool:

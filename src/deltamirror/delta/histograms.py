@@ -1,11 +1,13 @@
 """What a version checksum counts: files by size, and rows that deletion vectors delete."""
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltamirror.delta.actions import Add, Remove
 
@@ -47,6 +49,12 @@ class FileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         """No files, in the 95 bins that Delta Lake on Spark uses."""
         zeros = (0,) * len(_SIZES)
         return cls(sorted_bin_boundaries=_SIZES, file_counts=zeros, total_bytes=zeros)
+
+    @classmethod
+    def of(cls, sizes: pa.Array | pa.ChunkedArray) -> "FileSizeHistogram":
+        """The files of these sizes, in the same bins."""
+        counts, totals = zip(*_binned(sizes, _SIZES), strict=True)
+        return cls(sorted_bin_boundaries=_SIZES, file_counts=counts, total_bytes=totals)
 
     def updated(self, *, added: Iterable[int], removed: Iterable[int] = ()) -> "FileSizeHistogram":
         """The histogram after files of these sizes came and went."""
@@ -94,6 +102,14 @@ class Deletions(NamedTuple):
         """What the vectors of these files amount to."""
         return cls(0, 0, DeletedRecordCounts.empty()).updated(added=files)
 
+    @classmethod
+    def of_vectors(cls, cardinalities: pa.Array | pa.ChunkedArray, *, num_files: int) -> "Deletions":
+        """What the vectors of these cardinalities amount to, in a table of so many files."""
+        (unmarked, _), *marked = _binned(cardinalities, _RECORDS)
+        counts = (unmarked + num_files - len(cardinalities), *(count for count, _ in marked))
+        records = pc.sum(cardinalities).as_py() or 0
+        return cls(records, len(cardinalities), DeletedRecordCounts(deleted_record_counts=counts))
+
     def updated(self, *, added: Iterable[Add], removed: Iterable[Remove] = ()) -> "Deletions":
         """The same after these files came and went. What was not known, is not known."""
         came, went = _cardinalities(added), _cardinalities(removed)
@@ -103,6 +119,14 @@ class Deletions(NamedTuple):
             self.counts
             and self.counts.updated(added=(rows or 0 for rows in came), removed=(rows or 0 for rows in went)),
         )
+
+
+def _binned(values: pa.Array | pa.ChunkedArray, bounds: Sequence[int]) -> list[tuple[int, int]]:
+    """How many values each bin holds, and their sum: in seconds for ten million, without an object a value."""
+    ordered = values.sort()
+    starts = [bisect_left(ordered, bound, key=lambda scalar: scalar.as_py()) for bound in bounds]
+    spans = [ordered.slice(start, end - start) for start, end in pairwise([*starts, len(ordered)])]
+    return [(len(span), pc.sum(span).as_py() or 0) for span in spans]
 
 
 def _cardinalities(files: Iterable[Add | Remove]) -> list[int | None]:
