@@ -1,0 +1,206 @@
+"""``MirrorEngine``: the one way by which commits reach ``_delta_log/``."""
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from msgspec.structs import replace
+
+from deltamirror.config import Settings
+from deltamirror.errors import NotFound, Refused
+from deltamirror.pipeline.backoff import RetryPolicy
+from deltamirror.pipeline.heartbeat import Heartbeat
+from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane, Workshop
+from deltamirror.pipeline.open import open_runner
+from deltamirror.pipeline.runner import Runner
+from deltamirror.pipeline.service import Observer, Service, Summary
+from deltamirror.txnlog.backlog import make_due, request_checkpoint
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.migrations import require_current
+from deltamirror.txnlog.open import open_database
+from deltamirror.txnlog.status import TableStatus, all_status, table_status
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
+
+__all__ = ["MirrorEngine", "Mirrored"]
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closeable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """What mirroring one table came to."""
+
+    table: str
+    published: int
+    """The newest version in ``_delta_log/``."""
+    versions: int
+    """How many of them this call put there."""
+    checkpoint: int | None
+    """The checkpoint that this call wrote."""
+
+
+class MirrorEngine:
+    """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.
+
+    ``url`` goes before the one in ``settings``. A ``database`` or ``runner`` that is handed in stays the caller's;
+    otherwise the engine opens its own, and closes them.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        settings: Settings | None = None,
+        database: Database | None = None,
+        runner: Runner | None = None,
+    ) -> None:
+        settings = settings or Settings()
+        if url is not None:
+            settings = replace(settings, catalog=replace(settings.catalog, url=url))
+        self._settings = settings
+        self._resources = ExitStack()
+        self.database = database or self._closing(open_database(settings.catalog))
+        seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
+        shop = Workshop(
+            database=self.database,
+            runner=runner or self._closing(open_runner(settings, self.database)),
+            settings=settings,
+            owner=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
+            retry=RetryPolicy(settings.mirror),
+            heartbeat=self._resources.enter_context(Heartbeat(self.database, seconds)),
+        )
+        self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
+        self._stopping = threading.Event()
+        self._service: Service | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the runner and of the database."""
+        self._resources.close()
+
+    def check(self) -> None:
+        """Refuse a database that holds no catalog, or one of another release's schema."""
+        require_current(self.database)
+
+    def mirror(self, table: str, version: int | None = None) -> Mirrored:
+        """Publish a table up to a version, or up to its head, and write the checkpoint that it waits for.
+
+        Raises what keeps a version from being published. Where another engine is at it, this waits for that one.
+        """
+        status = self._mirrored(table)
+        target = status.head if version is None else version
+        if not 0 <= target <= status.head:
+            raise NotFound(
+                f"table {table!r} has no version {target}: its newest is {status.head}",
+                hint=f"`deltamirror table history {table}` shows its versions",
+                table=table,
+                version=target,
+            )
+        versions = 0
+        while _published(status) < target and not self._stopping.is_set():
+            for outcome in self._outcomes(self._commits, status.table_id, upto=target):
+                versions += len(outcome.published) if isinstance(outcome, CommitOutcome) else 0
+                _raise_failure(outcome)
+            status = self._mirrored(table)
+        written = self._write_checkpoint(status) if self._settings.checkpoint.enabled else None
+        return Mirrored(table=table, published=_published(status), versions=versions, checkpoint=written)
+
+    def checkpoint(self, table: str) -> int:
+        """Write the checkpoint of the newest version that is published, unless there is one; that version."""
+        status = self._mirrored(table)
+        if status.published is None:
+            raise Refused(
+                f"no version of table {table!r} is published", hint="run `deltamirror mirror --once`", table=table
+            )
+        with self.database.write() as session:
+            request_checkpoint(session, status.table_id, status.published, reason="asked for")
+        while not self._stopping.is_set() and not _has_checkpoint(status, status.published):
+            for outcome in self._outcomes(self._checkpoints, status.table_id):
+                _raise_failure(outcome)
+            status = self._mirrored(table)
+        return status.published
+
+    def status(self, table: str | None = None) -> list[TableStatus]:
+        """How far the mirror is: with one table, or with all, by name."""
+        with self.database.read() as connection:
+            return all_status(connection) if table is None else [table_status(connection, table)]
+
+    def run(self, *, once: bool = False, observe: Observer | None = None) -> Summary:
+        """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again."""
+        if once:
+            make_due(self.database)
+        lanes = [self._commits, self._checkpoints] if self._settings.checkpoint.enabled else [self._commits]
+        self._service = Service(self.database, lanes, poll=self._settings.mirror.poll, observe=observe or _ignore)
+        if self._stopping.is_set():
+            self._service.stop()
+        return self._service.run(once=once)
+
+    def stop(self) -> None:
+        """Begin nothing more; what is under way is finished. Safe to call from a signal handler or another thread."""
+        self._stopping.set()
+        if self._service is not None:
+            self._service.stop()
+
+    def _mirrored(self, table: str) -> TableStatus:
+        (status,) = self.status(table)
+        if status.state == "paused":
+            raise Refused(
+                f"the mirror of table {table!r} is paused", hint=f"run `deltamirror table resume {table}`", table=table
+            )
+        return status
+
+    def _outcomes(self, lane: MirrorLane, table_id: int, *, upto: int | None = None) -> Iterator[Outcome]:
+        """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""
+        job = lane.job_of(table_id, upto=upto)
+        if job is None:
+            self._stopping.wait(self._settings.mirror.poll)
+            return
+        yield from job.run()
+
+    def _write_checkpoint(self, status: TableStatus) -> int | None:
+        """The checkpoint that a table waits for, if nobody else writes it. Its failure is for the status to show."""
+        job = self._checkpoints.job_of(status.table_id)
+        outcomes = [] if job is None else list(job.run())
+        if any(isinstance(outcome, CheckpointOutcome) and outcome.base_unusable for outcome in outcomes):
+            return self._write_checkpoint(status)
+        written = [each.version for each in outcomes if each.failure is None and isinstance(each, CheckpointOutcome)]
+        return written[0] if written else None
+
+    def _closing(self, resource: C) -> C:
+        self._resources.callback(resource.close)
+        return resource
+
+
+def _published(status: TableStatus) -> int:
+    return -1 if status.published is None else status.published
+
+
+def _has_checkpoint(status: TableStatus, version: int) -> bool:
+    return status.checkpoint is not None and status.checkpoint.version >= version
+
+
+def _raise_failure(outcome: Outcome) -> None:
+    if outcome.failure is not None:
+        raise outcome.failure.error
+
+
+def _ignore(outcome: Outcome) -> None:
+    """Nobody asked to be told."""

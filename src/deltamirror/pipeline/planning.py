@@ -1,0 +1,135 @@
+"""From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from deltamirror.config import CheckpointSettings, Settings
+from deltamirror.delta.actions import Metadata
+from deltamirror.delta.properties import checkpoint_interval
+from deltamirror.mirror.checkpoint.content import can_continue
+from deltamirror.pipeline.cadence import Cadence, Due, due_checkpoint
+from deltamirror.pipeline.seeds import checksum_of_version
+from deltamirror.storage.open import StoreAddress
+from deltamirror.txnlog.backlog import (
+    CheckpointFacts,
+    bytes_since_checkpoint,
+    checkpoint_facts,
+    checksum_seed,
+    commit_work,
+    with_chunks,
+)
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.leases import Claim
+from deltamirror.txnlog.state import in_force
+from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork
+
+__all__ = ["CommitPlan", "plan_checkpoint", "plan_commits"]
+
+_INTERVAL = "delta.checkpointInterval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPlan:
+    """A unit, and what its table's cadence says about the versions that it publishes."""
+
+    unit: CommitUnit
+    cadence: Cadence | None
+    bytes_before: int
+
+    def due(self, outcome: CommitOutcome) -> Due | None:
+        """The checkpoint that the outcome of the unit makes due."""
+        if self.cadence is None:
+            return None
+        published = [(each.version, each.num_bytes) for each in outcome.published]
+        return due_checkpoint(self.cadence, published, bytes_before=self.bytes_before)
+
+
+def plan_commits(
+    database: Database, claims: Iterable[Claim], settings: Settings, *, upto: int | None = None, carried: bool
+) -> list[CommitPlan]:
+    """One unit a table: the first versions that are not published, as many as a batch holds."""
+    return [_commit_plan(database, claim, settings, upto=upto, carried=carried) for claim in claims]
+
+
+def _commit_plan(
+    database: Database, claim: Claim, settings: Settings, *, upto: int | None, carried: bool
+) -> CommitPlan:
+    first = claim.published + 1
+    last = min(claim.head if upto is None else min(upto, claim.head), claim.published + settings.mirror.batch_versions)
+    with database.read() as connection:
+        commits = _batch(commit_work(connection, claim.table_id, first=first, last=last), settings.mirror.batch_bytes)
+        if carried:
+            commits = with_chunks(connection, commits)
+        _, metadata = in_force(connection, claim.table_id, commits[-1].version)
+        cadence = _cadence(metadata, settings.checkpoint)
+        counts_bytes = cadence is not None and cadence.bytes is not None
+        waiting = bytes_since_checkpoint(connection, claim.table_id, claim.published) if counts_bytes else 0
+        seed = checksum_seed(connection, claim.table_id, first - 1)
+    if seed is None and settings.mirror.checksums and first > 0:
+        seed = checksum_of_version(database, claim.name, first - 1)
+    unit = CommitUnit(
+        table_id=claim.table_id,
+        table=claim.name,
+        address=StoreAddress.of(claim.location, settings.storage),
+        lease=claim.lease,
+        commits=tuple(commits),
+        checksum=seed,
+        checksums=settings.mirror.checksums and (first == 0 or seed is not None),
+        verify=settings.mirror.verify,
+        budget=settings.mirror.budget,
+    )
+    return CommitPlan(unit=unit, cadence=cadence, bytes_before=waiting)
+
+
+def plan_checkpoint(database: Database, claim: Claim, settings: Settings, *, carried: bool) -> CheckpointUnit:
+    """The checkpoint that a claim is for, from the newest earlier one that holds all it needs, or from version 0."""
+    version = claim.checkpoint
+    with database.read() as connection:
+        facts = checkpoint_facts(connection, claim.table_id, version)
+        base = _base(facts)
+        first = 0 if base is None else base.version + 1
+        commits = commit_work(connection, claim.table_id, first=first, last=version)
+        if carried:
+            commits = with_chunks(connection, commits)
+    options = settings.checkpoint
+    return CheckpointUnit(
+        table_id=claim.table_id,
+        table=claim.name,
+        address=StoreAddress.of(claim.location, settings.storage),
+        lease=claim.lease,
+        version=version,
+        committed_at=facts.committed_at,
+        commits=tuple(commits),
+        base=base,
+        num_files=facts.num_files,
+        compression=options.compression,
+        row_group_bytes=options.row_group_bytes,
+        sidecar_actions=options.sidecar_actions,
+    )
+
+
+def _batch(commits: Sequence[CommitWork], most_bytes: int) -> list[CommitWork]:
+    """The first commits that together have at most so many bytes; one, however large it is."""
+    taken, total = 1, commits[0].num_bytes
+    while taken < len(commits) and total + commits[taken].num_bytes <= most_bytes:
+        total += commits[taken].num_bytes
+        taken += 1
+    return list(commits[:taken])
+
+
+def _cadence(metadata: Metadata, settings: CheckpointSettings) -> Cadence | None:
+    if not settings.enabled:
+        return None
+    interval = settings.interval
+    if interval is None or _INTERVAL in metadata.configuration:
+        interval = checkpoint_interval(metadata)
+    return Cadence(interval=interval, bytes=settings.bytes)
+
+
+def _base(facts: CheckpointFacts) -> CheckpointBase | None:
+    base = facts.base
+    if base is None or not can_continue(
+        base.metadata, facts.metadata, base_committed_at=base.committed_at, committed_at=facts.committed_at
+    ):
+        return None
+    return CheckpointBase(version=base.version, committed_at=base.committed_at, name=base.name, digest=base.digest)

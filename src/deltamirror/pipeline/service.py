@@ -1,0 +1,169 @@
+"""The service: passes over all tables, as long as there is work, or until it is stopped."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.pipeline.lanes import Job, MirrorLane
+from deltamirror.txnlog.database import Database
+from deltamirror.work import CommitOutcome, Failure, Outcome
+
+__all__ = ["Observer", "Service", "Summary"]
+
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+
+Observer = Callable[[Outcome], None]
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a run of the service did."""
+
+    versions: int = 0
+    checkpoints: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count what came of a unit."""
+        if isinstance(outcome, CommitOutcome):
+            self.versions += len(outcome.published)
+        elif outcome.failure is None and not outcome.base_unusable:
+            self.checkpoints += 1
+        if outcome.failure is not None:
+            self.failures.append(outcome.failure)
+
+
+class Service:
+    """Claims work for its lanes and runs their jobs at once, each lane within its own number of threads.
+
+    Passes overlap: a job that takes long keeps its own tables, and the others go on. One store never takes more than
+    half of the threads of a lane, so that one that hangs leaves some to the others.
+    """
+
+    def __init__(self, database: Database, lanes: Sequence[MirrorLane], *, poll: float, observe: Observer) -> None:
+        self._database = database
+        self._lanes = [lane for lane in lanes if lane.concurrency > 0]
+        self._poll = poll
+        self._observe = observe
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._running: dict[MirrorLane, Counter[str]] = {lane: Counter() for lane in self._lanes}
+        self._trouble: DeltaMirrorError | None = None
+        self._pause = _FIRST_PAUSE
+        self.summary = Summary()
+
+    def stop(self) -> None:
+        """Claim nothing more; ``run`` returns when the work in hand is done. Safe to call from a signal handler."""
+        self._stopping.set()
+        self._wake.set()
+
+    def run(self, *, once: bool) -> Summary:
+        """Work until stopped, or, with ``once``, until nothing is due.
+
+        Trouble of the service as a whole (the database is away, Spark is) is waited out; with ``once`` it is raised.
+        """
+        with ExitStack() as stack:
+            pools = {lane: stack.enter_context(ThreadPoolExecutor(lane.concurrency)) for lane in self._lanes}
+            if not once:
+                stack.callback(self._watching().join)
+            while not self._stopping.is_set():
+                self._wake.clear()
+                started = self._start(pools)
+                if once and (self._trouble is not None or not (started or self._is_busy())):
+                    break
+                self._let_go()
+                self._wait_out_trouble()
+                self._wake.wait()
+        if once and self._trouble is not None:
+            raise self._trouble
+        return self.summary
+
+    def _start(self, pools: Mapping[MirrorLane, ThreadPoolExecutor]) -> bool:
+        started = False
+        try:
+            for lane in self._lanes:
+                while jobs := self._claim(lane):
+                    started = True
+                    for job in jobs:
+                        pools[lane].submit(self._work, lane, job)
+        except DeltaMirrorError as error:
+            self._meet(error)
+        return started
+
+    def _claim(self, lane: MirrorLane) -> list[Job]:
+        """Jobs for the free threads of a lane, none of them for a store that has its share."""
+        share = max(1, lane.concurrency // 2)
+        with self._lock:
+            running = self._running[lane]
+            free = lane.concurrency - running.total()
+            full = [store for store, jobs in running.items() if jobs >= share]
+        jobs = lane.jobs(except_stores=full) if free > 0 else []
+        with self._lock:
+            self._running[lane].update(job.store for job in jobs)
+        return jobs
+
+    def _work(self, lane: MirrorLane, job: Job) -> None:
+        try:
+            for outcome in job.run():
+                with self._lock:
+                    self.summary.add(outcome)
+                    self._pause = _FIRST_PAUSE
+                self._report(outcome)
+        except DeltaMirrorError as error:
+            self._meet(error)
+        finally:
+            with self._lock:
+                self._running[lane] -= Counter([job.store])
+            self._wake.set()
+
+    def _report(self, outcome: Outcome) -> None:
+        if outcome.failure is not None:
+            failure = outcome.failure
+            what = f"version {failure.version} of table {outcome.table_id}"
+            _log.warning("%s failed at %s: %s", what, failure.stage, failure.error)
+        self._observe(outcome)
+
+    def _meet(self, error: DeltaMirrorError) -> None:
+        with self._lock:
+            self._trouble = error
+        self._wake.set()
+
+    def _wait_out_trouble(self) -> None:
+        with self._lock:
+            trouble, self._trouble = self._trouble, None
+            pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE) if trouble else self._pause
+        if trouble is not None:
+            _log.error("the mirror pauses for %.1f s: %s", pause, trouble)
+            self._stopping.wait(pause)
+            self._wake.set()
+
+    def _is_busy(self) -> bool:
+        with self._lock:
+            return any(running.total() for running in self._running.values())
+
+    def _let_go(self) -> None:
+        """Let others open the database between two passes, where only one process can have it open."""
+        if self._database.serves_one_process and not self._is_busy():
+            self._database.close()
+
+    def _watching(self) -> threading.Thread:
+        thread = threading.Thread(target=self._watch, name="deltamirror-watch", daemon=True)
+        thread.start()
+        return thread
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._database.wait_for_commits(self._poll, self._stopping)
+            except DeltaMirrorError as error:
+                _log.debug("commits are not announced: %s", error)
+                self._stopping.wait(self._poll)
+            self._wake.set()
