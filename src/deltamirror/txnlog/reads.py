@@ -58,6 +58,8 @@ FILES_SCHEMA = pa.schema(
 )
 """The columns of a file listing; ``partition_values``, ``tags`` and ``deletion_vector`` are JSON text."""
 
+_NUMBERS_SCHEMA = pa.schema([pa.field("size", pa.int64(), nullable=False), pa.field("deletion_vector", pa.string())])
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -104,6 +106,18 @@ class Snapshot:
         query = self.files_query().where(*self._filters(partitions or {}))
         with self.database.read() as connection:
             return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
+
+    def file_numbers(self, *, limit: int) -> pa.Table:
+        """Size and deletion vector (as JSON) of the data files, of at most so many."""
+        columns = [files.c[name] for name in _NUMBERS_SCHEMA.names]
+        query = self.files_query().with_only_columns(*columns).limit(limit)
+        with self.database.read() as connection:
+            return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
+
+    def adds(self) -> list[Add]:
+        """The data files as actions, for tables that have few."""
+        with self.database.read() as connection:
+            return [_add(row) for row in connection.execute(self.files_query())]
 
     def count_files(self) -> int:
         """How many data files there are."""
