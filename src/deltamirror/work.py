@@ -76,6 +76,8 @@ class CommitWork:
     num_chunks: int
     chunks: tuple[Chunk, ...] | None = None
     """None: the executor fetches them."""
+    num_files: int | None = None
+    """How many live files SQL counts after it; None: not counted. A commit may add files that are live already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,12 +26,12 @@ class Chunk:
     digest: bytes
     data: bytes
 
-    def decoded(self) -> bytes:
-        """The lines, checked against their digest."""
+    def decoded(self, *, check: bool = True) -> bytes:
+        """The lines, checked against their digest unless told not to."""
         data = self.data
         if self.codec == "zstd":
             data = pa.Codec("zstd").decompress(self.data, self.raw_bytes, asbytes=True)
-        if hashlib.sha256(data).digest() != self.digest:
+        if check and hashlib.sha256(data).digest() != self.digest:
             raise Internal("a stored chunk does not have the digest it was stored with: the database is damaged")
         return data
 

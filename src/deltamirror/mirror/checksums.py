@@ -1,0 +1,179 @@
+"""The version checksums ``N.crc`` of a unit: each follows from the one before it and from its commit.
+
+Readers start from them, so a wrong one is worse than none. Trouble with one is reported and stops nothing.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from deltamirror.config import redact_text
+from deltamirror.delta.actions import Action, Add, Metadata, Protocol, file_key
+from deltamirror.delta.checksum import MOST_FILES, Checksum, decode, encode, first_checksum, next_checksum
+from deltamirror.delta.hashorder import live_files
+from deltamirror.delta.lines import decode_commit
+from deltamirror.delta.names import LOG_DIRECTORY, checksum_name
+from deltamirror.errors import DeltaMirrorError, Internal, LeaseLost, Transient
+from deltamirror.storage.store import Changed, Created, Data, Store
+from deltamirror.work import CommitUnit, CommitWork, Failure, Guard, Stage
+
+__all__ = ["ChecksumChain", "ChecksumTrail", "write_checksum"]
+
+_LARGEST = 16 * 1024 * 1024
+_BEHIND = 8
+_TRIES = 3
+
+_Item = TypeVar("_Item")
+
+
+class ChecksumChain:
+    """The checksums of consecutive versions. It ends at the first one that is not certain."""
+
+    __slots__ = ("_files", "_last")
+
+    def __init__(self, seed: Checksum | None) -> None:
+        """Begin after the version of ``seed``; without one only version 0 begins a chain."""
+        self._last = seed
+        self._files = None if seed is None else seed.all_files
+
+    def following(self, work: CommitWork, data: Data) -> Checksum | None:
+        """The checksum of the next version; None where the chain has ended, or ends with it."""
+        last, self._last = self._last, None
+        # The actions of a larger commit, as objects, would need some ten times the memory of its bytes.
+        if work.num_bytes > _LARGEST or (last is None and work.version > 0):
+            return None
+        actions = decode_commit(bytes(data))
+        found = first_checksum(actions) if last is None else next_checksum(last, actions, files=self._known_files)
+        if found is None or work.num_files not in (None, found.num_files):
+            return None
+        self._files = self._files_after(found, actions)
+        self._last = found
+        return found
+
+    @property
+    def _known_files(self) -> Callable[[], Iterable[Add]] | None:
+        files = self._files
+        return None if files is None else lambda: files
+
+    def _files_after(self, found: Checksum, actions: Iterable[Action]) -> tuple[Add, ...] | None:
+        """The live files, also where this checksum does not list them: a later one may."""
+        if found.all_files is not None or self._files is None or found.num_files > MOST_FILES:
+            return found.all_files
+        return live_files(self._files, actions)
+
+
+class ChecksumTrail:
+    """Writes the checksums of versions that are published, in a thread of its own and a few versions behind.
+
+    Where a store takes its time over each object, a version would otherwise take twice as long. ``guard`` is called in
+    that thread, too. At the end of the ``with`` block all are written.
+    """
+
+    def __init__(self, unit: CommitUnit, store: Store, guard: Guard) -> None:
+        self.checksum: bytes | None = None
+        """That of the last version; None where it is not certain."""
+        self.failure: Failure | None = None
+        """The first thing that went wrong."""
+        self._unit, self._store, self._guard = unit, store, guard
+        self._chain = ChecksumChain(None if unit.checksum is None else decode(unit.checksum))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="deltamirror-checksums")
+        self._under_way: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._thread.shutdown()
+
+    def follow(self, work: CommitWork, data: Data) -> None:
+        """The version is published: write its checksum, some time soon."""
+        if not self._unit.checksums:
+            return
+        self._under_way.append(self._thread.submit(self._write, work, data))
+        if len(self._under_way) > _BEHIND:
+            self._under_way.popleft().result()
+
+    def _write(self, work: CommitWork, data: Data) -> None:
+        key = f"{LOG_DIRECTORY}/{checksum_name(work.version)}"
+        self.checksum = None
+        try:
+            checksum = self._chain.following(work, data)
+            if checksum is not None:
+                self.checksum = encode(checksum)
+                write_checksum(self._store, key, checksum, guard=self._guard)
+        except LeaseLost:
+            return  # whoever has the table writes it
+        except DeltaMirrorError as error:
+            self._note(error, work, key)
+        except Exception as error:  # noqa: BLE001 - commits go on, whatever is the matter with a checksum
+            reason = redact_text(f"{type(error).__name__}: {error}")
+            self._note(Internal(f"no {key} for table {self._unit.table!r}: {reason}"), work, key)
+
+    def _note(self, error: DeltaMirrorError, work: CommitWork, key: str) -> None:
+        failure = Failure(error=error, stage=Stage.CHECKSUM, version=work.version, key=key)
+        self.failure = self.failure or failure
+
+
+def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) -> None:
+    """Create the object. One that is there is kept if readers learn nothing wrong from it, else replaced."""
+    data = encode(checksum)
+    for _ in range(_TRIES):
+        guard()
+        if isinstance(store.create(key, data), Created):
+            return
+        found = store.read(key)
+        if found is None:
+            continue  # somebody's upload that came to nothing
+        if found.data == data or _agree(decode(found.data), checksum):
+            return
+        guard()
+        if not isinstance(store.replace(key, data, if_match=found.meta.etag), Changed):
+            return
+    raise Transient(f"{key} keeps changing in {store.location}", hint="another writer is at it; try again")
+
+
+def _agree(theirs: Checksum | None, ours: Checksum) -> bool:
+    """Whether readers take the same from both: all that both of them state."""
+    if theirs is None:
+        return False
+    stated = _stated(theirs)
+    return all(stated.get(name, value) == value for name, value in _stated(ours).items())
+
+
+def _stated(checksum: Checksum) -> Mapping[str, object]:
+    """What readers take from a checksum, in a form that does not depend on spelling and order."""
+    facts = {
+        "size": checksum.table_size_bytes,
+        "files": checksum.num_files,
+        "deleted": checksum.num_deleted_records,
+        "vectors": checksum.num_deletion_vectors,
+        "transactions": _by(checksum.set_transactions, lambda txn: txn.app_id),
+        "domains": _by(checksum.domain_metadata, lambda domain: domain.domain),
+        "listed": _by(checksum.all_files, file_key),
+    }
+    return {name: value for name, value in facts.items() if value is not None} | {
+        "timestamp": checksum.in_commit_timestamp,
+        "protocol": _protocol(checksum.protocol),
+        "metadata": _metadata(checksum.metadata),
+    }
+
+
+def _by(items: Iterable[_Item] | None, key: Callable[[_Item], Hashable]) -> Mapping[Hashable, _Item] | None:
+    return None if items is None else {key(item): item for item in items}
+
+
+def _protocol(protocol: Protocol) -> tuple[object, ...]:
+    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
+    return protocol.min_reader_version, protocol.min_writer_version, readers, writers
+
+
+def _metadata(metadata: Metadata) -> tuple[object, Metadata]:
+    try:
+        return msgspec.json.decode(metadata.schema_string), replace(metadata, schema_string="")
+    except msgspec.DecodeError:
+        return None, metadata

@@ -1,0 +1,151 @@
+"""Publishing commits: the stored bytes of consecutive versions become objects of ``_delta_log/``, in order."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from deltamirror.config import redact_text
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, Transient
+from deltamirror.mirror.assembly import commit_data
+from deltamirror.mirror.checksums import ChecksumTrail
+from deltamirror.storage.store import Created, Data, Store
+from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Failure, Fetch, Guard, Published, Stage
+
+__all__ = ["publish_commits"]
+
+_TRIES = 3
+_PIECE = 16 * 1024 * 1024
+
+
+class _Stopped(Exception):
+    """The unit ends here."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+def publish_commits(
+    unit: CommitUnit, store: Store, *, fetch: Fetch, guard: Guard, clock: Callable[[], float] = time.monotonic
+) -> CommitOutcome:
+    """Publish the versions of a unit one after the other, until one fails, the budget is spent or the lease lost.
+
+    An object is never replaced. One that is there already with the same bytes is ours, from an attempt whose reply was
+    lost; with other bytes the log has diverged, and the table stops. At least one version is tried, however small the
+    budget. ``fetch`` is called in this thread, ``guard`` also in the thread that writes the checksums.
+    """
+    deadline = clock() + unit.budget
+    published: list[Published] = []
+    failure = None
+    with ChecksumTrail(unit, store, guard) as checksums:
+        publisher = _Publisher(unit, store, fetch, guard, clock)
+        try:
+            for version, work in enumerate(unit.commits, unit.commits[0].version):
+                if published and clock() >= deadline:
+                    break
+                done, data = publisher.publish(work, version)
+                published.append(done)
+                checksums.follow(work, data)
+        except LeaseLost:
+            pass  # whoever has the table goes on
+        except _Stopped as stopped:
+            failure = stopped.failure
+    return CommitOutcome(
+        table_id=unit.table_id,
+        lease=unit.lease,
+        published=tuple(published),
+        failure=failure,
+        checksum=checksums.checksum,
+        checksum_failure=checksums.failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Publisher:
+    """Publishes single versions of a unit."""
+
+    unit: CommitUnit
+    store: Store
+    fetch: Fetch
+    guard: Guard
+    clock: Callable[[], float]
+
+    def publish(self, work: CommitWork, version: int) -> tuple[Published, Data]:
+        """What came of a version, which has to be this one, and its bytes."""
+        begun, key = self.clock(), f"{LOG_DIRECTORY}/{commit_name(work.version)}"
+        with self._stage(Stage.FETCH, work, key):
+            if work.version != version:
+                raise Internal(f"a unit of table {self.unit.table!r} has version {work.version} in place of {version}")
+            data = commit_data(work, self.fetch, table=self.unit.table, verify=self.unit.verify)
+        with self._stage(Stage.PUT, work, key):
+            already = self._put(work, key, data)
+        if self.unit.verify == "strict" and not already:
+            with self._stage(Stage.VERIFY, work, key):
+                self._read_back(work, key, data)
+        milliseconds = (self.clock() - begun) * 1_000
+        done = Published(version=version, already=already, num_bytes=len(data), milliseconds=milliseconds)
+        return done, data
+
+    def _put(self, work: CommitWork, key: str, data: Data) -> bool:
+        """Create the object; whether it was there already."""
+        for _ in range(_TRIES):
+            self.guard()
+            if isinstance(self.store.create(key, data), Created):
+                return False
+            if self._is_there(work, key, data):
+                return True
+        raise Transient(
+            f"{self.store.location} says that {key} exists, and does not have it",
+            hint="an upload of somebody else may be under way; the mirror tries again",
+        )
+
+    def _read_back(self, work: CommitWork, key: str, data: Data) -> None:
+        if not self._is_there(work, key, data):
+            raise Transient(f"{key} was put to {self.store.location}, and is not there", hint="the mirror tries again")
+
+    def _is_there(self, work: CommitWork, key: str, data: Data) -> bool:
+        """Whether the object is there, with these bytes; an error if it has others."""
+        found, expected = _stored_digest(self.store, key), hashlib.sha256(data).hexdigest()
+        if found is None or found == expected:
+            return found is not None
+        raise Diverged(
+            f"{key} in {self.store.location} is not the version {work.version} that table {self.unit.table!r} has in "
+            "the database",
+            hint="somebody else wrote it, or changed it: keep them from writing there, and save what the object holds; "
+            "the table goes on when the object is gone, or is what the database has",
+            table=self.unit.table,
+            version=work.version,
+            key=key,
+            expected=expected,
+            found=found,
+        )
+
+    @contextmanager
+    def _stage(self, stage: Stage, work: CommitWork, key: str) -> Iterator[None]:
+        """Whatever goes wrong inside ends the unit, with the stage that it happened in."""
+        try:
+            yield
+        except LeaseLost:
+            raise
+        except DeltaMirrorError as error:
+            checked = stage is Stage.FETCH and isinstance(error, Internal)
+            failed = Stage.CHECK if checked else stage
+            raise _Stopped(Failure(error=error, stage=failed, version=work.version, key=key)) from error
+        except Exception as error:
+            reason = redact_text(f"{type(error).__name__}: {error}")
+            internal = Internal(f"version {work.version} of table {self.unit.table!r} was not published: {reason}")
+            raise _Stopped(Failure(error=internal, stage=stage, version=work.version, key=key)) from error
+
+
+def _stored_digest(store: Store, key: str) -> str | None:
+    """The sha256 of an object, which is never in memory as a whole; None where there is none."""
+    digest, at = hashlib.sha256(), 0
+    while (piece := store.read_range(key, at, _PIECE)) is not None:
+        digest.update(piece)
+        at += len(piece)
+        if len(piece) < _PIECE:
+            return digest.hexdigest()
+    return None
