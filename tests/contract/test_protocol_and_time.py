@@ -4,11 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+from sqlalchemy import select
 
 from deltamirror import Catalog, Protocol, Table
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.txnlog.clock import CLOCK
 from tests.support.lake import add, create, execute, info_of, paths
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,7 +86,7 @@ def test_times_increase_even_when_the_clock_steps_back(catalog: Catalog, timesta
 @pytest.mark.requirement("R6")
 def test_the_time_is_the_databases_own(catalog: Catalog) -> None:
     with catalog.database.read() as connection:
-        from_clock = int(connection.exec_driver_sql(f"SELECT {catalog.database.clock}").scalar_one())
+        from_clock = int(connection.execute(select(CLOCK)).scalar_one())
     found = create(catalog).info().head_timestamp
     assert abs(found - from_clock) < 60_000
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import delete
 
 from deltamirror import Catalog
+from deltamirror.txnlog.pause import resume_all
 from deltamirror.txnlog.schema import METADATA, catalog
 from tests.support.catalogs import ENGINES, database_url
 from tests.support.postgres import PostgresServer
@@ -61,10 +62,12 @@ def lake_url_of(engine: str, request: pytest.FixtureRequest, folder: Path) -> st
 
 
 def _empty(url: str) -> None:
-    with Catalog(url) as made, made.database.write() as session:
-        for table in METADATA.sorted_tables:
-            if table is not catalog:
-                session.execute(delete(table))
+    with Catalog(url) as made:
+        with made.database.write() as session:
+            for table in METADATA.sorted_tables:
+                if table is not catalog:
+                    session.execute(delete(table))
+        resume_all(made.database)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.txnlog.applied import Progress, find_applied
+from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft
 from deltamirror.txnlog.gather import Gathered
@@ -87,6 +88,8 @@ class CommitPath:
             raise
         if committed.already_applied:
             run.discard_stages()
+        else:
+            self.database.announce()
         return committed
 
     def find_token(self, token: str, content: bytes) -> Committed | None:
@@ -320,7 +323,7 @@ class _Run:
         """The time at which the transaction first asked for it."""
         if self._now is None:
             with self._database.read() as connection:
-                self._now = int(connection.execute(select(self._database.clock)).scalar_one())
+                self._now = int(connection.execute(select(CLOCK)).scalar_one())
         return self._now
 
 

@@ -5,6 +5,7 @@ commit path runs statements that were compiled once, on the driver's own cursor;
 goes through SQLAlchemy. Both are the same connection and the same transaction.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
+from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.statements import HEAD
 
 __all__ = ["CatalogLocks", "Database", "Row", "Session", "used_columns"]
@@ -36,6 +38,7 @@ class CatalogLocks:
 
     migrations: Executable | None = None
     tables: Executable | None = None
+    claims: Executable | None = None
 
 
 class Session:
@@ -76,6 +79,10 @@ class Session:
         """Keep others from creating or dropping tables until the transaction ends."""
         self._lock(self._database.lock_statements().tables)
 
+    def lock_claims(self) -> None:
+        """Keep others from claiming leases until the transaction ends."""
+        self._lock(self._database.lock_statements().claims)
+
     def _lock(self, statement: Executable | None) -> None:
         if statement is not None:
             self.execute(statement)
@@ -90,17 +97,16 @@ class Database(ABC):
     """A catalog's database."""
 
     name: ClassVar[str]
-    clock: ClassVar[ColumnElement[int]]
-    """Milliseconds since the epoch, by the database's clock, when the statement runs."""
-
     file: Path | None = None
     """The file that the database is, if it is one."""
     appends_in_one_statement: ClassVar[bool] = False
     """Whether ``append`` does anything."""
+    serves_one_process: ClassVar[bool] = False
+    """Whether nobody else can open it before ``close``."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._head_and_clock = HEAD.add_columns(self.clock)
+        self._head_and_clock = HEAD.add_columns(CLOCK)
         self._compiled: dict[ClauseElement, tuple[str, list[str] | None]] = {}
 
     def compiled(self, statement: ClauseElement) -> tuple[str, list[str] | None]:
@@ -173,7 +179,7 @@ class Database(ABC):
             raise self.translate(error) from error
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Give back all connections. The next use opens others."""
         self.engine.dispose()
 
     def require_present(self) -> None:
@@ -193,8 +199,16 @@ class Database(ABC):
         """A small blind append in one statement: its version and time, or None where somebody has to decide."""
         return None
 
+    def announce(self) -> bool:
+        """Tell those who wait for commits that there are some; whether that was done. They look by themselves, too."""
+        return False
+
+    def wait_for_commits(self, seconds: float, stop: threading.Event) -> None:
+        """Wait until there may be commits that were not there before, for so long at most, or until ``stop``."""
+        stop.wait(seconds)
+
     def lock_statements(self) -> CatalogLocks:
-        """What keeps others from changing the schema, or the set of tables; nothing where one writer is alone."""
+        """What keeps others from changing the same things at once; nothing where one writer is alone."""
         return CatalogLocks()
 
     def fetch_arrow(self, connection: Connection, query: Select[Any], schema: pa.Schema) -> pa.Table:

@@ -1,8 +1,13 @@
-"""Numbered migrations: an empty database, or one with an older schema of ours, becomes the current one."""
+"""Numbered migrations: an empty database, or one with an older schema of ours, becomes the current one.
 
-from collections.abc import Callable
+An empty database gets the schema of this release at once. The statements of a migration are what they were when it was
+released: they do not follow ``schema.py``.
+"""
 
-from sqlalchemy import Connection, inspect, select, text
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, inspect, select, text, update
+from sqlalchemy.schema import SetColumnComment, SetTableComment
 
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database import Database, Session
@@ -15,17 +20,36 @@ _VERSION_KEY = "schema_version"
 _MARK_KEY = "application"
 _MARK = "deltamirror"
 
+_ERROR = "error_code TEXT, error_message TEXT, error_stage TEXT, error_key TEXT"
 
-def _create_tables(session: Session, database: Database) -> None:
-    METADATA.create_all(session.connection)
-    session.execute(text(CREATE_FILE_INTERVALS))
-    if database.name == "postgresql":
-        session.execute(text(CREATE_APPEND_FUNCTION))
+# SQLite and DuckDB add a column only if it may be null and has no constraint, and one at a time.
+_TO_VERSION_2 = (
+    *(
+        f"ALTER TABLE dl_mirror_status ADD COLUMN {column}"
+        for column in ("published_at BIGINT", "milliseconds INTEGER", *_ERROR.split(", "), "next_attempt_at BIGINT")
+    ),
+    f"""CREATE TABLE dl_checkpoints (
+        table_id BIGINT NOT NULL, version BIGINT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL,
+        reason TEXT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, next_attempt_at BIGINT,
+        name TEXT, digest {{binary}}, num_rows BIGINT, num_files BIGINT, num_bytes BIGINT, milliseconds INTEGER,
+        base_version BIGINT, {_ERROR},
+        PRIMARY KEY (table_id, version), CHECK (state IN ('PENDING', 'SUCCESS', 'FAILED')))""",
+    f"""CREATE TABLE dl_mirror_attempts (
+        table_id BIGINT NOT NULL, version BIGINT NOT NULL, lane TEXT NOT NULL, epoch BIGINT NOT NULL,
+        attempt INTEGER NOT NULL, owner TEXT NOT NULL, started_at BIGINT NOT NULL, ended_at BIGINT NOT NULL,
+        outcome TEXT NOT NULL, {_ERROR},
+        PRIMARY KEY (table_id, version, lane, epoch), CHECK (outcome IN ('SUCCESS', 'FAILED')))""",
+    """CREATE TABLE dl_leases (
+        table_id BIGINT NOT NULL, lane TEXT NOT NULL, owner TEXT NOT NULL, epoch BIGINT NOT NULL,
+        claimed_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, PRIMARY KEY (table_id, lane))""",
+    """CREATE TABLE dl_checksums (
+        table_id BIGINT NOT NULL, version BIGINT NOT NULL, data {binary} NOT NULL, PRIMARY KEY (table_id))""",
+)
 
+_MIGRATIONS: tuple[Iterable[str], ...] = (_TO_VERSION_2,)
+"""How each version becomes the next, from version 1 on."""
 
-_MIGRATIONS: tuple[Callable[[Session, Database], None], ...] = (_create_tables,)
-
-SCHEMA_VERSION = len(_MIGRATIONS)
+SCHEMA_VERSION = 1 + len(_MIGRATIONS)
 
 
 def migrate(database: Database) -> int:
@@ -35,10 +59,10 @@ def migrate(database: Database) -> int:
         found = _stored_version(session.connection)
         if found > SCHEMA_VERSION:
             raise _newer(found)
-        for migration in _MIGRATIONS[found:]:
-            migration(session, database)
-        if found < SCHEMA_VERSION:
-            _store_version(session)
+        if found == 0:
+            _create(session, database)
+        elif found < SCHEMA_VERSION:
+            _upgrade(session, database, found)
     return SCHEMA_VERSION
 
 
@@ -51,6 +75,34 @@ def require_current(database: Database) -> None:
     if found < SCHEMA_VERSION:
         what = "no deltamirror catalog" if found == 0 else f"a catalog of schema version {found}"
         raise CatalogMismatch(f"the database holds {what}", hint="run `deltamirror init`")
+
+
+def _create(session: Session, database: Database) -> None:
+    METADATA.create_all(session.connection)
+    session.execute(text(CREATE_FILE_INTERVALS))
+    if database.name == "postgresql":
+        session.execute(text(CREATE_APPEND_FUNCTION))
+    facts = {_MARK_KEY: _MARK, _VERSION_KEY: str(SCHEMA_VERSION)}
+    session.execute(catalog.insert(), [{"key": key, "value": value} for key, value in facts.items()])
+
+
+def _upgrade(session: Session, database: Database, found: int) -> None:
+    binary = "BLOB" if database.name == "sqlite" else "BYTEA"
+    for migration in _MIGRATIONS[found - 1 :]:
+        for statement in migration:
+            session.execute(text(statement.format(binary=binary)))
+    if session.connection.dialect.supports_comments:
+        _comment(session)
+    session.execute(update(catalog).where(catalog.c.key == _VERSION_KEY).values(value=str(SCHEMA_VERSION)))
+
+
+def _comment(session: Session) -> None:
+    for table in METADATA.sorted_tables:
+        if table.comment is not None:
+            session.execute(SetTableComment(table))
+        for column in table.columns:
+            if column.comment is not None:
+                session.execute(SetColumnComment(column))
 
 
 def _stored_version(connection: Connection) -> int:
@@ -67,13 +119,6 @@ def _stored_version(connection: Connection) -> int:
     if facts.get(_MARK_KEY) != _MARK or not str(facts.get(_VERSION_KEY, "")).isdigit():
         raise _foreign({catalog.name})
     return int(facts[_VERSION_KEY])
-
-
-def _store_version(session: Session) -> None:
-    session.execute(catalog.delete())
-    session.execute(
-        catalog.insert(), [{"key": _MARK_KEY, "value": _MARK}, {"key": _VERSION_KEY, "value": str(SCHEMA_VERSION)}]
-    )
 
 
 def _newer(found: int) -> CatalogMismatch:

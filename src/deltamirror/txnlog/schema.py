@@ -30,12 +30,16 @@ __all__ = [
     "CREATE_FILE_INTERVALS",
     "METADATA",
     "app_transactions",
+    "attempts",
     "catalog",
+    "checkpoints",
+    "checksums",
     "chunks",
     "domains",
     "file_ends",
     "files",
     "heads",
+    "leases",
     "metadata",
     "mirror_status",
     "protocols",
@@ -51,6 +55,15 @@ METADATA = MetaData()
 
 def _key(name: str) -> Column[int]:
     return Column(name, BigInteger, primary_key=True, autoincrement=False)
+
+
+def _error_columns() -> tuple[Column[str], ...]:
+    return (
+        Column("error_code", Text),
+        Column("error_message", Text),
+        Column("error_stage", Text),
+        Column("error_key", Text),
+    )
 
 
 catalog = Table(
@@ -253,7 +266,72 @@ mirror_status = Table(
     Column("state", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    Column("published_at", BigInteger),
+    Column("milliseconds", Integer, comment="how long publishing took"),
+    *_error_columns(),
+    Column("next_attempt_at", BigInteger, comment="when a version that failed is tried again; null: at once"),
     CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
+)
+
+checkpoints = Table(
+    "dl_checkpoints",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("reason", Text, nullable=False, comment="why it was asked for"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("next_attempt_at", BigInteger, comment="when one that failed is tried again; null: at once"),
+    Column("name", Text, comment="of the object in the log"),
+    Column("digest", LargeBinary, comment="sha256 of the object; null where no other checkpoint may build on it"),
+    Column("num_rows", BigInteger),
+    Column("num_files", BigInteger),
+    Column("num_bytes", BigInteger),
+    Column("milliseconds", Integer),
+    Column("base_version", BigInteger, comment="the checkpoint that it was built on"),
+    *_error_columns(),
+    CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
+    comment="checkpoints that were asked for; one that is not written is given up once a newer one is",
+)
+
+attempts = Table(
+    "dl_mirror_attempts",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    Column("lane", Text, primary_key=True, comment="commits or checkpoints"),
+    _key("epoch"),
+    Column("attempt", Integer, nullable=False, comment="counted from 1"),
+    Column("owner", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False, comment="when the table was claimed"),
+    Column("ended_at", BigInteger, nullable=False),
+    Column("outcome", Text, nullable=False),
+    *_error_columns(),
+    CheckConstraint("outcome IN ('SUCCESS', 'FAILED')"),
+    comment="attempts that failed, and the one that succeeded after them",
+)
+
+leases = Table(
+    "dl_leases",
+    METADATA,
+    _key("table_id"),
+    Column("lane", Text, primary_key=True, comment="commits or checkpoints"),
+    Column("owner", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False, comment="one more with each claim"),
+    Column("claimed_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, comment="0: given back"),
+    comment="who mirrors a table, and until when",
+)
+
+checksums = Table(
+    "dl_checksums",
+    METADATA,
+    _key("table_id"),
+    Column("version", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    comment="the newest .crc of a table, from which the next one is computed",
 )
 
 CREATE_FILE_INTERVALS = """

@@ -20,6 +20,7 @@ from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.txnlog.chunks import chunk_row, commit_actions
+from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
 from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, staged_overlaps
@@ -100,7 +101,7 @@ class Stage:
             with self._database.write() as session:
                 # The head first: a file that comes between the two is found, not overlooked.
                 begun_at, had_files = self._head(session.connection), _has_files(session, self._table_id)
-                session.insert_many(stages, [(self.commit_id, self._table_id, _now(session, self._database))])
+                session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
             self._store(iter(blocks))
             resolved, found = self._resolve() if had_files else (begun_at, 0)
         except BaseException:
@@ -201,7 +202,7 @@ class Stage:
     def _touch(self, session: Session) -> None:
         """Keep the stage from being swept; rows of one that was swept would be nobody's."""
         mine = update(stages).where(stages.c.commit_id == self.commit_id).returning(stages.c.commit_id)
-        if session.execute(mine.values(touched_at=_now(session, self._database))).first() is None:
+        if session.execute(mine.values(touched_at=_now(session))).first() is None:
             raise Unavailable(
                 "the commit was being staged for so long that it was swept",
                 hint="commit again; if this repeats, raise catalog.stage_ttl",
@@ -235,7 +236,7 @@ def sweep_stages(database: Database, *, older_than: float) -> int:
     """Delete the stages that nobody touched for this many seconds; how many there were."""
     swept = 0
     with database.write() as session:
-        deadline = _now(session, database) - int(older_than * 1000)
+        deadline = _now(session) - int(older_than * 1000)
         # In one order for everybody: two who sweep at once wait for each other in turn.
         old = select(stages).where(stages.c.touched_at < deadline).order_by(stages.c.commit_id)
         orphans = session.execute(old).all()
@@ -263,8 +264,8 @@ def _has_files(session: Session, table_id: int) -> bool:
     return session.execute(select(files.c.table_id).where(files.c.table_id == table_id).limit(1)).first() is not None
 
 
-def _now(session: Session, database: Database) -> int:
-    return int(session.execute(select(database.clock)).scalar_one())
+def _now(session: Session) -> int:
+    return int(session.execute(select(CLOCK)).scalar_one())
 
 
 def _hash_of(row: Row) -> int:

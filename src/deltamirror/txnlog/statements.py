@@ -29,7 +29,9 @@ COMMITTED_BY = select(versions.c.version, versions.c.committed_at).where(
 
 INSERT_CHUNK = insert(chunks)
 INSERT_VERSION = insert(versions)
-INSERT_STATUS = insert(mirror_status)
+INSERT_STATUS = insert(mirror_status).values(
+    {name: bindparam(name) for name in ("table_id", "version", "state", "attempts", "updated_at")}
+)
 INSERT_TOKEN = insert(tokens)
 
 MOVE_HEAD = (

@@ -13,6 +13,7 @@ from deltamirror.delta.conflicts import ReadSet
 from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, NotFound, Refused
 from deltamirror.storage.location import canonical_location, is_inside
+from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import draft_of
 from deltamirror.txnlog.ratify import Head, ratify
@@ -71,7 +72,7 @@ def create_table(database: Database, definition: TableDefinition, *, engine_info
     with database.write() as session:
         session.lock_tables()
         _require_free(session.connection, definition)
-        clock = int(session.execute(select(database.clock)).scalar_one())
+        clock = int(session.execute(select(CLOCK)).scalar_one())
         table_id = int(session.execute(select(func.coalesce(func.max(tables.c.table_id), 0))).scalar_one()) + 1
         session.execute(insert(tables), _row(table_id, definition, clock))
         session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
@@ -86,7 +87,7 @@ def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
         database.lock_head(session, info.id)
         info = table_info(session.connection, name)
         require_published(info, unpublished=unpublished, act="drop")
-        clock = select(database.clock).scalar_subquery()
+        clock = select(CLOCK).scalar_subquery()
         session.execute(
             update(tables)
             .where(tables.c.table_id == info.id)
@@ -102,6 +103,8 @@ def pause_mirror(database: Database, name: str, *, paused: bool, unpublished: bo
         if paused:
             require_published(info, unpublished=unpublished, act="pause")
         session.execute(update(tables).where(tables.c.table_id == info.id).values(mirror_paused=paused))
+    if not paused:
+        database.announce()
 
 
 def require_published(info: TableInfo, *, unpublished: bool, act: str) -> None:

@@ -10,6 +10,7 @@ from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.properties import log_retention_ms
 from deltamirror.errors import NotFound
 from deltamirror.txnlog.applied import Progress, find_applied
+from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.commit import CommitPath
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.request import Change, Committed, Operation, Request
@@ -61,7 +62,9 @@ class SqlTxnLogWriter:
 
     def create_table(self, definition: TableDefinition) -> Committed:
         """Create a table."""
-        return create_table(self.database, definition, engine_info=self._engine_info)
+        committed = create_table(self.database, definition, engine_info=self._engine_info)
+        self.database.announce()
+        return committed
 
     def drop_table(self, name: str, *, unpublished: bool = False) -> None:
         """Forget a table."""
@@ -92,7 +95,7 @@ class SqlTxnLogWriter:
         """The oldest version that was current at some time inside of ``delta.logRetentionDuration``."""
         state, c = self.state(name), versions.c
         with self.database.read() as connection:
-            clock = int(connection.execute(select(self.database.clock)).scalar_one())
+            clock = int(connection.execute(select(CLOCK)).scalar_one())
             expired = (c.table_id == state.table_id) & (c.committed_at <= clock - log_retention_ms(state.metadata))
             newest = connection.execute(select(func.max(c.version)).where(expired)).scalar()
         return 0 if newest is None else int(newest)

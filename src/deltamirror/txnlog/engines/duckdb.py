@@ -19,7 +19,6 @@ from sqlalchemy import (
     Table,
     create_engine,
     func,
-    literal_column,
 )
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ColumnElement, Select
@@ -51,8 +50,7 @@ class DuckdbDatabase(Database):
     """A catalog in a DuckDB file."""
 
     name: ClassVar[str] = "duckdb"
-    # The time of the transaction's start; the queue comes before that, so it is the time under the lock.
-    clock: ClassVar[ColumnElement[int]] = literal_column("epoch_ms(now())")
+    serves_one_process: ClassVar[bool] = True
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         self.path = url.database or ":memory:"

@@ -1,6 +1,7 @@
 """PostgreSQL: many writers, row locks, COPY for bulk rows."""
 
 import re
+import threading
 import typing
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,6 @@ from sqlalchemy import (
     cast,
     create_engine,
     func,
-    literal_column,
     select,
     text,
 )
@@ -37,7 +37,9 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
+from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import CatalogLocks, Database, Row, Session, used_columns
+from deltamirror.txnlog.engines.notices import NOTIFY, Listeners, Sender
 from deltamirror.txnlog.postgres_append import APPEND
 from deltamirror.txnlog.statements import HEAD
 
@@ -53,7 +55,6 @@ class PostgresqlDatabase(Database):
 
     name: ClassVar[str] = "postgresql"
     appends_in_one_statement: ClassVar[bool] = True
-    clock: ClassVar[ColumnElement[int]] = literal_column("(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
@@ -69,11 +70,31 @@ class PostgresqlDatabase(Database):
         self._parameters = {**parameters, **arguments}
         # Connections for appends, always in autocommit: a pool's care for one costs as much as a small commit.
         self._idle: deque[psycopg.Connection[Any]] = deque()
+        self._sender = Sender(self._notify)
+        self._listeners = Listeners(self._parameters)
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Give back all connections. The next use opens others."""
         super().close()
         self._close_idle()
+        self._listeners.close()
+
+    def announce(self) -> bool:
+        """Notify, outside of any transaction that does other work: PostgreSQL commits those that notify one by one."""
+        return self._sender.send()
+
+    def wait_for_commits(self, seconds: float, stop: threading.Event) -> None:
+        """Listen."""
+        self._listeners.wait(seconds, stop)
+
+    def _notify(self) -> None:
+        connection = self._connection()
+        try:
+            connection.execute(NOTIFY)
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
 
     def snapshot_options(self) -> dict[str, Any]:
         """Read one state for the whole transaction."""
@@ -82,7 +103,7 @@ class PostgresqlDatabase(Database):
     def lock_head(self, session: Session, table_id: int) -> list[Row]:
         """Lock the row first; a clock in the same statement would be read before the wait."""
         heads = session.rows(_LOCKED_HEAD, {"table_id": table_id})
-        return [(*head, *clock) for head in heads for clock in session.rows(_CLOCK, {})]
+        return [(*head, *clock) for head in heads for clock in session.rows(_TIME, {})]
 
     def append(self, values: Mapping[str, Any]) -> Row | None:
         """Call the function ``dl_append``; its one statement is a transaction of its own."""
@@ -114,6 +135,11 @@ class PostgresqlDatabase(Database):
         return CatalogLocks(
             migrations=text("SELECT pg_advisory_xact_lock(hashtext('deltamirror migrations'))"),
             tables=text("LOCK TABLE dl_tables IN SHARE ROW EXCLUSIVE MODE"),
+            # One claims after the other, so that each sees what is left. Who is cut off meanwhile stops nobody.
+            claims=text(
+                "SELECT set_config('idle_in_transaction_session_timeout', '5000', true),"
+                " pg_advisory_xact_lock(hashtext('deltamirror claims'))"
+            ),
         )
 
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
@@ -166,7 +192,7 @@ _REFUSED = {
 }
 _CONNECTION_LOST = ("", "080", "57P")
 _LOCKED_HEAD = HEAD.with_for_update()
-_CLOCK = select(PostgresqlDatabase.clock)
+_TIME = select(CLOCK)
 
 _BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "08": (Unavailable, "the connection to the server broke; try again"),

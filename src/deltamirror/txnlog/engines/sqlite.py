@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from sqlalchemy import URL, Connection, Table, create_engine, event, func, literal_column, select
+from sqlalchemy import URL, Connection, Table, create_engine, event, func, select
 from sqlalchemy.pool import PoolProxiedConnection, StaticPool
 from sqlalchemy.sql import ColumnElement
 
@@ -35,9 +35,6 @@ class SqliteDatabase(Database):
     """A catalog in a SQLite file."""
 
     name: ClassVar[str] = "sqlite"
-    clock: ClassVar[ColumnElement[int]] = literal_column(
-        "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
-    )
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         self.path = url.database or ""

@@ -1,0 +1,203 @@
+"""What the mirror has to do, as the log knows it: commits to publish, and the facts that a checkpoint starts from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, func, select, update
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.chunks import Chunk
+from deltamirror.txnlog.chunks import read_chunks
+from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.schema import checkpoints, checksums, chunks, file_ends, mirror_status, versions
+from deltamirror.txnlog.state import in_force
+from deltamirror.txnlog.upsert import upsert
+from deltamirror.work import CommitWork
+
+__all__ = [
+    "BaseFacts",
+    "CheckpointFacts",
+    "bytes_since",
+    "bytes_since_checkpoint",
+    "checkpoint_facts",
+    "checksum_seed",
+    "commit_work",
+    "count_files",
+    "fetch_chunks",
+    "make_due",
+    "request_checkpoint",
+    "with_chunks",
+]
+
+_COMMITS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFacts:
+    """An earlier checkpoint of ours, and the metadata that was in force when its version was committed."""
+
+    version: int
+    committed_at: int
+    name: str
+    digest: bytes
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFacts:
+    """What the log knows of a version that is to get a checkpoint."""
+
+    version: int
+    committed_at: int
+    protocol: Protocol
+    metadata: Metadata
+    num_files: int
+    base: BaseFacts | None
+    """The newest earlier checkpoint that another one may build on."""
+
+
+def commit_work(connection: Connection, table_id: int, *, first: int, last: int) -> list[CommitWork]:
+    """The commits from one version to another, in order, without their chunks."""
+    c = versions.c
+    query: Select[Any] = (
+        select(c.version, c.commit_id, c.committed_at, c.digest, c.num_bytes, c.num_chunks)
+        .where(c.table_id == table_id, c.version.between(first, last))
+        .order_by(c.version)
+    )
+    return [_work(row) for row in connection.execute(query)]
+
+
+def with_chunks(connection: Connection, work: Sequence[CommitWork]) -> list[CommitWork]:
+    """The same commits, carrying their chunks; all of them are in memory at once."""
+    carried: dict[int, list[Chunk]] = {each.commit_id: [] for each in work}
+    for start in range(0, len(work), _COMMITS_AT_ONCE):
+        some = [each.commit_id for each in work[start : start + _COMMITS_AT_ONCE]]
+        query = select(chunks).where(chunks.c.commit_id.in_(some)).order_by(chunks.c.commit_id, chunks.c.chunk)
+        for row in connection.execute(query):
+            chunk = Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
+            carried[row.commit_id].append(chunk)
+    return [replace(each, chunks=tuple(carried[each.commit_id])) for each in work]
+
+
+def fetch_chunks(connection: Connection, work: CommitWork) -> Iterator[Chunk]:
+    """The chunks of one commit, in order, as they come from the database."""
+    return read_chunks(connection, work.commit_id)
+
+
+def checkpoint_facts(connection: Connection, table_id: int, version: int) -> CheckpointFacts:
+    """What a checkpoint of this version starts from, and has to come to."""
+    protocol, metadata = in_force(connection, table_id, version)
+    committed_at = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
+    return CheckpointFacts(
+        version=version,
+        committed_at=int(connection.execute(committed_at).scalar_one()),
+        protocol=protocol,
+        metadata=metadata,
+        num_files=count_files(connection, table_id, version),
+        base=_base(connection, table_id, version),
+    )
+
+
+def count_files(connection: Connection, table_id: int, version: int) -> int:
+    """How many files a version has: those that were added less those that ended, which is cheaper than looking."""
+    added = select(func.coalesce(func.sum(versions.c.num_added), 0)).where(_at(table_id), versions.c.version <= version)
+    ended = (
+        select(file_ends.c.file_commit_id, file_ends.c.file_ordinal)
+        .join(versions, versions.c.commit_id == file_ends.c.commit_id)
+        .where(file_ends.c.table_id == table_id, versions.c.version <= version)
+        .distinct()
+        .subquery()
+    )
+    num_ended = select(func.count()).select_from(ended)
+    return int(connection.execute(added).scalar_one()) - int(connection.execute(num_ended).scalar_one())
+
+
+def bytes_since(connection: Connection, table_id: int, after: int, upto: int) -> list[tuple[int, int]]:
+    """The versions after one, up to another, each with the bytes of its commit."""
+    c = versions.c
+    query = select(c.version, c.num_bytes).where(_at(table_id), c.version > after, c.version <= upto)
+    return [(row.version, row.num_bytes) for row in connection.execute(query.order_by(c.version))]
+
+
+def bytes_since_checkpoint(connection: Connection, table_id: int, upto: int) -> int:
+    """How many bytes of commits, up to a version, follow on the newest checkpoint that was asked for by then."""
+    c = versions.c
+    newest = select(func.coalesce(func.max(checkpoints.c.version), -1)).where(
+        checkpoints.c.table_id == table_id, checkpoints.c.version <= upto
+    )
+    query = select(func.coalesce(func.sum(c.num_bytes), 0)).where(
+        _at(table_id), c.version > newest.scalar_subquery(), c.version <= upto
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes | None:
+    """The ``.crc`` of a version, if it is the newest that the mirror computed for the table."""
+    c = checksums.c
+    found = connection.execute(select(c.data).where(c.table_id == table_id, c.version == version)).scalar()
+    return None if found is None else bytes(found)
+
+
+def request_checkpoint(session: Session, table_id: int, version: int, *, reason: str) -> None:
+    """Ask for a checkpoint, unless there is one. One that failed is due at once, whatever was planned for it."""
+    asked = upsert(checkpoints).values(
+        table_id=table_id,
+        version=version,
+        state="PENDING",
+        attempts=0,
+        reason=reason,
+        created_at=CLOCK,
+        updated_at=CLOCK,
+    )
+    again = {"next_attempt_at": None, "updated_at": asked.excluded.updated_at}
+    keys = [checkpoints.c.table_id, checkpoints.c.version]
+    session.execute(asked.on_conflict_do_update(index_elements=keys, set_=again, where=checkpoints.c.state == "FAILED"))
+
+
+def make_due(database: Database) -> None:
+    """Let everything that failed be tried again at once."""
+    with database.write() as session:
+        for waiting in (mirror_status, checkpoints):
+            failed = (waiting.c.state == "FAILED") & waiting.c.next_attempt_at.is_not(None)
+            session.execute(update(waiting).where(failed).values(next_attempt_at=None))
+
+
+def _at(table_id: int) -> ColumnElement[bool]:
+    return versions.c.table_id == table_id
+
+
+def _work(row: Row[Any]) -> CommitWork:
+    return CommitWork(
+        version=row.version,
+        commit_id=row.commit_id,
+        committed_at=row.committed_at,
+        digest=bytes(row.digest),
+        num_bytes=row.num_bytes,
+        num_chunks=row.num_chunks,
+    )
+
+
+def _base(connection: Connection, table_id: int, version: int) -> BaseFacts | None:
+    c = checkpoints.c
+    query = (
+        select(c.version, c.name, c.digest, versions.c.committed_at)
+        .join(versions, (versions.c.table_id == c.table_id) & (versions.c.version == c.version))
+        .where(c.table_id == table_id, c.version < version, c.state == "SUCCESS", c.digest.is_not(None))
+        .order_by(c.version.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    _, metadata = in_force(connection, table_id, row.version)
+    return BaseFacts(
+        version=row.version,
+        committed_at=row.committed_at,
+        name=row.name,
+        digest=bytes(row.digest),
+        metadata=metadata,
+    )

@@ -1,0 +1,36 @@
+"""The database's clock: the one by which commits, leases and retries are timed, whichever process looks at it."""
+
+from typing import Any, Final
+
+from sqlalchemy import BigInteger
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import ColumnElement
+
+__all__ = ["CLOCK"]
+
+
+class _Clock(ColumnElement[int]):
+    """Milliseconds since the epoch when the statement runs."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(_Clock, "postgresql")
+def _postgresql(*_: Any, **__: Any) -> str:
+    # Not now(), which is the time when the transaction began, before it waited for its locks.
+    return "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+
+@compiles(_Clock, "sqlite")
+def _sqlite(*_: Any, **__: Any) -> str:
+    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+
+
+@compiles(_Clock, "duckdb")
+def _duckdb(*_: Any, **__: Any) -> str:
+    # The time of the transaction's start; the queue comes before that, so it is the time under the lock.
+    return "epoch_ms(now())"
+
+
+CLOCK: Final = _Clock()

@@ -1,0 +1,244 @@
+"""Who mirrors which table, and until when.
+
+A lease is a row with an owner, an epoch and a time by the database's clock. Every claim raises the epoch: what an
+earlier owner does late can be told from what the present one does. Rows are locked in the order of their keys, so that
+nobody waits in a circle, and nothing that a writer locks is ever locked here.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.pause import ALL_PAUSED
+from deltamirror.txnlog.schema import checkpoints, heads, leases, mirror_status, tables, versions
+from deltamirror.txnlog.upsert import upsert
+from deltamirror.work import Lane, Lease
+
+__all__ = ["Claim", "claim", "holds", "release", "renew", "surrender"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A table that is ours for a while, and what has to be known of it to plan the work."""
+
+    lease: Lease
+    name: str
+    location: str
+    head: int
+    published: int
+    """-1 while nothing is published."""
+    log_start: int
+    checkpoint: int = -1
+    """In the lane of checkpoints: the version of the one to write."""
+
+    @property
+    def table_id(self) -> int:
+        """The table."""
+        return self.lease.table_id
+
+
+def claim(
+    database: Database,
+    *,
+    lane: Lane,
+    owner: str,
+    seconds: float,
+    limit: int,
+    table_ids: Sequence[int] | None = None,
+    except_stores: Sequence[str] = (),
+    now: Callable[[], float] = time.time,
+) -> list[Claim]:
+    """Take on tables that have something to do and that nobody else has, those that wait longest first.
+
+    A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
+    asked for is not written and due; a paused table has nothing to do. ``table_ids`` restricts the choice to tables
+    that somebody asks for: their commits are due whatever was planned after a failure. ``except_stores`` leaves out
+    the tables whose locations begin with one of these.
+    """
+    begun = now()
+    waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
+    for store in except_stores:
+        waiting = waiting.where(func.substr(tables.c.location, 1, len(store)) != store)
+    with database.read() as connection:
+        if connection.execute(waiting.limit(1)).first() is None:
+            return []  # the common case, without anybody's turn to write
+    with database.write() as session:
+        session.lock_claims()
+        found = sorted(session.execute(waiting.limit(limit)).all(), key=lambda row: int(row.table_id))
+        taken = [(row, _take(session, row.table_id, lane=lane, owner=owner, seconds=seconds)) for row in found]
+    return [
+        _claim(row, Lease(table_id=row.table_id, lane=lane, owner=owner, epoch=epoch, held_until=begun + seconds))
+        for row, epoch in taken
+        if epoch is not None
+    ]
+
+
+def renew(
+    database: Database, held: Iterable[Lease], *, seconds: float, now: Callable[[], float] = time.time
+) -> list[Lease]:
+    """Hold leases for longer, from this moment on. Those that are still held: an expired one may be somebody else's."""
+    begun, values = now(), {"duration": _milliseconds(seconds)}
+    with database.write() as session:
+        kept = [lease for lease in _in_order(held) if session.execute(_RENEW, {**_identity(lease), **values}).first()]
+    return [replace(lease, held_until=begun + seconds) for lease in kept]
+
+
+def release(database: Database, held: Iterable[Lease]) -> None:
+    """Give leases back; those that somebody else has by now stay theirs."""
+    with database.write() as session:
+        for lease in _in_order(held):
+            surrender(session, lease)
+
+
+def surrender(session: Session, lease: Lease) -> int | None:
+    """Give a lease back and learn when it was claimed; None if it was lost or given back before.
+
+    Until the transaction ends nobody else gets it, even if it has expired: what is recorded in the same transaction is
+    recorded by its owner.
+    """
+    claimed_at: int | None = session.execute(_SURRENDER, _identity(lease)).scalar_one_or_none()
+    return claimed_at
+
+
+def holds(connection: Connection, lease: Lease) -> bool:
+    """Whether a lease is still its owner's, and has not expired."""
+    return connection.execute(_HELD, _identity(lease)).first() is not None
+
+
+_MINE: ColumnElement[bool] = and_(
+    leases.c.table_id == bindparam("of_table"),
+    leases.c.lane == bindparam("in_lane"),
+    leases.c.owner == bindparam("by_owner"),
+    leases.c.epoch == bindparam("at_epoch"),
+)
+_HELD = select(leases.c.epoch).where(_MINE, leases.c.expires_at > CLOCK)
+_RENEW = (
+    update(leases)
+    .where(_MINE, leases.c.expires_at > CLOCK)
+    .values(expires_at=CLOCK + bindparam("duration"))
+    .returning(leases.c.epoch)
+)
+_SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires_at=0).returning(leases.c.claimed_at)
+
+_PROPOSED = upsert(leases).values(
+    table_id=bindparam("of_table"),
+    lane=bindparam("in_lane"),
+    owner=bindparam("by_owner"),
+    epoch=1,
+    claimed_at=CLOCK,
+    expires_at=CLOCK + bindparam("duration"),
+)
+_TAKE = _PROPOSED.on_conflict_do_update(
+    index_elements=[leases.c.table_id, leases.c.lane],
+    set_={
+        "owner": _PROPOSED.excluded.owner,
+        "epoch": leases.c.epoch + 1,
+        "claimed_at": _PROPOSED.excluded.claimed_at,
+        "expires_at": _PROPOSED.excluded.expires_at,
+    },
+    where=leases.c.expires_at <= CLOCK,
+).returning(leases.c.epoch)
+
+
+def _take(session: Session, table_id: int, *, lane: Lane, owner: str, seconds: float) -> int | None:
+    """The epoch of the lease, unless somebody was faster."""
+    values = {"of_table": table_id, "in_lane": lane.value, "by_owner": owner, "duration": _milliseconds(seconds)}
+    epoch: int | None = session.execute(_TAKE, values).scalar_one_or_none()
+    return epoch
+
+
+def _free(lane: Lane) -> Select[Any]:
+    """The tables that may be mirrored and that nobody has."""
+    return (
+        select(
+            tables.c.table_id,
+            tables.c.name,
+            tables.c.location,
+            heads.c.version.label("head"),
+            tables.c.published_version,
+            tables.c.log_start,
+        )
+        .join(heads, heads.c.table_id == tables.c.table_id)
+        .outerjoin(leases, (leases.c.table_id == tables.c.table_id) & (leases.c.lane == lane.value))
+        .where(~tables.c.mirror_paused, ~ALL_PAUSED)
+        .where(or_(leases.c.expires_at.is_(None), leases.c.expires_at <= CLOCK))
+    )
+
+
+def _due(next_attempt_at: ColumnElement[Any]) -> ColumnElement[bool]:
+    return or_(next_attempt_at.is_(None), next_attempt_at <= CLOCK)
+
+
+def _unpublished() -> Select[Any]:
+    first = tables.c.published_version + 1
+    return (
+        _free(Lane.COMMITS)
+        .join(versions, (versions.c.table_id == tables.c.table_id) & (versions.c.version == first))
+        .join(mirror_status, (mirror_status.c.table_id == tables.c.table_id) & (mirror_status.c.version == first))
+        .where(heads.c.version > tables.c.published_version)
+        .order_by(versions.c.committed_at, tables.c.table_id)
+    )
+
+
+def _unwritten() -> Select[Any]:
+    asked = checkpoints.alias("asked")
+    newest = (
+        select(func.max(asked.c.version))
+        .where(asked.c.table_id == tables.c.table_id, asked.c.version <= tables.c.published_version)
+        .scalar_subquery()
+    )
+    return (
+        _free(Lane.CHECKPOINTS)
+        .add_columns(checkpoints.c.version.label("checkpoint"))
+        .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
+        .where(checkpoints.c.version == newest)
+        .where(checkpoints.c.state != "SUCCESS", _due(checkpoints.c.next_attempt_at))
+        .order_by(checkpoints.c.created_at, tables.c.table_id)
+    )
+
+
+_WAITING: dict[Lane, Select[Any]] = {
+    Lane.COMMITS: _unpublished().where(_due(mirror_status.c.next_attempt_at)),
+    Lane.CHECKPOINTS: _unwritten(),
+}
+
+
+def _asked_for(lane: Lane, table_ids: Sequence[int]) -> Select[Any]:
+    waiting = _unpublished() if lane is Lane.COMMITS else _unwritten()
+    return waiting.where(tables.c.table_id.in_(table_ids))
+
+
+def _claim(row: Row[Any], lease: Lease) -> Claim:
+    return Claim(
+        lease=lease,
+        name=row.name,
+        location=row.location,
+        head=row.head,
+        published=row.published_version,
+        log_start=row.log_start,
+        checkpoint=row.checkpoint if lease.lane is Lane.CHECKPOINTS else -1,
+    )
+
+
+def _identity(lease: Lease) -> dict[str, Any]:
+    return {
+        "of_table": lease.table_id,
+        "in_lane": lease.lane.value,
+        "by_owner": lease.owner,
+        "at_epoch": lease.epoch,
+    }
+
+
+def _in_order(held: Iterable[Lease]) -> list[Lease]:
+    return sorted(held, key=lambda lease: (lease.table_id, lease.lane))
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(seconds * 1000)

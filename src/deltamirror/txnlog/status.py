@@ -1,0 +1,226 @@
+"""How far the mirror is: per table the backlog, its age, what failed last, and the newest checkpoint."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.errors import NotFound
+from deltamirror.txnlog import schema
+from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.pause import ALL_PAUSED
+from deltamirror.txnlog.schema import checkpoints, heads, mirror_status, tables, versions
+from deltamirror.txnlog.tables import table_info
+
+__all__ = [
+    "Attempt",
+    "CheckpointStatus",
+    "LastError",
+    "TableStatus",
+    "all_status",
+    "attempts",
+    "published_version",
+    "table_status",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastError:
+    """Why a version, or a checkpoint, is not there."""
+
+    version: int
+    code: str
+    message: str
+    stage: str
+    key: str
+    attempts: int
+    at: int
+    next_attempt_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointStatus:
+    """The newest checkpoint of a table."""
+
+    version: int
+    num_bytes: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """A table and its mirror."""
+
+    table_id: int
+    name: str
+    location: str
+    state: str
+    """``active``, or ``paused``: by itself, or with all others."""
+    head: int
+    head_timestamp: int
+    published: int | None
+    lag_versions: int
+    lag_ms: int
+    """How long ago the oldest unpublished version was committed; 0 if there is none."""
+    pending: int
+    failed: int
+    error: LastError | None
+    """Of the first unpublished version that failed."""
+    checkpoint: CheckpointStatus | None
+    checkpoint_error: LastError | None
+    """Of the newest checkpoint, if it could not be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a version or a checkpoint: one that failed, or the one that succeeded after others."""
+
+    version: int
+    lane: str
+    attempt: int
+    owner: str
+    epoch: int
+    started_at: int
+    ended_at: int
+    outcome: str
+    error_code: str | None
+    error_message: str | None
+    error_stage: str | None
+    error_key: str | None
+
+
+def table_status(connection: Connection, name: str) -> TableStatus:
+    """One table."""
+    found = _status(connection, tables.c.table_id == table_info(connection, name).id)
+    if not found:
+        raise NotFound(f"the table {name!r} is gone", hint="it was dropped a moment ago", table=name)
+    return found[0]
+
+
+def all_status(connection: Connection) -> list[TableStatus]:
+    """All tables, by name, with as many queries as for one."""
+    return _status(connection, tables.c.name.is_not(None))
+
+
+def attempts(connection: Connection, table_id: int, version: int | None = None) -> list[Attempt]:
+    """The attempts at a table, or at one version of it, oldest first."""
+    history = schema.attempts
+    columns = [history.c[name] for name in Attempt.__dataclass_fields__]
+    query = select(*columns).where(history.c.table_id == table_id).order_by(history.c.ended_at, history.c.version)
+    if version is not None:
+        query = query.where(history.c.version == version)
+    return [Attempt(**row._asdict()) for row in connection.execute(query)]
+
+
+def published_version(connection: Connection, table_id: int) -> int:
+    """How far a table is published; -1 while nothing is."""
+    return int(connection.execute(select(tables.c.published_version).where(tables.c.table_id == table_id)).scalar_one())
+
+
+def _status(connection: Connection, wanted: ColumnElement[bool]) -> list[TableStatus]:
+    counts = _counts(connection, wanted)
+    errors = _by_table(connection, _newest_row(mirror_status, _first_failed()).where(wanted))
+    written = _by_table(connection, _newest_row(checkpoints, _newest_written()).where(wanted))
+    asked = _by_table(connection, _newest_row(checkpoints, _newest_asked()).where(wanted))
+    return [
+        _table(row, counts, errors.get(row.table_id), written.get(row.table_id), asked.get(row.table_id))
+        for row in connection.execute(_FACTS.where(wanted).order_by(tables.c.name))
+    ]
+
+
+_FIRST = (versions.c.table_id == tables.c.table_id) & (versions.c.version == tables.c.published_version + 1)
+_FACTS = (
+    select(
+        tables,
+        heads.c.version.label("head"),
+        heads.c.committed_at.label("head_timestamp"),
+        (CLOCK - versions.c.committed_at).label("age"),
+        ALL_PAUSED.label("all_paused"),
+    )
+    .join(heads, heads.c.table_id == tables.c.table_id)
+    .outerjoin(versions, _FIRST)
+)
+
+# A published version is SUCCESS, so what is not lies behind it: no query reads the whole history.
+_UNPUBLISHED = (mirror_status.c.table_id == tables.c.table_id) & (mirror_status.c.version > tables.c.published_version)
+
+
+def _counts(connection: Connection, wanted: ColumnElement[bool]) -> dict[tuple[int, str], int]:
+    query = (
+        select(mirror_status.c.table_id, mirror_status.c.state, func.count().label("number"))
+        .join(tables, _UNPUBLISHED)
+        .where(wanted)
+        .group_by(mirror_status.c.table_id, mirror_status.c.state)
+    )
+    return {(row.table_id, row.state): row.number for row in connection.execute(query)}
+
+
+def _first_failed() -> ColumnElement[Any]:
+    failed = mirror_status.alias("failed").c
+    behind = (failed.table_id == tables.c.table_id) & (failed.version > tables.c.published_version)
+    return select(func.min(failed.version)).where(behind, failed.state == "FAILED").scalar_subquery()
+
+
+def _newest_written() -> ColumnElement[Any]:
+    written = checkpoints.alias("written").c
+    own = written.table_id == tables.c.table_id
+    return select(func.max(written.version)).where(own, written.state == "SUCCESS").scalar_subquery()
+
+
+def _newest_asked() -> ColumnElement[Any]:
+    asked = checkpoints.alias("asked").c
+    own = (asked.table_id == tables.c.table_id) & (asked.version <= tables.c.published_version)
+    return select(func.max(asked.version)).where(own).scalar_subquery()
+
+
+def _newest_row(source: Table, version: ColumnElement[Any]) -> Select[Any]:
+    own = source.c.table_id == tables.c.table_id
+    return select(source).select_from(source).join(tables, own).where(source.c.version == version)
+
+
+def _by_table(connection: Connection, query: Select[Any]) -> dict[int, Row[Any]]:
+    return {row.table_id: row for row in connection.execute(query)}
+
+
+def _table(
+    row: Row[Any],
+    counts: dict[tuple[int, str], int],
+    failed: Row[Any] | None,
+    written: Row[Any] | None,
+    asked: Row[Any] | None,
+) -> TableStatus:
+    return TableStatus(
+        table_id=row.table_id,
+        name=row.name,
+        location=row.location,
+        state="paused" if row.mirror_paused or row.all_paused else "active",
+        head=row.head,
+        head_timestamp=row.head_timestamp,
+        published=None if row.published_version < 0 else row.published_version,
+        lag_versions=row.head - row.published_version,
+        lag_ms=max(row.age or 0, 0),
+        pending=counts.get((row.table_id, "PENDING"), 0),
+        failed=counts.get((row.table_id, "FAILED"), 0),
+        error=None if failed is None else _error(failed),
+        checkpoint=None if written is None else _checkpoint(written),
+        checkpoint_error=None if asked is None or asked.state != "FAILED" else _error(asked),
+    )
+
+
+def _error(row: Row[Any]) -> LastError:
+    return LastError(
+        version=row.version,
+        code=row.error_code,
+        message=row.error_message,
+        stage=row.error_stage,
+        key=row.error_key,
+        attempts=row.attempts,
+        at=row.updated_at,
+        next_attempt_at=row.next_attempt_at,
+    )
+
+
+def _checkpoint(row: Row[Any]) -> CheckpointStatus:
+    return CheckpointStatus(version=row.version, num_bytes=row.num_bytes, at=row.updated_at)
