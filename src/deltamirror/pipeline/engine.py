@@ -19,7 +19,7 @@ from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane, Workshop
 from deltamirror.pipeline.open import open_runner
 from deltamirror.pipeline.runner import Runner
-from deltamirror.pipeline.service import Observer, Service, Summary
+from deltamirror.pipeline.service import Observer, Service, Summary, lasting_failure
 from deltamirror.txnlog.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.migrations import require_current
@@ -126,17 +126,18 @@ class MirrorEngine:
     def checkpoint(self, table: str) -> int:
         """Write the checkpoint of the newest version that is published, unless there is one; that version."""
         status = self._mirrored(table)
-        if status.published is None:
+        wanted = status.published
+        if wanted is None:
             raise Refused(
                 f"no version of table {table!r} is published", hint="run `deltamirror mirror --once`", table=table
             )
         with self.database.write() as session:
-            request_checkpoint(session, status.table_id, status.published, reason="asked for")
-        while not self._stopping.is_set() and not _has_checkpoint(status, status.published):
+            request_checkpoint(session, status.table_id, wanted, reason="asked for")
+        while not self._stopping.is_set() and not _has_checkpoint(status, wanted):
             for outcome in self._outcomes(self._checkpoints, status.table_id):
                 _raise_failure(outcome)
             status = self._mirrored(table)
-        return status.published
+        return wanted
 
     def status(self, table: str | None = None) -> list[TableStatus]:
         """How far the mirror is: with one table, or with all, by name."""
@@ -179,10 +180,12 @@ class MirrorEngine:
         """The checkpoint that a table waits for, if nobody else writes it. Its failure is for the status to show."""
         job = self._checkpoints.job_of(status.table_id)
         outcomes = [] if job is None else list(job.run())
-        if any(isinstance(outcome, CheckpointOutcome) and outcome.base_unusable for outcome in outcomes):
-            return self._write_checkpoint(status)
-        written = [each.version for each in outcomes if each.failure is None and isinstance(each, CheckpointOutcome)]
-        return written[0] if written else None
+        for outcome in outcomes:
+            if isinstance(outcome, CheckpointOutcome) and outcome.base_unusable:
+                return self._write_checkpoint(status)
+            if isinstance(outcome, CheckpointOutcome) and outcome.failure is None:
+                return outcome.version
+        return None
 
     def _closing(self, resource: C) -> C:
         self._resources.callback(resource.close)
@@ -198,8 +201,8 @@ def _has_checkpoint(status: TableStatus, version: int) -> bool:
 
 
 def _raise_failure(outcome: Outcome) -> None:
-    if outcome.failure is not None:
-        raise outcome.failure.error
+    if (failure := lasting_failure(outcome)) is not None:
+        raise failure.error
 
 
 def _ignore(outcome: Outcome) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.lanes import Job, MirrorLane
 from deltamirror.txnlog.database import Database
-from deltamirror.work import CommitOutcome, Failure, Outcome
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
 
-__all__ = ["Observer", "Service", "Summary"]
+__all__ = ["Observer", "Service", "Summary", "lasting_failure"]
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.5
@@ -36,8 +36,13 @@ class Summary:
             self.versions += len(outcome.published)
         elif outcome.failure is None and not outcome.base_unusable:
             self.checkpoints += 1
-        if outcome.failure is not None:
-            self.failures.append(outcome.failure)
+        if (failure := lasting_failure(outcome)) is not None:
+            self.failures.append(failure)
+
+
+def lasting_failure(outcome: Outcome) -> Failure | None:
+    """Why a unit failed; a checkpoint that has to be built from another base has not failed yet."""
+    return None if isinstance(outcome, CheckpointOutcome) and outcome.base_unusable else outcome.failure
 
 
 class Service:
@@ -125,8 +130,7 @@ class Service:
             self._wake.set()
 
     def _report(self, outcome: Outcome) -> None:
-        if outcome.failure is not None:
-            failure = outcome.failure
+        if (failure := lasting_failure(outcome)) is not None:
             what = f"version {failure.version} of table {outcome.table_id}"
             _log.warning("%s failed at %s: %s", what, failure.stage, failure.error)
         self._observe(outcome)
