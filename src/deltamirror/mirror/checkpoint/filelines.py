@@ -1,0 +1,165 @@
+"""Lines of the log to Arrow: a row for each add and remove, and the other actions one by one.
+
+Lines of file actions that hold nothing unforeseen are parsed by Arrow, without a Python object for any of them. That is
+exact, but knows objects of given keys only. So the keys of partition values and tags are learned from lines that are
+decoded singly, by ``delta.lines``, as is every block that Arrow does not take. Both ways lead to the same rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from deltamirror.delta.actions import Action, Add, Cdc, CommitInfo, Remove
+from deltamirror.delta.lines import decode, json_text
+from deltamirror.mirror.checkpoint.decoded import adds_table, removes_table
+from deltamirror.mirror.checkpoint.layout import FILES, REMOVES, VECTOR
+from deltamirror.mirror.checkpoint.maps import map_of_struct
+
+__all__ = ["Block", "MapKeys", "parsed"]
+
+_FEW_BYTES: Final = 64 * 1024
+"""Up to here, decoding line by line is faster than Arrow is set up."""
+
+_MOST_KEYS: Final = 64
+_FILE_PREFIXES: Final = (b'{"add":', b'{"remove":')
+_TRACELESS_PREFIXES: Final = (b'{"commitInfo":', b'{"cdc":')
+_NAMES: Final = frozenset({*FILES.names, *REMOVES.names, *(each.name for each in VECTOR), "add", "remove"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What a block of lines says. ``ordinal`` numbers the rows of both tables by their place in the block."""
+
+    actions: Sequence[Action]
+    """Neither files nor provenance, in order."""
+    adds: pa.Table
+    removes: pa.Table
+    num_lines: int
+
+
+class MapKeys:
+    """The keys that partition values and tags had in the lines decoded last. What it holds decides on speed alone."""
+
+    __slots__ = ("partitions", "tags")
+
+    def __init__(self) -> None:
+        self.partitions: tuple[str, ...] = ()
+        self.tags: tuple[str, ...] = ()
+
+    def learn(self, actions: Sequence[Action]) -> None:
+        """Expect these keys from the next lines on, unless they are too many."""
+        files = [each for each in actions if isinstance(each, Add | Remove)]
+        partitions = {key for each in files for key in each.partition_values or ()}
+        tags = {key for each in files for key in each.tags or ()}.union(self.tags)
+        if files and len(partitions) <= _MOST_KEYS:
+            self.partitions = tuple(sorted(partitions))
+        if len(tags) <= _MOST_KEYS:
+            self.tags = tuple(sorted(tags))
+
+
+class _Unforeseen(Exception):
+    """Lines that Arrow would not read exactly."""
+
+
+def parsed(data: bytes, keys: MapKeys) -> Block:
+    """What the lines of ``data`` say."""
+    if len(data) > _FEW_BYTES:
+        try:
+            return _by_arrow(data, keys)
+        except _Unforeseen:
+            pass
+    return _in_parts(data.split(b"\n"), keys)
+
+
+def _in_parts(lines: Sequence[bytes], keys: MapKeys) -> Block:
+    """Arrow's road for the file actions alone, if they are many."""
+    files = [line for line in lines if line.startswith(_FILE_PREFIXES)]
+    if sum(map(len, files)) > _FEW_BYTES:
+        others = [line for line in lines if not line.startswith(_FILE_PREFIXES)]
+        try:
+            block = _by_arrow(b"\n".join(files), keys)
+        except _Unforeseen:
+            return _singly(lines, keys)
+        rest = _singly(others, keys)
+        if not rest.adds.num_rows and not rest.removes.num_rows:
+            return Block(actions=rest.actions, adds=block.adds, removes=block.removes, num_lines=block.num_lines)
+    return _singly(lines, keys)
+
+
+def _singly(lines: Sequence[bytes], keys: MapKeys) -> Block:
+    decoded = [decode(line) for line in lines if line.strip() and not line.startswith(_TRACELESS_PREFIXES)]
+    keys.learn(decoded)
+    adds = [(ordinal, each) for ordinal, each in enumerate(decoded) if isinstance(each, Add)]
+    removes = [(ordinal, each) for ordinal, each in enumerate(decoded) if isinstance(each, Remove)]
+    others = [each for each in decoded if not isinstance(each, Add | Remove | Cdc | CommitInfo)]
+    return Block(actions=others, adds=adds_table(adds), removes=removes_table(removes), num_lines=len(decoded))
+
+
+def _by_arrow(data: bytes, keys: MapKeys) -> Block:
+    options = pj.ParseOptions(explicit_schema=_line_schema(keys), unexpected_field_behavior="error")
+    reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    try:
+        lines = pj.read_json(pa.BufferReader(data), parse_options=options, read_options=reading)
+    except pa.ArrowInvalid as error:
+        raise _Unforeseen from error
+    adds, removes = (lines.column(name).combine_chunks() for name in ("add", "remove"))
+    _check_nulls(data, [adds.field("partitionValues"), removes.field("partitionValues")])
+    return Block(actions=(), adds=_table(adds, FILES), removes=_table(removes, REMOVES), num_lines=lines.num_rows)
+
+
+def _line_schema(keys: MapKeys) -> pa.Schema:
+    """What Arrow expects of lines: every field of both actions, and of maps, the keys that were seen."""
+    maps = {
+        "partitionValues": pa.struct([(key, pa.string()) for key in keys.partitions]),
+        "tags": pa.struct([(key, pa.string()) for key in keys.tags]),
+        "deletionVector": pa.struct([each for each in VECTOR if each.name != "maxRowIndex"]),
+    }
+    remove = [*REMOVES, FILES.field("tags"), FILES.field("stats")]
+    fields = ([each.with_type(maps.get(each.name, each.type)) for each in columns] for columns in (FILES, remove))
+    return pa.schema([(name, pa.struct(struct)) for name, struct in zip(("add", "remove"), fields, strict=True)])
+
+
+def _check_nulls(data: bytes, structs: Sequence[pa.StructArray]) -> None:
+    """A field that Arrow gives as null has to be null on its line, and not absent."""
+    for number, each in enumerate(structs[0].type):
+        nulls = sum(_nulls(struct, number) for struct in structs)
+        if nulls and (each.name in _NAMES or data.count(f"{json_text(each.name)}:null".encode()) != nulls):
+            raise _Unforeseen
+
+
+def _nulls(struct: pa.StructArray, number: int) -> int:
+    missing = pc.and_(struct.is_valid(), struct.field(number).is_null())
+    return pc.sum(missing).as_py() or 0
+
+
+def _table(actions: pa.StructArray, schema: pa.Schema) -> pa.Table:
+    """The actions that are not null, as rows of a state."""
+    valid = actions.is_valid()
+    ordinals = pc.indices_nonzero(valid).cast(pa.int64())
+    found = actions if actions.null_count == 0 else actions.filter(valid)
+    columns = [_column(found, each) for each in schema]
+    return pa.table([*columns, ordinals], schema.append(pa.field("ordinal", pa.int64())))
+
+
+def _column(actions: pa.StructArray, field: pa.Field) -> pa.Array:
+    match field.name:
+        case "dataChange":  # no file action of a checkpoint changes data
+            return pa.repeat(False, len(actions))
+        case "partitionValues":
+            return map_of_struct(actions.field(field.name), nulls_are_values=True)
+        case "tags":
+            return map_of_struct(actions.field(field.name), nulls_are_values=False)
+        case "deletionVector":
+            return _vectors(actions.field(field.name))
+        case name:
+            return actions.field(name)
+
+
+def _vectors(vectors: pa.StructArray) -> pa.StructArray:
+    children = [vectors.field(number) for number in range(vectors.type.num_fields)]
+    largest = pa.nulls(len(vectors), pa.int64())
+    return pa.StructArray.from_arrays([*children, largest], fields=list(VECTOR), mask=vectors.is_null())

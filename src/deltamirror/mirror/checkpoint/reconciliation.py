@@ -1,0 +1,70 @@
+"""Newer file actions replace older ones of the same key: path and deletion vector, as in ``delta.replay``."""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamirror.delta.paths import path_identity
+
+__all__ = ["reconciled"]
+
+# Escapes with a lower-case digit, and schemes: what ``path_identity`` may change.
+_SPELLED_OTHERWISE: Final = r"%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-Fa-f])|^[A-Za-z][A-Za-z0-9+.\-]*:"
+_ORDER: Final = [("key", "ascending"), ("ordinal", "ascending")]
+
+
+def reconciled(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows with the highest ``ordinal`` of each key, in the order of keys: path first, then vector."""
+    keys = pa.concat_arrays([_keys(adds), _keys(removes)])
+    ordinals = pa.concat_arrays([_whole(adds, "ordinal"), _whole(removes, "ordinal")])
+    order = pc.sort_indices(pa.table({"key": keys, "ordinal": ordinals}), _ORDER)
+    winners = order.filter(_is_last(keys.take(order)))
+    count = pa.scalar(adds.num_rows, winners.type)
+    of_adds = pc.less(winners, count)
+    of_removes = pc.subtract(winners.filter(pc.invert(of_adds)), count)
+    return _taken(adds, winners.filter(of_adds)), _taken(removes, of_removes)
+
+
+def _keys(files: pa.Table) -> pa.Array:
+    identities = _identities(_whole(files, "path"))
+    vectors = _whole(files, "deletionVector")
+    if vectors.null_count == len(vectors):
+        return identities
+    ids = _vector_ids(vectors).cast(identities.type)
+    # No path holds a zero byte, and it sorts before all others.
+    joined = pc.binary_join_element_wise(identities, ids, pa.scalar("\0", identities.type))
+    return pc.if_else(vectors.is_null(), identities, joined)
+
+
+def _identities(paths: pa.Array) -> pa.Array:
+    """The paths with one spelling for all that ``java.net.URI`` holds equal."""
+    suspects = pc.match_substring_regex(paths, _SPELLED_OTHERWISE)
+    if not pc.any(suspects).as_py():
+        return paths
+    identities = [path_identity(path) for path in paths.filter(suspects).to_pylist()]
+    return pc.replace_with_mask(paths, suspects, pa.array(identities, paths.type))
+
+
+def _vector_ids(vectors: pa.StructArray) -> pa.Array:
+    kind, where, offset = (pc.struct_field(vectors, [number]) for number in range(3))
+    places = pc.binary_join_element_wise(kind, where, "")
+    return pc.binary_join_element_wise(places, offset.cast(pa.string()), "@", null_handling="skip")
+
+
+def _is_last(keys: pa.Array) -> pa.Array:
+    """Of sorted keys, whether the next one is another."""
+    if not len(keys):
+        return pa.array([], pa.bool_())
+    return pa.concat_arrays([pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)), pa.array([True])])
+
+
+def _whole(files: pa.Table, name: str) -> pa.Array:
+    column = files.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+def _taken(files: pa.Table, rows: pa.Array) -> pa.Table:
+    """The rows, column by column: so only one column is in memory twice over."""
+    schema = files.schema.remove(files.schema.get_field_index("ordinal"))
+    return pa.table([_whole(files, name).take(rows) for name in schema.names], schema)

@@ -1,0 +1,76 @@
+"""The state of a table from the lines of its commits, without a Python object for each file."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamirror.delta.actions import Action, DomainMetadata, Txn
+from deltamirror.delta.replay import State, checkpoint_actions
+from deltamirror.mirror.checkpoint.blocks import blocks_of, in_threads
+from deltamirror.mirror.checkpoint.filelines import Block, MapKeys, parsed
+from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
+from deltamirror.mirror.checkpoint.reconciliation import reconciled
+from deltamirror.mirror.checkpoint.state import CheckpointState, tombstones_after, transactions_after
+
+__all__ = ["replay"]
+
+_ORDINAL = pa.field("ordinal", pa.int64())
+
+
+def replay(
+    fetched: Iterable[Iterable[bytes]], *, version: int, committed_at: int, base: CheckpointState | None
+) -> CheckpointState:
+    """The state after commits, oldest first, each of them a stream of whole lines, that follow on ``base``."""
+    others, adds, removes = State(), [FILES.append(_ORDINAL).empty_table()], [REMOVES.append(_ORDINAL).empty_table()]
+    for block in _blocks(fetched, base):
+        others.apply(block.actions)
+        adds.append(block.adds)
+        removes.append(block.removes)
+    files, tombstones = reconciled(pa.concat_tables(adds), pa.concat_tables(removes))
+    return _state(others, files, tombstones, version=version, committed_at=committed_at)
+
+
+def _blocks(fetched: Iterable[Iterable[bytes]], base: CheckpointState | None) -> Iterator[Block]:
+    """What the base and the lines say, with ordinals that go through."""
+    count = 0
+    if base is not None:
+        yield _of_base(base)
+        count = base.files.num_rows + base.removes.num_rows
+    for block in in_threads(partial(parsed, keys=MapKeys()), blocks_of(fetched)):
+        adds, removes = _numbered(block.adds, count), _numbered(block.removes, count)
+        yield Block(actions=block.actions, adds=adds, removes=removes, num_lines=block.num_lines)
+        count += block.num_lines
+
+
+def _of_base(base: CheckpointState) -> Block:
+    """Files and tombstones of one state have different keys: no order among them counts."""
+    adds = base.files.append_column(_ORDINAL, pa.array(range(base.files.num_rows), pa.int64()))
+    removes = base.removes.append_column(_ORDINAL, pa.array(range(base.removes.num_rows), pa.int64()))
+    actions: list[Action] = [base.protocol, base.metadata, *base.transactions, *base.domains]
+    return Block(actions=actions, adds=adds, removes=removes, num_lines=0)
+
+
+def _numbered(files: pa.Table, first: int) -> pa.Table:
+    place = files.schema.get_field_index("ordinal")
+    return files.set_column(place, _ORDINAL, pc.add(files.column(place), first))
+
+
+def _state(others: State, files: pa.Table, tombstones: pa.Table, *, version: int, committed_at: int) -> CheckpointState:
+    metadata = others.metadata
+    deleted_after = tombstones_after(metadata, committed_at=committed_at)
+    updated_after = transactions_after(metadata, committed_at=committed_at)
+    kept = list(checkpoint_actions(others, tombstones_after=deleted_after, transactions_after=updated_after))
+    unexpired = pc.greater(pc.fill_null(tombstones.column("deletionTimestamp"), 0), deleted_after)
+    return CheckpointState(
+        version=version,
+        protocol=others.protocol,
+        metadata=metadata,
+        transactions=tuple(sorted((each for each in kept if isinstance(each, Txn)), key=lambda each: each.app_id)),
+        domains=tuple(
+            sorted((each for each in kept if isinstance(each, DomainMetadata)), key=lambda each: each.domain)
+        ),
+        files=files,
+        removes=tombstones.filter(unexpired),
+    )

@@ -1,0 +1,119 @@
+"""A state as the rows of a checkpoint.
+
+Protocol, metadata, domains and transactions (each by name) come first, then the files by path and vector, then the
+tombstones by path and vector: a row group of live files holds nothing else.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.features.table import READER_FEATURES_VERSION, WRITER_FEATURES_VERSION
+from deltamirror.mirror.checkpoint.blocks import in_threads
+from deltamirror.mirror.checkpoint.layout import PARTITIONS_PARSED, STATS_PARSED, checkpoint_columns, file_columns
+from deltamirror.mirror.checkpoint.state import CheckpointState
+from deltamirror.mirror.checkpoint.statistics import partition_schema, statistics_schema
+from deltamirror.mirror.checkpoint.typed import partition_values, statistics
+
+__all__ = ["file_rows", "rows"]
+
+_PIECE_ROWS: Final = 32 * 1024
+_PIECE_BYTES: Final = 512 * 1024 * 1024
+"""Far below the two gigabytes of a string column."""
+
+
+def rows(state: CheckpointState, *, file_rows: bool = True) -> pa.Table:
+    """The table of a classic checkpoint: txn, add, remove, metaData, protocol, domainMetadata, one of them in each row.
+
+    Without ``file_rows`` it has the same columns, and the rows of other actions alone.
+    """
+    schema = checkpoint_columns(state.metadata, state.protocol)
+    others = pa.Table.from_pylist(list(_others(state)), schema=schema)
+    return pa.concat_tables([others, _files(state, schema)]) if file_rows else others
+
+
+def file_rows(state: CheckpointState) -> pa.Table:
+    """The table of a sidecar: add, remove."""
+    return _files(state, file_columns(state.metadata, state.protocol))
+
+
+def _others(state: CheckpointState) -> Iterator[Mapping[str, object]]:
+    yield {"protocol": _protocol(state.protocol)}
+    yield {"metaData": _metadata(state.metadata)}
+    yield from ({"domainMetadata": msgspec.to_builtins(each)} for each in state.domains)
+    yield from ({"txn": msgspec.to_builtins(each)} for each in state.transactions)
+
+
+def _protocol(protocol: Protocol) -> Mapping[str, object]:
+    """Features are listed by the versions that list them, and null in others."""
+    listed = {
+        "readerFeatures": protocol.min_reader_version >= READER_FEATURES_VERSION,
+        "writerFeatures": protocol.min_writer_version >= WRITER_FEATURES_VERSION,
+    }
+    return {name: value for name, value in msgspec.to_builtins(protocol).items() if listed.get(name, True)}
+
+
+def _metadata(metadata: Metadata) -> Mapping[str, object]:
+    body = msgspec.to_builtins(metadata)
+    form = {**body["format"], "options": sorted(metadata.format.options.items())}
+    return {**body, "format": form, "configuration": sorted(metadata.configuration.items())}
+
+
+def _files(state: CheckpointState, schema: pa.Schema) -> pa.Table:
+    columns = _Columns(state)
+    adds = (("add", piece) for piece in _pieces(state.files))
+    removes = (("remove", piece) for piece in _pieces(state.removes))
+    empty = {each.name: pa.nulls(_PIECE_ROWS, each.type) for each in schema}
+
+    def batch(named: tuple[str, pa.Table]) -> pa.RecordBatch:
+        name, piece = named
+        nulls = {each: array.slice(0, piece.num_rows) for each, array in empty.items()}
+        arrays = {**nulls, name: columns.struct(piece, schema.field(name).type)}
+        return pa.record_batch(list(arrays.values()), schema)
+
+    batches = [*in_threads(batch, adds), *in_threads(batch, removes)]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _pieces(files: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, files.num_rows, _PIECE_ROWS):
+        yield from _divided(files.slice(start, _PIECE_ROWS))
+
+
+def _divided(piece: pa.Table) -> Iterator[pa.Table]:
+    if piece.nbytes <= _PIECE_BYTES or piece.num_rows == 1:
+        yield piece
+        return
+    half = piece.num_rows // 2
+    yield from _divided(piece.slice(0, half))
+    yield from _divided(piece.slice(half))
+
+
+class _Columns:
+    """The fields of file actions: those of the state, and the typed ones."""
+
+    __slots__ = ("_partitions", "_statistics")
+
+    def __init__(self, state: CheckpointState) -> None:
+        self._partitions = partition_schema(state.metadata)
+        self._statistics = statistics_schema(state.metadata, state.protocol)
+
+    def struct(self, piece: pa.Table, kind: pa.StructType) -> pa.StructArray:
+        return pa.StructArray.from_arrays([self._column(piece, each) for each in kind], fields=list(kind))
+
+    def _column(self, piece: pa.Table, each: pa.Field) -> pa.Array:
+        match each.name:
+            case name if name == PARTITIONS_PARSED:
+                return partition_values(_whole(piece, "partitionValues"), self._partitions)
+            case name if name == STATS_PARSED:
+                return statistics(_whole(piece, "stats"), self._statistics)
+            case name:
+                return _whole(piece, name).cast(each.type)
+
+
+def _whole(piece: pa.Table, name: str) -> pa.Array:
+    column = piece.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

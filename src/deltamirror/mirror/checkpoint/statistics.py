@@ -1,0 +1,113 @@
+"""Which statistics a table has: the columns of ``stats_parsed``, which follow from its schema and its properties."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType, parse_schema
+
+__all__ = ["COLUMN_ID", "partition_schema", "statistics_schema"]
+
+COLUMN_ID: Final = "delta.columnMapping.id"
+
+_LONG: Final = Primitive("long")
+_WITH_BOUNDS: Final = frozenset(
+    {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
+)
+"""Bounds of variants, which only shredded ones have, are left to ``stats``."""
+
+_DEFAULT_INDEXED: Final = 32
+_NAME_PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*(\.|,|\Z)")
+
+
+def partition_schema(metadata: Metadata) -> StructType:
+    """The partition columns in their order, under their physical names."""
+    schema = parse_schema(metadata.schema_string)
+    columns = {each.name: each for each in schema.fields}
+    fields = (columns.get(name) or schema.get(name) for name in metadata.partition_columns)
+    return StructType(tuple(Field(each.physical_name, each.type) for each in fields if each is not None))
+
+
+def statistics_schema(metadata: Metadata, protocol: Protocol) -> StructType:
+    """The columns of ``stats_parsed``: physical names, with the column's id where columns are mapped."""
+    indexed = _indexed(metadata)
+    bounds, counts = tuple(_bounds(indexed)), tuple(_null_counts(indexed))
+    fields = [Field("numRecords", _LONG)]
+    fields += [Field(name, StructType(bounds)) for name in ("minValues", "maxValues") if bounds]
+    fields += [Field("nullCount", StructType(counts))] if counts else []
+    if "deletionVectors" in (protocol.writer_features or ()):
+        fields.append(Field("tightBounds", Primitive("boolean")))
+    return StructType(tuple(fields))
+
+
+def _bounds(fields: Iterable[Field]) -> Iterator[Field]:
+    for each in fields:
+        if isinstance(each.type, StructType):
+            inner = tuple(_bounds(each.type.fields))
+            yield from [_physical(each, StructType(inner))] if inner else []
+        elif isinstance(each.type, Decimal) or (isinstance(each.type, Primitive) and each.type.name in _WITH_BOUNDS):
+            yield _physical(each, each.type)
+
+
+def _null_counts(fields: Iterable[Field]) -> Iterator[Field]:
+    for each in fields:
+        if isinstance(each.type, StructType):
+            inner = tuple(_null_counts(each.type.fields))
+            yield from [_physical(each, StructType(inner))] if inner else []
+        else:
+            yield _physical(each, _LONG)
+
+
+def _physical(each: Field, kind: DataType) -> Field:
+    metadata = {COLUMN_ID: each.metadata[COLUMN_ID]} if COLUMN_ID in each.metadata else {}
+    return Field(each.physical_name, kind, metadata=metadata)
+
+
+def _indexed(metadata: Metadata) -> tuple[Field, ...]:
+    """The columns with statistics, cut down to the fields that have some."""
+    schema = parse_schema(metadata.schema_string)
+    names = metadata.configuration.get("delta.dataSkippingStatsColumns")
+    if names is not None:
+        return tuple(_chosen(schema.fields, list(_column_names(names))))
+    data = tuple(each for each in schema.fields if each.name not in metadata.partition_columns)
+    limit = int(metadata.configuration.get("delta.dataSkippingNumIndexedCols", _DEFAULT_INDEXED))
+    return data if limit < 0 else _first_leaves(data, limit)[0]
+
+
+def _column_names(text: str) -> Iterator[tuple[str, ...]]:
+    """The names of a comma list, such as ``a, s.b, `c.d```, in lower case, each as its parts."""
+    parts: list[str] = []
+    for quoted, plain, end in _NAME_PART.findall(text):
+        parts.append((plain or quoted.replace("``", "`")).lower())
+        if end != ".":
+            yield tuple(parts)
+            parts = []
+
+
+def _chosen(fields: Iterable[Field], names: Sequence[tuple[str, ...]]) -> Iterator[Field]:
+    """The named columns; the name of a struct stands for all that is in it."""
+    for each in fields:
+        rests = [name[1:] for name in names if name[0] == each.name.lower()]
+        if rests and not any(rests):
+            yield each
+        elif rests and isinstance(each.type, StructType):
+            inner = StructType(tuple(_chosen(each.type.fields, [rest for rest in rests if rest])))
+            yield replace(each, type=inner)
+
+
+def _first_leaves(fields: Iterable[Field], limit: int) -> tuple[tuple[Field, ...], int]:
+    """The fields that the first ``limit`` leaves lie in, and how many leaves these have."""
+    found: list[Field] = []
+    count = 0
+    for each in fields:
+        if count >= limit:
+            break
+        kind, leaves = each.type, 1
+        if isinstance(kind, StructType):
+            inner, leaves = _first_leaves(kind.fields, limit - count)
+            kind = StructType(inner)
+        found.append(replace(each, type=kind))
+        count += leaves
+    return tuple(found), count
