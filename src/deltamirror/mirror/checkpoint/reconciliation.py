@@ -49,7 +49,7 @@ def _identities(paths: pa.Array) -> pa.Array:
 def _vector_ids(vectors: pa.StructArray) -> pa.Array:
     kind, where, offset = (pc.struct_field(vectors, [number]) for number in range(3))
     places = pc.binary_join_element_wise(kind, where, "")
-    return pc.binary_join_element_wise(places, offset.cast(pa.string()), "@", null_handling="skip")
+    return pc.coalesce(pc.binary_join_element_wise(places, offset.cast(pa.string()), "@"), places)
 
 
 def _is_last(keys: pa.Array) -> pa.Array:
