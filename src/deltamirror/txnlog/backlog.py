@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import Connection, func, select, update
@@ -31,6 +32,7 @@ __all__ = [
     "make_due",
     "request_checkpoint",
     "with_chunks",
+    "with_counts",
 ]
 
 _COMMITS_AT_ONCE = 1_000
@@ -74,13 +76,26 @@ def commit_work(connection: Connection, table_id: int, *, first: int, last: int)
 def with_chunks(connection: Connection, work: Sequence[CommitWork]) -> list[CommitWork]:
     """The same commits, carrying their chunks; all of them are in memory at once."""
     carried: dict[int, list[Chunk]] = {each.commit_id: [] for each in work}
-    for start in range(0, len(work), _COMMITS_AT_ONCE):
-        some = [each.commit_id for each in work[start : start + _COMMITS_AT_ONCE]]
+    for some in _batches(work):
         query = select(chunks).where(chunks.c.commit_id.in_(some)).order_by(chunks.c.commit_id, chunks.c.chunk)
         for row in connection.execute(query):
             chunk = Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
             carried[row.commit_id].append(chunk)
     return [replace(each, chunks=tuple(carried[each.commit_id])) for each in work]
+
+
+def with_counts(connection: Connection, work: Sequence[CommitWork], *, before: int) -> list[CommitWork]:
+    """The same commits, each with how many files its version has; ``before`` is how many there were before the first.
+
+    A commit may add a file that the table has, so that its lines alone do not tell.
+    """
+    added = _by_commit(connection, select(versions.c.commit_id, versions.c.num_added), work)
+    ends = select(file_ends.c.commit_id, func.count()).group_by(file_ends.c.commit_id)
+    ended = _by_commit(connection, ends, work)
+    changes = (added[each.commit_id] - ended.get(each.commit_id, 0) for each in work)
+    totals = accumulate(changes, initial=before)
+    next(totals)
+    return [replace(each, num_files=total) for each, total in zip(work, totals, strict=True)]
 
 
 def fetch_chunks(connection: Connection, work: CommitWork) -> Iterator[Chunk]:
@@ -164,6 +179,19 @@ def make_due(database: Database) -> None:
         for waiting in (mirror_status, checkpoints):
             failed = (waiting.c.state == "FAILED") & waiting.c.next_attempt_at.is_not(None)
             session.execute(update(waiting).where(failed).values(next_attempt_at=None))
+
+
+def _by_commit(connection: Connection, query: Select[Any], work: Sequence[CommitWork]) -> dict[int, int]:
+    """A number for each commit, by a query of commit ids and numbers."""
+    found: dict[int, int] = {}
+    for some in _batches(work):
+        found.update((row[0], row[1]) for row in connection.execute(query.where(query.selected_columns[0].in_(some))))
+    return found
+
+
+def _batches(work: Sequence[CommitWork]) -> Iterator[list[int]]:
+    for start in range(0, len(work), _COMMITS_AT_ONCE):
+        yield [each.commit_id for each in work[start : start + _COMMITS_AT_ONCE]]
 
 
 def _at(table_id: int) -> ColumnElement[bool]:

@@ -4,7 +4,7 @@ An empty database gets the schema of this release at once. The statements of a m
 released: they do not follow ``schema.py``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from sqlalchemy import Connection, inspect, select, text, update
 from sqlalchemy.schema import SetColumnComment, SetTableComment
@@ -22,32 +22,34 @@ _MARK = "deltamirror"
 
 _ERROR = "error_code TEXT, error_message TEXT, error_stage TEXT, error_key TEXT"
 
-# SQLite and DuckDB add a column only if it may be null and has no constraint, and one at a time.
-_TO_VERSION_2 = (
-    *(
-        f"ALTER TABLE dl_mirror_status ADD COLUMN {column}"
-        for column in ("published_at BIGINT", "milliseconds INTEGER", *_ERROR.split(", "), "next_attempt_at BIGINT")
-    ),
-    f"""CREATE TABLE dl_checkpoints (
+
+def _to_version_2(engine: str) -> Iterator[str]:
+    binary = "BLOB" if engine == "sqlite" else "BYTEA"
+    # SQLite and DuckDB add a column only if it may be null and has no constraint, and one at a time.
+    for column in ("published_at BIGINT", "milliseconds INTEGER", *_ERROR.split(", "), "next_attempt_at BIGINT"):
+        yield f"ALTER TABLE dl_mirror_status ADD COLUMN {column}"
+    yield f"""CREATE TABLE dl_checkpoints (
         table_id BIGINT NOT NULL, version BIGINT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL,
         reason TEXT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, next_attempt_at BIGINT,
-        name TEXT, digest {{binary}}, num_rows BIGINT, num_files BIGINT, num_bytes BIGINT, milliseconds INTEGER,
+        name TEXT, digest {binary}, num_rows BIGINT, num_files BIGINT, num_bytes BIGINT, milliseconds INTEGER,
         base_version BIGINT, {_ERROR},
-        PRIMARY KEY (table_id, version), CHECK (state IN ('PENDING', 'SUCCESS', 'FAILED')))""",
-    f"""CREATE TABLE dl_mirror_attempts (
+        PRIMARY KEY (table_id, version), CHECK (state IN ('PENDING', 'SUCCESS', 'FAILED')))"""
+    yield f"""CREATE TABLE dl_mirror_attempts (
         table_id BIGINT NOT NULL, version BIGINT NOT NULL, lane TEXT NOT NULL, epoch BIGINT NOT NULL,
         attempt INTEGER NOT NULL, owner TEXT NOT NULL, started_at BIGINT NOT NULL, ended_at BIGINT NOT NULL,
         outcome TEXT NOT NULL, {_ERROR},
-        PRIMARY KEY (table_id, version, lane, epoch), CHECK (outcome IN ('SUCCESS', 'FAILED')))""",
-    """CREATE TABLE dl_leases (
+        PRIMARY KEY (table_id, version, lane, epoch), CHECK (outcome IN ('SUCCESS', 'FAILED')))"""
+    yield """CREATE TABLE dl_leases (
         table_id BIGINT NOT NULL, lane TEXT NOT NULL, owner TEXT NOT NULL, epoch BIGINT NOT NULL,
-        claimed_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, PRIMARY KEY (table_id, lane))""",
-    """CREATE TABLE dl_checksums (
-        table_id BIGINT NOT NULL, version BIGINT NOT NULL, data {binary} NOT NULL, PRIMARY KEY (table_id))""",
-)
+        claimed_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, PRIMARY KEY (table_id, lane))"""
+    yield f"""CREATE TABLE dl_checksums (
+        table_id BIGINT NOT NULL, version BIGINT NOT NULL, data {binary} NOT NULL, PRIMARY KEY (table_id))"""
+    if engine != "duckdb":
+        yield "CREATE INDEX dl_file_ends_by_commit ON dl_file_ends (commit_id)"
 
-_MIGRATIONS: tuple[Iterable[str], ...] = (_TO_VERSION_2,)
-"""How each version becomes the next, from version 1 on."""
+
+_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2,)
+"""How each version becomes the next, from version 1 on: the statements for an engine."""
 
 SCHEMA_VERSION = 1 + len(_MIGRATIONS)
 
@@ -87,10 +89,9 @@ def _create(session: Session, database: Database) -> None:
 
 
 def _upgrade(session: Session, database: Database, found: int) -> None:
-    binary = "BLOB" if database.name == "sqlite" else "BYTEA"
     for migration in _MIGRATIONS[found - 1 :]:
-        for statement in migration:
-            session.execute(text(statement.format(binary=binary)))
+        for statement in migration(database.name):
+            session.execute(text(statement))
     if session.connection.dialect.supports_comments:
         _comment(session)
     session.execute(update(catalog).where(catalog.c.key == _VERSION_KEY).values(value=str(SCHEMA_VERSION)))

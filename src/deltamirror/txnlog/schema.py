@@ -204,6 +204,9 @@ file_ends = Table(
     comment="which file rows stopped being part of the table, and by which commit",
 )
 
+# Which files a commit ended is asked by whoever counts the files after it.
+Index("dl_file_ends_by_commit", file_ends.c.commit_id).ddl_if(callable_=_unless_duckdb)
+
 metadata = Table(
     "dl_metadata",
     METADATA,
