@@ -83,6 +83,8 @@ def seen_by_us(snapshot: Snapshot, folder: Path) -> SeenTable:
         files=tuple(sorted(seen)),
         row_count=int(str(rows["count"])),
         row_digest=str(rows["digest"]),
+        schema=_metadata(snapshot)["schema"],
+        columns=tuple(field.name for field in snapshot.schema.fields),
     )
 
 
@@ -110,7 +112,7 @@ def _protocol(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def _metadata(snapshot: Snapshot) -> dict[str, object]:
+def _metadata(snapshot: Snapshot) -> dict[str, Any]:
     metadata = snapshot.metadata
     return {
         "id": metadata.id,

@@ -9,11 +9,14 @@ import deltalake
 import pyarrow as pa
 
 from tests.support.rows import fingerprint
+from tests.support.s3_access import S3Access
 from tests.support.worker import serve, take_stdout
 
 
 def snapshot(request: dict[str, Any]) -> dict[str, object]:
-    table = deltalake.DeltaTable(request["location"], version=request["version"])
+    s3 = S3Access.asked(request)
+    options = s3.environment() if s3 else None
+    table = deltalake.DeltaTable(request["location"], version=request["version"], storage_options=options)
     return {
         "version": table.version(),
         "protocol": _protocol(table),

@@ -7,11 +7,16 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.rows import fingerprint
+from tests.support.s3_access import S3Access, bucket_and_key
 from tests.support.worker import serve, take_stdout
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# hadoop-aws asks for a bundle of all clients of AWS, which is 700 MB; the one for S3 is 14 MB.
+S3_PACKAGES = ("org.apache.hadoop:hadoop-aws:3.5.0", "software.amazon.awssdk:s3-transfer-manager:2.35.4")
 SETTINGS: dict[str, bool | float | int | str | None] = {
-    "spark.jars.packages": DELTA_PACKAGE,
+    "spark.jars.packages": ",".join([DELTA_PACKAGE, *S3_PACKAGES]),
+    "spark.jars.excludes": "software.amazon.awssdk:bundle",
+    "spark.hadoop.fs.s3a.path.style.access": "true",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
@@ -34,6 +39,7 @@ class DeltaSpark:
         self.spark.sparkContext.setLogLevel("ERROR")
         # Typed as Any: the JVM's classes are found by name at run time.
         self.jvm: Any = self.spark._jvm
+        self.endpoints: dict[str, str] = {}
 
     def name(self) -> str:
         """What this is, with all versions that matter."""
@@ -50,17 +56,42 @@ class DeltaSpark:
         """The table as its files say: nothing that this process remembers of it counts."""
         delta_log = self.jvm.org.apache.spark.sql.delta.DeltaLog
         delta_log.clearCache()
-        log = delta_log.forTable(self._session(), request["location"])
-        found = self._snapshot_at(log, request["version"])
+        location = self._reachable(request["location"], S3Access.asked(request))
+        found = self._snapshot_at(delta_log.forTable(self._session(), location), request["version"])
         if found.version() < 0:
-            raise FileNotFoundError(f"no Delta table at {request['location']}")
+            raise FileNotFoundError(f"no Delta table at {location}")
         return {
             "version": found.version(),
             "protocol": json.loads(found.protocol().json())["protocol"],
             "metadata": _metadata(json.loads(found.metadata().json())["metaData"]),
             "files": self._files(found),
-            "rows": self._rows(request["location"], found.version()) if request["rows"] else None,
+            "rows": self._rows(location, found.version()) if request["rows"] else None,
         }
+
+    def _reachable(self, location: str, s3: S3Access | None) -> str:
+        """The location in Hadoop's words, once the bucket is known to be at this server."""
+        if s3 is None:
+            return location
+        bucket, key = bucket_and_key(location)
+        if self.endpoints.get(bucket) != s3.endpoint:
+            self._point(bucket, s3)
+        return f"s3a://{bucket}/{key}"
+
+    def _point(self, bucket: str, s3: S3Access) -> None:
+        configuration = self._session().sparkContext().hadoopConfiguration()
+        if bucket in self.endpoints:
+            # It keeps its clients by bucket; a closed one is forgotten.
+            path = self.jvm.org.apache.hadoop.fs.Path(f"s3a://{bucket}/")
+            path.getFileSystem(configuration).close()
+        settings = {
+            "endpoint": s3.endpoint,
+            "endpoint.region": s3.region,
+            "access.key": s3.access_key,
+            "secret.key": s3.secret_key,
+        }
+        for name, value in settings.items():
+            configuration.set(f"fs.s3a.bucket.{bucket}.{name}", value)
+        self.endpoints[bucket] = s3.endpoint
 
     def _session(self) -> Any:
         return self.spark._jsparkSession

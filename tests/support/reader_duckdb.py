@@ -8,28 +8,48 @@ from typing import Any
 
 import duckdb
 import duckdb_extension_delta
+import duckdb_extension_httpfs
 
 from tests.support.rows import fingerprint
+from tests.support.s3_access import S3Access
 from tests.support.worker import serve, take_stdout
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """A connection with the extension loaded from its wheel: nothing is downloaded."""
-    folder = Path(duckdb_extension_delta.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+def connect(s3: S3Access | None = None) -> duckdb.DuckDBPyConnection:
+    """A connection with the extensions loaded from their wheels: nothing is downloaded."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    connection.load_extension(str(folder / "delta.duckdb_extension"))
+    for name, package in (("httpfs", duckdb_extension_httpfs), ("delta", duckdb_extension_delta)):
+        folder = Path(package.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+        connection.load_extension(str(folder / f"{name}.duckdb_extension"))
+    if s3 is not None:
+        connection.execute(_secret(s3))
     return connection
+
+
+def _secret(s3: S3Access) -> str:
+    address = s3.endpoint.removeprefix("http://")
+    return (
+        f"CREATE SECRET (TYPE s3, KEY_ID '{s3.access_key}', SECRET '{s3.secret_key}', REGION '{s3.region}',"
+        f" ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false)"
+    )
 
 
 def snapshot(request: dict[str, Any]) -> dict[str, object]:
     location, version = request["location"], request["version"]
     pinned = "" if version is None else f", version => {int(version)}"
-    with connect() as connection:
+    scan = f"SELECT * FROM delta_scan($1{pinned})"
+    with connect(S3Access.asked(request)) as connection:
         listed = connection.execute(f"SELECT * FROM delta_list_files($1{pinned})", [location]).to_arrow_table()
-        scan = f"SELECT * FROM delta_scan($1{pinned})"
+        described = connection.execute(f"DESCRIBE {scan}", [location]).to_arrow_table()
         rows = fingerprint(connection.execute(scan, [location]).to_arrow_table()) if request["rows"] else None
-    files = [_file(row, location) for row in listed.to_pylist()]
-    return {"version": version, "protocol": None, "metadata": None, "files": files, "rows": rows}
+    return {
+        "version": version,
+        "protocol": None,
+        "metadata": None,
+        "columns": described.column("column_name").to_pylist(),
+        "files": [_file(row, location) for row in listed.to_pylist()],
+        "rows": rows,
+    }
 
 
 def _file(row: dict[str, Any], location: str) -> dict[str, object]:

@@ -5,19 +5,27 @@ A reader that is not installed or does not start is an error of the tests that a
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deltamirror.config import StorageSettings
 from tests.support.inventory import record
+from tests.support.s3_access import S3Access
 from tests.support.worker import RequestFailed, Worker
 
 __all__ = ["READERS", "Reader", "RequestFailed", "SeenFile", "SeenTable", "assert_same_table"]
 
 # The fixture of each reader, by the name that test ids show.
-READERS = {"delta-rs": "delta_rs", "duckdb": "duckdb_delta", "delta-spark": "delta_spark"}
+READERS = {
+    "delta-rs": "delta_rs",
+    "duckdb": "duckdb_delta",
+    "delta-spark": "delta_spark",
+    "chdb": "chdb_delta",
+    "sail": "sail_delta",
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,7 +35,7 @@ class SeenFile:
     path: str
     deletion_vector: str | None = None
     size: int | None = None
-    partition_values: tuple[tuple[str, str | None], ...] = ()
+    partition_values: tuple[tuple[str, str | None], ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +46,16 @@ class SeenTable:
     version: int | None
     protocol: Mapping[str, Any] | None
     metadata: Mapping[str, Any] | None
-    files: tuple[SeenFile, ...]
+    files: tuple[SeenFile, ...] | None
     row_count: int | None
     row_digest: str | None
+    schema: Mapping[str, Any] | None
+    columns: tuple[str, ...]
 
     @property
-    def paths(self) -> list[str]:
+    def paths(self) -> list[str] | None:
         """The paths of all files, sorted."""
-        return [file.path for file in self.files]
+        return None if self.files is None else [file.path for file in self.files]
 
 
 class Reader:
@@ -55,9 +65,20 @@ class Reader:
         self._worker = worker
         self.name = worker.name
 
-    def snapshot(self, location: str | Path, version: int | None = None, *, rows: bool = False) -> SeenTable:
-        """The table at a location, at its newest or a given version; ``rows`` also reads the data files."""
-        request = {"location": str(location), "version": version, "rows": rows}
+    def snapshot(
+        self,
+        location: str | Path,
+        version: int | None = None,
+        *,
+        rows: bool = False,
+        store: StorageSettings | None = None,
+    ) -> SeenTable:
+        """The table at a location, at its newest or a given version; ``rows`` also reads the data files.
+
+        ``store`` says how to reach the server of a location that begins with ``s3://``.
+        """
+        s3 = None if store is None else asdict(S3Access.of(store))
+        request = {"location": str(location), "version": version, "rows": rows, "s3": s3}
         return _seen_table(self.name, self._worker.ask(request))
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
@@ -84,38 +105,57 @@ def _shared_metadata(metadata: Mapping[str, Any]) -> dict[str, object]:
     return {**optional, **{name: metadata[name] for name in ("id", "partitionColumns", "configuration", "schema")}}
 
 
-def _sizes(table: SeenTable) -> list[tuple[str, int | None]] | None:
-    sizes = [(file.path, file.size) for file in table.files]
-    return None if any(size is None for _, size in sizes) else sizes
+def _plain_type(kind: Any) -> Any:
+    """A type of a schema, without the metadata of its fields."""
+    if not isinstance(kind, Mapping):
+        return kind
+    inner = {name: _plain_type(value) for name, value in kind.items() if name != "metadata"}
+    if "fields" in inner:
+        inner["fields"] = [_plain_type(field) for field in inner["fields"]]
+    return inner
+
+
+def _of_files(table: SeenTable, fact: Callable[[SeenFile], object]) -> list[tuple[str, object]] | None:
+    """A fact about each file; None where the reader hides it."""
+    facts = [(file.path, fact(file)) for file in table.files or ()]
+    return None if table.files is None or any(value is None for _, value in facts) else facts
 
 
 _COMPARED: Mapping[str, Callable[[SeenTable], object]] = {
     "version": lambda table: table.version,
     "protocol": lambda table: table.protocol and _features(table.protocol),
     "metadata": lambda table: table.metadata and _shared_metadata(table.metadata),
-    "files": lambda table: [(file.path, file.partition_values) for file in table.files],
-    "sizes": _sizes,
+    "columns": lambda table: table.columns,
+    "types": lambda table: table.schema and _plain_type(table.schema),
+    "files": lambda table: table.paths,
+    "partition values": lambda table: _of_files(table, lambda file: file.partition_values),
+    "sizes": lambda table: _of_files(table, lambda file: file.size),
     "row count": lambda table: table.row_count,
     "rows": lambda table: table.row_digest,
 }
 
 
 def _seen_table(reader: str, answer: dict[str, Any]) -> SeenTable:
-    rows = answer["rows"] or {}
+    rows, files = answer["rows"] or {}, answer["files"]
+    schema = answer["metadata"]["schema"] if answer["metadata"] else answer.get("schema")
+    columns = [field["name"] for field in schema["fields"]] if schema else answer["columns"]
     return SeenTable(
         reader=reader,
         version=answer["version"],
         protocol=answer["protocol"],
         metadata=answer["metadata"],
-        files=tuple(sorted(_seen_file(file) for file in answer["files"])),
+        files=None if files is None else tuple(sorted(_seen_file(file) for file in files)),
         row_count=rows.get("count"),
         row_digest=rows.get("digest"),
+        schema=schema,
+        columns=tuple(columns),
     )
 
 
 def _seen_file(file: dict[str, Any]) -> SeenFile:
-    values = tuple(sorted(file["partition_values"].items()))
-    return SeenFile(file["path"], file.get("deletion_vector"), file.get("size"), values)
+    values = file["partition_values"]
+    shown = None if values is None else tuple(sorted(values.items()))
+    return SeenFile(file["path"], file.get("deletion_vector"), file.get("size"), shown)
 
 
 @contextmanager
@@ -149,6 +189,20 @@ def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         yield reader
 
 
+@pytest.fixture(scope="session")
+def chdb_delta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """ClickHouse's deltaLake, in chdb."""
+    with _started("tests.support.reader_chdb", tmp_path_factory) as reader:
+        yield reader
+
+
+@pytest.fixture(scope="session")
+def sail_delta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """Sail, a server with an implementation of Delta of its own."""
+    with _started("tests.support.reader_sail", tmp_path_factory) as reader:
+        yield reader
+
+
 @pytest.fixture(
     params=[pytest.param(name, marks=[pytest.mark.spark] if name == "delta-spark" else []) for name in READERS], ids=str
 )
@@ -159,6 +213,6 @@ def reader(request: pytest.FixtureRequest) -> Reader:
 
 
 @pytest.fixture
-def all_readers(delta_rs: Reader, duckdb_delta: Reader, delta_spark: Reader) -> tuple[Reader, ...]:
+def all_readers(request: pytest.FixtureRequest) -> tuple[Reader, ...]:
     """All independent readers together."""
-    return (delta_rs, duckdb_delta, delta_spark)
+    return tuple(request.getfixturevalue(fixture) for fixture in READERS.values())
