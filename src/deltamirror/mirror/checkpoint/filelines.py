@@ -65,20 +65,20 @@ class _Unforeseen(Exception):
     """Lines that Arrow would not read exactly."""
 
 
-def parsed(data: bytes, keys: MapKeys) -> Block:
-    """What the lines of ``data`` say."""
-    if len(data) > _FEW_BYTES:
+def parsed(data: bytes, keys: MapKeys, *, few_bytes: int = _FEW_BYTES) -> Block:
+    """What the lines of ``data`` say. Up to ``few_bytes`` they are decoded singly."""
+    if len(data) > few_bytes:
         try:
             return _by_arrow(data, keys)
         except _Unforeseen:
             pass
-    return _in_parts(data.split(b"\n"), keys)
+    return _in_parts(data.split(b"\n"), keys, few_bytes)
 
 
-def _in_parts(lines: Sequence[bytes], keys: MapKeys) -> Block:
-    """Arrow's road for the file actions alone, if they are many."""
+def _in_parts(lines: Sequence[bytes], keys: MapKeys, few_bytes: int) -> Block:
+    """By Arrow, but for the lines that are no file actions."""
     files = [line for line in lines if line.startswith(_FILE_PREFIXES)]
-    if sum(map(len, files)) > _FEW_BYTES:
+    if sum(map(len, files)) > few_bytes:
         others = [line for line in lines if not line.startswith(_FILE_PREFIXES)]
         try:
             block = _by_arrow(b"\n".join(files), keys)

@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from deltamirror.delta.actions import Metadata, Protocol
-from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType, parse_schema
+from deltamirror.delta.schema import Decimal, Field, Primitive, StructType, parse_schema
 
-__all__ = ["COLUMN_ID", "partition_schema", "statistics_schema"]
-
-COLUMN_ID: Final = "delta.columnMapping.id"
+__all__ = ["partition_schema", "statistics_schema"]
 
 _LONG: Final = Primitive("long")
 _WITH_BOUNDS: Final = frozenset(
@@ -31,7 +29,7 @@ def partition_schema(metadata: Metadata) -> StructType:
 
 
 def statistics_schema(metadata: Metadata, protocol: Protocol) -> StructType:
-    """The columns of ``stats_parsed``: physical names, with the column's id where columns are mapped."""
+    """The columns of ``stats_parsed``, under their physical names."""
     indexed = _indexed(metadata)
     bounds, counts = tuple(_bounds(indexed)), tuple(_null_counts(indexed))
     fields = [Field("numRecords", _LONG)]
@@ -46,23 +44,18 @@ def _bounds(fields: Iterable[Field]) -> Iterator[Field]:
     for each in fields:
         if isinstance(each.type, StructType):
             inner = tuple(_bounds(each.type.fields))
-            yield from [_physical(each, StructType(inner))] if inner else []
+            yield from [Field(each.physical_name, StructType(inner))] if inner else []
         elif isinstance(each.type, Decimal) or (isinstance(each.type, Primitive) and each.type.name in _WITH_BOUNDS):
-            yield _physical(each, each.type)
+            yield Field(each.physical_name, each.type)
 
 
 def _null_counts(fields: Iterable[Field]) -> Iterator[Field]:
     for each in fields:
         if isinstance(each.type, StructType):
             inner = tuple(_null_counts(each.type.fields))
-            yield from [_physical(each, StructType(inner))] if inner else []
+            yield from [Field(each.physical_name, StructType(inner))] if inner else []
         else:
-            yield _physical(each, _LONG)
-
-
-def _physical(each: Field, kind: DataType) -> Field:
-    metadata = {COLUMN_ID: each.metadata[COLUMN_ID]} if COLUMN_ID in each.metadata else {}
-    return Field(each.physical_name, kind, metadata=metadata)
+            yield Field(each.physical_name, _LONG)
 
 
 def _indexed(metadata: Metadata) -> tuple[Field, ...]:

@@ -1,0 +1,168 @@
+"""From the commits alone, the rows and the schema of every checkpoint that Delta Lake on Spark wrote beside them.
+
+The reference drops tombstones by its clock when it writes a checkpoint, we by the commit time of the version. These
+logs were written in one go, with a week of retention, so both keep the same ones: rows are compared as they are.
+Releases before 4.1 have no ``stats_parsed``, still older ones lack further fields: of such checkpoints, the fields that
+they have are compared. The order of map entries and of rows, which depend on shuffles, do not count.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamirror.delta.actions import CommitInfo
+from deltamirror.delta.lines import decode_commit
+from deltamirror.mirror.checkpoint.content import (
+    CheckpointState,
+    checkpoint_schema,
+    file_rows,
+    replay,
+    rows,
+    state_of_table,
+)
+from tests.support.reference import LOGS, SHARED, WITHOUT_SCHEMA, commit_files, name_of
+
+pytestmark = [
+    pytest.mark.requirement("R9"),
+    pytest.mark.requirement("R10"),
+    pytest.mark.skipif(not LOGS, reason=f"no reference logs under {SHARED}"),
+]
+
+SCHEMA_KEY = b"org.apache.spark.sql.parquet.row.metadata"
+TABLES = [log for log in LOGS if name_of(log) not in WITHOUT_SCHEMA]
+CLASSIC = [path for log in TABLES for path in sorted(log.glob("*.checkpoint.parquet"))]
+SIDECARS = [path for log in TABLES for path in sorted(log.glob("_sidecars/*.0000000001.0000000001.*.parquet"))]
+CURRENT = [path for path in CLASSIC if "delta-4.4" in str(path)]
+POINTERS = [log / "_last_checkpoint" for log in TABLES if "delta-4.4" in str(log)]
+POINTERS_WITH_SCHEMA = [path for path in POINTERS if path.exists() and '"checkpointSchema":' in path.read_text()]
+CURRENT_SIDECARS = [path for path in SIDECARS if "delta-4.4" in str(path)]
+
+
+def label(path: Path) -> str:
+    return f"{path.relative_to(SHARED).parts[0]}-{path.parents[1].name}-{int(path.name[:20])}-{path.name[-12:-8]}"
+
+
+def reference(path: Path) -> pq.ParquetFile:
+    return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+
+
+def state_at(path: Path) -> CheckpointState:
+    """The state at the version of a checkpoint, from the commits of its log."""
+    log = next(each for each in path.parents if each.name == "_delta_log")
+    version = int(path.name[:20])
+    commits = list(commit_files(log))[: version + 1]
+    assert len(commits) == version + 1
+    return replay([[commit] for commit in commits], version=version, committed_at=time_of(commits), base=None)
+
+
+def time_of(commits: list[bytes]) -> int:
+    infos = (action for commit in commits for action in decode_commit(commit) if isinstance(action, CommitInfo))
+    return max((info.timestamp or 0 for info in infos), default=0)
+
+
+def fields(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """Every field with its path and its type, in order; INT96 does not tell whether a time has a zone."""
+    for each in schema:
+        if pa.types.is_struct(each.type):
+            yield each.name, "struct"
+            yield from ((f"{each.name}.{path}", kind) for path, kind in fields(pa.schema(list(each.type))))
+        elif pa.types.is_map(each.type):
+            yield each.name, f"map<{each.type.key_type}, {each.type.item_type}>"
+        elif pa.types.is_list(each.type):
+            yield each.name, f"list<{each.type.value_type}>"
+        else:
+            yield each.name, str(each.type).replace(", tz=UTC", "")
+
+
+def multiset(table: pa.Table, only: set[str]) -> Counter[str]:
+    """The rows, each as a text of those fields that are in ``only``; maps in the order of their keys."""
+    return Counter(
+        json.dumps(plain(row, "", only), sort_keys=True) for row in table.to_pylist(maps_as_pydicts="strict")
+    )
+
+
+def plain(value: Any, path: str, only: set[str]) -> Any:
+    if isinstance(value, dict) and (path == "" or any(each.startswith(f"{path}.") for each in only)):
+        inside = ((f"{path}.{name}" if path else name, name, part) for name, part in value.items())
+        return {name: plain(part, below, only) for below, name, part in inside if below in only}
+    if isinstance(value, datetime):
+        return repr(value.replace(tzinfo=None))
+    return value if isinstance(value, dict | list | str | int | None) else repr(value)
+
+
+def assert_same_rows(ours: pa.Table, theirs: pa.Table) -> None:
+    common = {path for path, _ in fields(ours.schema)} & {path for path, _ in fields(theirs.schema)}
+    assert multiset(ours, common) == multiset(theirs, common)
+
+
+@pytest.mark.parametrize("path", CLASSIC, ids=label)
+def test_the_rows_of_a_checkpoint_are_those_of_the_reference(path: Path) -> None:
+    ours, theirs = rows(state_at(path)), reference(path).read()
+    assert_same_rows(ours, theirs)
+    dropped = {name for name, _ in fields(theirs.schema)} - {name for name, _ in fields(ours.schema)}
+    assert all(name == "remove.tags" or name.split(".")[0] == "cdc" for name in dropped), "Delta before 1.0 had these"
+
+
+@pytest.mark.parametrize("path", SIDECARS, ids=label)
+def test_the_rows_of_a_sidecar_are_those_of_the_reference(path: Path) -> None:
+    assert_same_rows(file_rows(state_at(path)), reference(path).read())
+
+
+@pytest.mark.parametrize("log", [log for log in LOGS if log.parent.name == "multi"], ids=name_of)
+def test_the_rows_of_a_checkpoint_in_parts_are_those_of_the_reference(log: Path) -> None:
+    parts = sorted(log.glob("*.checkpoint.*.parquet"))
+    assert_same_rows(rows(state_at(parts[0])), pa.concat_tables([reference(part).read() for part in parts]))
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=label)
+def test_the_schema_of_a_checkpoint_is_that_of_the_reference(path: Path) -> None:
+    state, theirs = state_at(path), reference(path)
+    ours = rows(state)
+    assert list(fields(ours.schema)) == list(fields(theirs.schema_arrow))
+    assert checkpoint_schema(ours, state.metadata) == theirs.metadata.metadata[SCHEMA_KEY].decode()
+
+
+@pytest.mark.parametrize("path", CURRENT_SIDECARS, ids=label)
+def test_the_schema_of_a_sidecar_of_mapped_columns_is_that_of_the_reference(path: Path) -> None:
+    state, theirs = state_at(path), reference(path)
+    ours = file_rows(state)
+    assert "delta.columnMapping.id" in state.metadata.schema_string
+    assert list(fields(ours.schema)) == list(fields(theirs.schema_arrow))
+    assert checkpoint_schema(ours, state.metadata) == theirs.metadata.metadata[SCHEMA_KEY].decode()
+
+
+@pytest.mark.parametrize("pointer", POINTERS_WITH_SCHEMA, ids=lambda path: name_of(path.parent))
+def test_the_schema_in_the_pointer_is_that_of_the_reference(pointer: Path) -> None:
+    text = pointer.read_text()
+    version = json.loads(text)["version"]
+    state = state_at(pointer.with_name(f"{version:020}.checkpoint.parquet"))
+    assert f'"checkpointSchema":{checkpoint_schema(rows(state), state.metadata)},' in text
+
+
+@pytest.mark.parametrize("path", CLASSIC, ids=label)
+def test_a_checkpoint_of_the_reference_reads_as_the_state_that_its_commits_give(path: Path) -> None:
+    ours = state_at(path)
+    theirs = replay(
+        [],
+        version=ours.version,
+        committed_at=0,
+        base=state_of_table(reference(path).read(), version=ours.version),
+    )
+    assert (theirs.protocol, theirs.metadata) == (ours.protocol, ours.metadata)
+    assert (theirs.transactions, theirs.domains) == (ours.transactions, ours.domains)
+    assert theirs.files.equals(ours.files)
+    assert theirs.removes.equals(ours.removes)
+
+
+def test_there_are_checkpoints_of_the_reference_to_compare_with() -> None:
+    assert len(CURRENT) >= 15
+    assert len(CLASSIC) > len(CURRENT) + 10
+    assert len(CURRENT_SIDECARS) >= 3
+    assert len(POINTERS_WITH_SCHEMA) >= 5
