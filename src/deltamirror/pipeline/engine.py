@@ -5,7 +5,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -70,6 +70,7 @@ class MirrorEngine:
             settings = replace(settings, catalog=replace(settings.catalog, url=url))
         self._settings = settings
         self._resources = ExitStack()
+        self._shares_database = database is not None
         self.database = database or self._closing(open_database(settings.catalog))
         seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
         shop = Workshop(
@@ -149,7 +150,13 @@ class MirrorEngine:
         if once:
             make_due(self.database)
         lanes = [self._commits, self._checkpoints] if self._settings.checkpoint.enabled else [self._commits]
-        self._service = Service(self.database, lanes, poll=self._settings.mirror.poll, observe=observe or _ignore)
+        self._service = Service(
+            self.database,
+            lanes,
+            poll=self._settings.mirror.poll,
+            observe=observe or _ignore,
+            shares_database=self._shares_database,
+        )
         if self._stopping.is_set():
             self._service.stop()
         return self._service.run(once=once)
@@ -174,12 +181,16 @@ class MirrorEngine:
         if job is None:
             self._stopping.wait(self._settings.mirror.poll)
             return
-        yield from job.run()
+        with closing(job):
+            yield from job.run()
 
     def _write_checkpoint(self, status: TableStatus) -> int | None:
         """The checkpoint that a table waits for, if nobody else writes it. Its failure is for the status to show."""
         job = self._checkpoints.job_of(status.table_id)
-        outcomes = [] if job is None else list(job.run())
+        if job is None:
+            return None
+        with closing(job):
+            outcomes = list(job.run())
         for outcome in outcomes:
             if isinstance(outcome, CheckpointOutcome) and outcome.base_unusable:
                 return self._write_checkpoint(status)

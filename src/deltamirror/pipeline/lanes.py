@@ -41,21 +41,22 @@ class Job(ABC):
     def __init__(self, shop: Workshop, units: Sequence[Unit]) -> None:
         self._shop = shop
         self._units = tuple(units)
+        self._waiting = {unit.table_id: unit.lease for unit in units}
         self.store = _store(units[0].address.location)
-        shop.heartbeat.add(unit.lease for unit in units)
+        shop.heartbeat.add(self._waiting.values())
 
     def run(self) -> Iterator[Outcome]:
         """What comes of each unit, recorded, as they finish. Recording gives a lease back."""
-        waiting = {unit.table_id: unit.lease for unit in self._units}
-        try:
-            for outcome in self._shop.runner.run(self._units):
-                self._shop.heartbeat.remove([waiting.pop(outcome.table_id)])
-                self._record(outcome)
-                yield outcome
-        finally:
-            self._shop.heartbeat.remove(waiting.values())
-            if waiting:
-                release(self._shop.database, list(waiting.values()))
+        for outcome in self._shop.runner.run(self._units):
+            self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
+            self._record(outcome)
+            yield outcome
+
+    def close(self) -> None:
+        """Give back the leases of units that came to nothing."""
+        self._shop.heartbeat.remove(self._waiting.values())
+        if self._waiting:
+            release(self._shop.database, self._waiting.values())
 
     @abstractmethod
     def _record(self, outcome: Outcome) -> None:

@@ -3,9 +3,9 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
 from deltamirror.errors import DeltaMirrorError
@@ -52,8 +52,11 @@ class Service:
     half of the threads of a lane, so that one that hangs leaves some to the others.
     """
 
-    def __init__(self, database: Database, lanes: Sequence[MirrorLane], *, poll: float, observe: Observer) -> None:
+    def __init__(
+        self, database: Database, lanes: Sequence[MirrorLane], *, poll: float, observe: Observer, shares_database: bool
+    ) -> None:
         self._database = database
+        self._lets_go = database.serves_one_process and not shares_database
         self._lanes = [lane for lane in lanes if lane.concurrency > 0]
         self._poll = poll
         self._observe = observe
@@ -93,22 +96,20 @@ class Service:
 
     def _start(self, pools: Mapping[MirrorLane, ThreadPoolExecutor]) -> bool:
         started = False
-        try:
+        with self._trouble_met():
             for lane in self._lanes:
                 while jobs := self._claim(lane):
                     started = True
                     for job in jobs:
                         pools[lane].submit(self._work, lane, job)
-        except DeltaMirrorError as error:
-            self._meet(error)
         return started
 
     def _claim(self, lane: MirrorLane) -> list[Job]:
-        """Jobs for the free threads of a lane, none of them for a store that has its share."""
+        """Jobs for the free threads of a lane, none of them for a store that has its share; none amid trouble."""
         share = max(1, lane.concurrency // 2)
         with self._lock:
             running = self._running[lane]
-            free = lane.concurrency - running.total()
+            free = 0 if self._trouble else lane.concurrency - running.total()
             full = [store for store, jobs in running.items() if jobs >= share]
         jobs = lane.jobs(except_stores=full) if free > 0 else []
         with self._lock:
@@ -117,28 +118,32 @@ class Service:
 
     def _work(self, lane: MirrorLane, job: Job) -> None:
         try:
-            for outcome in job.run():
-                with self._lock:
-                    self.summary.add(outcome)
-                    self._pause = _FIRST_PAUSE
-                self._report(outcome)
-        except DeltaMirrorError as error:
-            self._meet(error)
+            with self._trouble_met(), closing(job), self._trouble_met():
+                for outcome in job.run():
+                    self._take(outcome)
         finally:
             with self._lock:
                 self._running[lane] -= Counter([job.store])
             self._wake.set()
 
-    def _report(self, outcome: Outcome) -> None:
+    def _take(self, outcome: Outcome) -> None:
+        with self._lock:
+            self.summary.add(outcome)
+            self._pause = _FIRST_PAUSE
         if (failure := lasting_failure(outcome)) is not None:
             what = f"version {failure.version} of table {outcome.table_id}"
             _log.warning("%s failed at %s: %s", what, failure.stage, failure.error)
         self._observe(outcome)
 
-    def _meet(self, error: DeltaMirrorError) -> None:
-        with self._lock:
-            self._trouble = error
-        self._wake.set()
+    @contextmanager
+    def _trouble_met(self) -> Iterator[None]:
+        """Trouble of the service as a whole: nothing is claimed until it is waited out."""
+        try:
+            yield
+        except DeltaMirrorError as error:
+            with self._lock:
+                self._trouble = error
+            self._wake.set()
 
     def _wait_out_trouble(self) -> None:
         with self._lock:
@@ -155,7 +160,7 @@ class Service:
 
     def _let_go(self) -> None:
         """Let others open the database between two passes, where only one process can have it open."""
-        if self._database.serves_one_process and not self._is_busy():
+        if self._lets_go and not self._is_busy():
             self._database.close()
 
     def _watching(self) -> threading.Thread:

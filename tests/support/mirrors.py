@@ -1,0 +1,113 @@
+"""Mirrors of test catalogs: an engine with threads of its own in place of Spark, over tables on a local disk."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from deltamirror import Catalog, MirrorEngine, Table
+from deltamirror.config import Settings
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.runner import Runner
+from deltamirror.work import Outcome, Unit
+from tests.support.lake import add
+
+__all__ = [
+    "ScriptedRunner",
+    "append",
+    "committed_files",
+    "following",
+    "local_settings",
+    "log_of",
+    "make_table",
+    "mirror_of",
+    "published_files",
+]
+
+
+def local_settings(settings: Settings | None = None, **changed: Any) -> Settings:
+    """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` are those of checkpoints."""
+    settings = settings or Settings()
+    prefix = "checkpoint_"
+    own = {name: value for name, value in changed.items() if not name.startswith(prefix)}
+    checkpoint = {name.removeprefix(prefix): value for name, value in changed.items() if name.startswith(prefix)}
+    quick: dict[str, Any] = {"runner": "local", "poll": 0.02, "retry_base": 0.01, "retry_max": 0.05}
+    return replace(
+        settings,
+        mirror=replace(settings.mirror, **{**quick, **own}),
+        checkpoint=replace(settings.checkpoint, **checkpoint),
+    )
+
+
+@contextmanager
+def mirror_of(catalog: Catalog, *, runner: Runner | None = None, **changed: Any) -> Iterator[MirrorEngine]:
+    """An engine on the catalog's own database."""
+    with MirrorEngine(settings=local_settings(**changed), database=catalog.database, runner=runner) as engine:
+        yield engine
+
+
+@contextmanager
+def following(engine: MirrorEngine) -> Iterator[threading.Thread]:
+    """The engine's service, running until the end of the block."""
+    thread = threading.Thread(target=engine.run, daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        engine.stop()
+        thread.join()
+
+
+def make_table(catalog: Catalog, folder: Path, name: str = "t", **more: Any) -> Table:
+    """A table on the local disk."""
+    return catalog.create_table(name, location=str(folder / name), schema="id long", **more)
+
+
+def append(table: Table, count: int = 1, *, prefix: str = "f") -> None:
+    """So many commits of one file each, which no other call with another prefix adds."""
+    for number in range(count):
+        table.append([add(f"{prefix}-{table.info().head + 1}-{number}.parquet", stats='{"numRecords":1}')])
+
+
+def log_of(table: Table) -> Path:
+    """The folder of the table's log."""
+    return Path(table.location.removeprefix("file://")) / LOG_DIRECTORY
+
+
+def published_files(table: Table) -> dict[str, bytes]:
+    """The commits in the log, by name."""
+    log = log_of(table)
+    return {path.name: path.read_bytes() for path in sorted(log.glob("*.json"))} if log.exists() else {}
+
+
+def committed_files(table: Table) -> dict[str, bytes]:
+    """The commits in SQL, by the name that they have in the log."""
+    return {commit_name(version): table.commit_file(version) for version in range(table.info().head + 1)}
+
+
+class ScriptedRunner:
+    """Runs units in threads of this process, unless the script answers for them, raises, or waits."""
+
+    fetches = True
+
+    def __init__(self, inner: InProcessRunner, script: Callable[[Unit], Outcome | None]) -> None:
+        self._inner = inner
+        self._script = script
+        self.jobs: list[tuple[Unit, ...]] = []
+
+    def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
+        """One outcome for each unit."""
+        self.jobs.append(tuple(units))
+        for unit in units:
+            scripted = self._script(unit)
+            if scripted is None:
+                yield from self._inner.run([unit])
+            else:
+                yield scripted
+
+    def close(self) -> None:
+        """Nothing is open that is not the inner runner's."""
