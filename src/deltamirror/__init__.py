@@ -12,6 +12,7 @@ from deltamirror.delta.actions import (
     Remove,
     Txn,
 )
+from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.txnlog.contract import TxnLogWriter
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
@@ -25,6 +26,7 @@ __all__ = [
     "DomainMetadata",
     "HistoryEntry",
     "Metadata",
+    "MirrorEngine",
     "Protocol",
     "Remove",
     "Snapshot",

@@ -13,11 +13,13 @@ from deltamirror.config import Settings
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import StructType, from_ddl, parse_schema
 from deltamirror.errors import AlreadyExists
+from deltamirror.pipeline.inline import InlinePublisher
+from deltamirror.pipeline.waiting import wait_until_published
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.txnlog.migrations import migrate, require_current
 from deltamirror.txnlog.open import open_database
-from deltamirror.txnlog.request import Operation
+from deltamirror.txnlog.request import Committed, Operation
 from deltamirror.txnlog.tables import TableInfo, list_tables, pause_mirror, table_info
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
@@ -37,6 +39,7 @@ class Catalog:
         self.database = open_database(settings.catalog)
         self.writer = SqlTxnLogWriter(self.database, settings, engine_info=f"deltamirror/{version('deltamirror')}")
         self._storage = settings.storage
+        self._inline = InlinePublisher(self.database, settings) if settings.mirror.inline else None
         self._checked = False
 
     def __enter__(self) -> Self:
@@ -49,6 +52,8 @@ class Catalog:
 
     def close(self) -> None:
         """Give back the connections to the database."""
+        if self._inline is not None:
+            self._inline.close()
         self.database.close()
 
     def init(self) -> int:
@@ -92,7 +97,7 @@ class Catalog:
                 table=name,
                 location=definition.location,
             )
-        self.writer.create_table(definition)
+        self._publish_inline(self.writer.create_table(definition))
         return Table(self, name)
 
     def table(self, name: str) -> Table:
@@ -143,7 +148,21 @@ class Catalog:
         described = Operation(
             name=operation, parameters=parameters, metrics=metrics, user_metadata=user_metadata, tags=tags
         )
-        return Transaction(self.writer, operation=described, token=token, rows_checked=rows_checked)
+        publish = self._publish_inline if self._inline is not None else None
+        return Transaction(
+            self.writer, operation=described, token=token, rows_checked=rows_checked, after_commit=publish
+        )
+
+    def wait_until_published(self, versions: Mapping[str, int], *, seconds: float) -> None:
+        """Return when these versions of tables are in ``_delta_log/``; ``Late`` if that takes longer.
+
+        ``versions`` is what a commit returns.
+        """
+        wait_until_published(self.database, versions, seconds=seconds)
+
+    def _publish_inline(self, committed: Committed) -> None:
+        if self._inline is not None:
+            self._inline.publish(committed.versions)
 
 
 def _schema(schema: str | StructType) -> StructType:

@@ -1,7 +1,7 @@
 """A transaction over one table or many: all of it takes place, or none."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import TracebackType
@@ -57,12 +57,19 @@ class Transaction:
     """
 
     def __init__(
-        self, writer: SqlTxnLogWriter, *, operation: Operation, token: str | None, rows_checked: bool = False
+        self,
+        writer: SqlTxnLogWriter,
+        *,
+        operation: Operation,
+        token: str | None,
+        rows_checked: bool = False,
+        after_commit: Callable[[Committed], None] | None = None,
     ) -> None:
         if token is not None and not token.strip():
             raise InvalidInput("the token is empty", hint="name the transaction, or leave the token out")
         self._writer = writer
         self._rows_checked = rows_checked
+        self._after_commit = after_commit
         self._operation = operation
         self._token = token
         self._work: dict[str, _Work] = {}
@@ -195,6 +202,8 @@ class Transaction:
                     content=self._content(),
                 )
             )
+            if self._after_commit is not None:
+                self._after_commit(self._result)
         return self._result
 
     def _known(self) -> Committed | None:
