@@ -7,6 +7,7 @@ pytest_plugins = [
     "tests.support.emptied",
     "tests.support.lake",
     "tests.support.readers",
+    "tests.support.recording_proxy",
     "tests.support.seaweed",
     "tests.support.stores",
 ]
