@@ -22,16 +22,17 @@ def place(store: Store, key: str, data: pa.Buffer, *, guard: Guard, accept: Acce
 
     A writer that died, a reply that was lost and somebody else's file all look alike: what counts is what can be read.
     """
+    body = memoryview(data).cast("B")  # Arrow's own format is of signed bytes, which not every store takes
     for _ in range(_TURNS):
         found = store.read(key)
         if found is None:
             guard()
-            store.create(key, memoryview(data))
+            store.create(key, body)
         elif _is_ours(found, data) or accept(found.data):
             return found
         else:
             guard()
-            store.replace(key, memoryview(data), if_match=found.meta.etag)
+            store.replace(key, body, if_match=found.meta.etag)
     raise Transient(f"{key} in {store.location} keeps changing", hint="somebody else writes this checkpoint, too")
 
 

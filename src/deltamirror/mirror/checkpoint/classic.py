@@ -1,0 +1,71 @@
+"""A checkpoint in one Parquet file of the classic name."""
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamirror.delta import names
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.mirror.checkpoint import content, parquet, readback
+from deltamirror.mirror.checkpoint.content import CheckpointState
+from deltamirror.mirror.checkpoint.equivalence import is_equivalent
+from deltamirror.mirror.checkpoint.placement import place
+from deltamirror.mirror.checkpoint.state import tombstones_after
+from deltamirror.mirror.checkpoint.written import Written
+from deltamirror.storage.store import Store
+from deltamirror.work import CheckpointUnit, Guard
+
+__all__ = ["classic_state", "write_classic"]
+
+_UNREADABLE: Final = (DeltaMirrorError, pa.ArrowException, LookupError, TypeError, ValueError)
+"""What a file of anybody's making may lead to: it is not a checkpoint that we understand."""
+
+
+def write_classic(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
+    """Put the checkpoint, or keep one of the same content that somebody else put there."""
+    table = content.rows(state)
+    schema = content.checkpoint_schema(table, state.metadata)
+    data = parquet.encoded(table, schema, compression=unit.compression, row_group_bytes=unit.row_group_bytes)
+    readback.check(data, table)
+    del table  # as large as the state once more, and not needed while the bytes travel
+    name = names.checkpoint_name(unit.version)
+
+    def holds_our_state(found: bytes) -> bool:
+        theirs = classic_state(found, version=unit.version)
+        return theirs is not None and is_equivalent(_unexpired(theirs, state, unit), state)
+
+    found = place(store, f"{names.LOG_DIRECTORY}/{name}", data, guard=guard, accept=holds_our_state)
+    return _written(found.data, state, schema, name=name)
+
+
+def classic_state(data: bytes, *, version: int) -> CheckpointState | None:
+    """What a checkpoint in one file says; None where it cannot be read."""
+    try:
+        return content.state_of_table(parquet.table_of(data), version=version)
+    except _UNREADABLE:
+        return None
+
+
+def _unexpired(theirs: CheckpointState, ours: CheckpointState, unit: CheckpointUnit) -> CheckpointState:
+    """Without tombstones that expired before the version's commit: another writer's clock may have kept them."""
+    after = tombstones_after(ours.metadata, committed_at=unit.committed_at)
+    kept = pc.greater(pc.fill_null(theirs.removes.column("deletionTimestamp"), 0), after)
+    return replace(theirs, removes=theirs.removes.filter(kept))
+
+
+def _written(data: bytes, state: CheckpointState, schema: str, *, name: str) -> Written:
+    """The file, be it ours or somebody else's, which may state another schema."""
+    footer = parquet.opened(data).metadata
+    stated = (footer.metadata or {}).get(parquet.SCHEMA_KEY)
+    return Written(
+        version=state.version,
+        name=name,
+        digest=sha256(data).digest(),
+        num_rows=footer.num_rows,
+        num_files=state.files.num_rows,
+        num_bytes=len(data),
+        schema=schema if stated == schema.encode() else None,
+    )

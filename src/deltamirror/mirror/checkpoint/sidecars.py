@@ -1,0 +1,149 @@
+"""A V2 checkpoint: file actions in Parquet files of their own, and a JSON file that names them.
+
+Names are made of what they name: the UUID of a file follows from the table, the version and the digest of the file's
+content. So a second attempt finds the files of the first one in place, and whoever reads a sidecar can tell from its
+name whether it is the one that was meant. Only where an attempt with other settings follows on one that failed, files
+stay behind that nobody refers to; cleanup deletes those.
+
+A range of paths goes to one sidecar, so that a reader who looks for certain files needs few of them.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from threading import Lock
+from typing import Final
+from uuid import UUID, uuid5
+
+import msgspec
+import pyarrow as pa
+
+from deltamirror.delta import lines, names
+from deltamirror.delta.actions import Action, CheckpointMetadata, Sidecar, Version
+from deltamirror.delta.lastcheckpoint import V2Checkpoint
+from deltamirror.mirror.checkpoint import content, parquet, readback
+from deltamirror.mirror.checkpoint.content import CheckpointState
+from deltamirror.mirror.checkpoint.placement import place
+from deltamirror.mirror.checkpoint.written import Written
+from deltamirror.storage.store import Object, Store
+from deltamirror.work import CheckpointUnit, Guard
+
+__all__ = ["SIDECARS", "unique_name", "write_v2"]
+
+SIDECARS: Final = f"{names.LOG_DIRECTORY}/{names.SIDECAR_DIRECTORY}"
+
+_NAMESPACE: Final = UUID("5f0c6b0e-6f0e-5d5a-9d53-7b0c3f6f2c1d")
+_THREADS: Final = 4
+_LONGEST_SCHEMA: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writing:
+    """What all sidecars of a checkpoint have in common."""
+
+    table_id: str
+    schema: str
+    parts: int
+    unit: CheckpointUnit
+    store: Store
+    guard: Guard
+
+
+def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
+    """Put the sidecars, in parallel, and then the file that makes them a checkpoint."""
+    files = content.file_rows(state)
+    schema = content.checkpoint_schema(files, state.metadata)
+    sidecars = _put_sidecars(
+        files,
+        _Writing(
+            table_id=state.metadata.id,
+            schema=schema,
+            parts=-(-files.num_rows // unit.sidecar_actions),
+            unit=unit,
+            store=store,
+            guard=_one_at_a_time(guard),
+        ),
+    )
+    head = CheckpointMetadata(version=state.version, tags=_tags(state, sidecars, schema))
+    top = lines.encode_commit([head, *sidecars, *_non_file_actions(state)])
+    unique = unique_name(state.metadata.id, state.version, sha256(top).digest())
+    name = names.UuidCheckpoint(Version(state.version), unique, "json").name
+    key = f"{names.LOG_DIRECTORY}/{name}"
+    found = place(store, key, pa.py_buffer(top), guard=guard, accept=_nothing_else)
+    return _written(state, head, sidecars, top=found)
+
+
+def unique_name(table_id: str, version: int, digest: bytes) -> str:
+    """The UUID in the name of a file with this digest."""
+    return str(uuid5(_NAMESPACE, f"{table_id}/{version}/{digest.hex()}"))
+
+
+def _put_sidecars(files: pa.Table, writing: _Writing) -> list[Sidecar]:
+    most = writing.unit.sidecar_actions
+    ranges = [files.slice(start, most) for start in range(0, files.num_rows, most)]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
+        return list(threads.map(partial(_put_sidecar, writing), range(1, writing.parts + 1), ranges))
+
+
+def _one_at_a_time(guard: Guard) -> Guard:
+    """A guard may ask a database, and need not expect several threads."""
+    lock = Lock()
+
+    def guarded() -> None:
+        with lock:
+            guard()
+
+    return guarded
+
+
+def _put_sidecar(writing: _Writing, part: int, rows: pa.Table) -> Sidecar:
+    unit = writing.unit
+    data = parquet.encoded(rows, writing.schema, compression=unit.compression, row_group_bytes=unit.row_group_bytes)
+    readback.check(data, rows)
+    unique = unique_name(writing.table_id, unit.version, sha256(data).digest())
+    name = names.sidecar_name(unit.version, unique, part=part, parts=writing.parts)
+    found = place(writing.store, f"{SIDECARS}/{name}", data, guard=writing.guard, accept=_nothing_else)
+    return Sidecar(path=name, size_in_bytes=found.meta.size, modification_time=found.meta.modified)
+
+
+def _nothing_else(_: bytes) -> bool:
+    return False
+
+
+def _tags(state: CheckpointState, sidecars: Sequence[Sidecar], schema: str) -> dict[str, str]:
+    tags = {
+        "sidecarNumActions": str(state.files.num_rows + state.removes.num_rows),
+        "sidecarSizeInBytes": str(_total_size(sidecars)),
+        "numOfAddFiles": str(state.files.num_rows),
+    }
+    return tags | ({"sidecarFileSchema": schema} if len(schema) <= _LONGEST_SCHEMA else {})
+
+
+def _total_size(sidecars: Sequence[Sidecar]) -> int:
+    return sum(sidecar.size_in_bytes for sidecar in sidecars)
+
+
+def _non_file_actions(state: CheckpointState) -> list[Action]:
+    return [state.protocol, state.metadata, *state.domains, *state.transactions]
+
+
+def _written(state: CheckpointState, head: CheckpointMetadata, sidecars: Sequence[Sidecar], *, top: Object) -> Written:
+    others = _non_file_actions(state)
+    name = top.meta.key.rpartition("/")[2]
+    return Written(
+        version=state.version,
+        name=name,
+        digest=sha256(top.data).digest(),
+        num_rows=1 + len(sidecars) + len(others) + state.files.num_rows + state.removes.num_rows,
+        num_files=state.files.num_rows,
+        num_bytes=top.meta.size + _total_size(sidecars),
+        v2=V2Checkpoint(
+            path=name,
+            size_in_bytes=top.meta.size,
+            modification_time=top.meta.modified,
+            non_file_actions=tuple(msgspec.Raw(lines.encode(action)) for action in [*others, head]),
+            sidecar_files=tuple(sidecars),
+        ),
+    )
