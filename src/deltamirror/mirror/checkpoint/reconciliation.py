@@ -1,34 +1,44 @@
 """Newer file actions replace older ones of the same key: path and deletion vector, as in ``delta.replay``."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamirror.delta.paths import path_identity
 
-__all__ = ["reconciled"]
+__all__ = ["Columns", "combined", "reconciled"]
+
+Columns: TypeAlias = dict[str, pa.ChunkedArray]
 
 # Escapes with a lower-case digit, and schemes: what ``path_identity`` may change.
 _SPELLED_OTHERWISE: Final = r"%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-Fa-f])|^[A-Za-z][A-Za-z0-9+.\-]*:"
 _ORDER: Final = [("key", "ascending"), ("ordinal", "ascending")]
 
 
-def reconciled(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows with the highest ``ordinal`` of each key, in the order of keys: path first, then vector."""
+def reconciled(adds: Columns, removes: Columns) -> tuple[pa.Table, pa.Table]:
+    """The rows with the highest ``ordinal`` of each key, in the order of keys: path first, then vector.
+
+    The columns are taken out of ``adds`` and ``removes``, so that each is in memory twice for a moment only.
+    """
     keys = pa.concat_arrays([_keys(adds), _keys(removes)])
-    ordinals = pa.concat_arrays([_whole(adds, "ordinal"), _whole(removes, "ordinal")])
-    order = pc.sort_indices(pa.table({"key": keys, "ordinal": ordinals}), _ORDER)
+    ordinals = [combined(files.pop("ordinal")) for files in (adds, removes)]
+    order = pc.sort_indices(pa.table({"key": keys, "ordinal": pa.concat_arrays(ordinals)}), _ORDER)
     winners = order.filter(_is_last(keys.take(order)))
-    count = pa.scalar(adds.num_rows, winners.type)
+    count = pa.scalar(len(ordinals[0]), winners.type)
     of_adds = pc.less(winners, count)
     of_removes = pc.subtract(winners.filter(pc.invert(of_adds)), count)
     return _taken(adds, winners.filter(of_adds)), _taken(removes, of_removes)
 
 
-def _keys(files: pa.Table) -> pa.Array:
-    identities = _identities(_whole(files, "path"))
-    vectors = _whole(files, "deletionVector")
+def combined(column: pa.ChunkedArray) -> pa.Array:
+    """The column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _keys(files: Columns) -> pa.Array:
+    identities = _identities(combined(files["path"]))
+    vectors = combined(files["deletionVector"])
     if vectors.null_count == len(vectors):
         return identities
     ids = _vector_ids(vectors).cast(identities.type)
@@ -59,12 +69,5 @@ def _is_last(keys: pa.Array) -> pa.Array:
     return pa.concat_arrays([pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)), pa.array([True])])
 
 
-def _whole(files: pa.Table, name: str) -> pa.Array:
-    column = files.column(name).combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
-
-
-def _taken(files: pa.Table, rows: pa.Array) -> pa.Table:
-    """The rows, column by column: so only one column is in memory twice over."""
-    schema = files.schema.remove(files.schema.get_field_index("ordinal"))
-    return pa.table([_whole(files, name).take(rows) for name in schema.names], schema)
+def _taken(files: Columns, rows: pa.Array) -> pa.Table:
+    return pa.table({name: combined(files.pop(name)).take(rows) for name in list(files)})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,25 +12,37 @@ from deltamirror.delta.replay import State, checkpoint_actions
 from deltamirror.mirror.checkpoint.blocks import blocks_of, in_threads
 from deltamirror.mirror.checkpoint.filelines import Block, MapKeys, parsed
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
-from deltamirror.mirror.checkpoint.reconciliation import reconciled
+from deltamirror.mirror.checkpoint.reconciliation import Columns, reconciled
 from deltamirror.mirror.checkpoint.state import CheckpointState, tombstones_after, transactions_after
 
 __all__ = ["replay"]
 
-_ORDINAL = pa.field("ordinal", pa.int64())
+_ORDINAL: Final = pa.field("ordinal", pa.int64())
+_EMPTY_ADDS: Final = FILES.append(_ORDINAL).empty_table()
+_EMPTY_REMOVES: Final = REMOVES.append(_ORDINAL).empty_table()
 
 
 def replay(
     fetched: Iterable[Iterable[bytes]], *, version: int, committed_at: int, base: CheckpointState | None
 ) -> CheckpointState:
     """The state after commits, oldest first, each of them a stream of whole lines, that follow on ``base``."""
-    others, adds, removes = State(), [FILES.append(_ORDINAL).empty_table()], [REMOVES.append(_ORDINAL).empty_table()]
-    for block in _blocks(fetched, base):
+    others, adds, removes = _gathered(_blocks(fetched, base))
+    files, tombstones = reconciled(adds, removes)
+    return _state(others, files, tombstones, version=version, committed_at=committed_at)
+
+
+def _gathered(blocks: Iterable[Block]) -> tuple[State, Columns, Columns]:
+    others, adds, removes = State(), [_EMPTY_ADDS], [_EMPTY_REMOVES]
+    for block in blocks:
         others.apply(block.actions)
         adds.append(block.adds)
         removes.append(block.removes)
-    files, tombstones = reconciled(pa.concat_tables(adds), pa.concat_tables(removes))
-    return _state(others, files, tombstones, version=version, committed_at=committed_at)
+    return others, _columns(adds), _columns(removes)
+
+
+def _columns(tables: Iterable[pa.Table]) -> Columns:
+    whole = pa.concat_tables(tables)
+    return {name: whole.column(name) for name in whole.column_names}
 
 
 def _blocks(fetched: Iterable[Iterable[bytes]], base: CheckpointState | None) -> Iterator[Block]:

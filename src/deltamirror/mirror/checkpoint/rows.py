@@ -14,6 +14,7 @@ from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features.table import READER_FEATURES_VERSION, WRITER_FEATURES_VERSION
 from deltamirror.mirror.checkpoint.blocks import in_threads
 from deltamirror.mirror.checkpoint.layout import PARTITIONS_PARSED, STATS_PARSED, checkpoint_columns, file_columns
+from deltamirror.mirror.checkpoint.reconciliation import combined
 from deltamirror.mirror.checkpoint.state import CheckpointState
 from deltamirror.mirror.checkpoint.statistics import partition_schema, statistics_schema
 from deltamirror.mirror.checkpoint.typed import partition_values, statistics
@@ -107,13 +108,8 @@ class _Columns:
     def _column(self, piece: pa.Table, each: pa.Field) -> pa.Array:
         match each.name:
             case name if name == PARTITIONS_PARSED:
-                return partition_values(_whole(piece, "partitionValues"), self._partitions)
+                return partition_values(combined(piece.column("partitionValues")), self._partitions)
             case name if name == STATS_PARSED:
-                return statistics(_whole(piece, "stats"), self._statistics)
+                return statistics(combined(piece.column("stats")), self._statistics)
             case name:
-                return _whole(piece, name).cast(each.type)
-
-
-def _whole(piece: pa.Table, name: str) -> pa.Array:
-    column = piece.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+                return combined(piece.column(name)).cast(each.type)
