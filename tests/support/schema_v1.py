@@ -1,6 +1,9 @@
 """The schema of version 1, as the release that had it created it on each engine. Never to be changed."""
 
-__all__ = ["statements"]
+import hashlib
+import zlib
+
+__all__ = ["rows", "statements"]
 
 _TABLES = """
 CREATE TABLE dl_catalog (
@@ -139,10 +142,67 @@ $$
 def statements(engine: str) -> list[str]:
     """What created a catalog of version 1."""
     binary = "BLOB" if engine == "sqlite" else "BYTEA"
-    created = _TABLES.format(binary=binary).split(";\n")
-    indexes = [] if engine == "duckdb" else _INDEXES.split(";\n")
+    created = _TABLES.format(binary=binary).strip().split(";\n")
+    indexes = [] if engine == "duckdb" else _INDEXES.strip().split(";\n")
     marks = [
         "INSERT INTO dl_catalog VALUES ('application', 'deltamirror')",
         "INSERT INTO dl_catalog VALUES ('schema_version', '1')",
     ]
     return [*created, *indexes, _VIEW, *([_APPEND] if engine == "postgresql" else []), *marks]
+
+
+def rows() -> dict[str, list[dict[str, object]]]:
+    """A table with two versions, of which the first is published, as that release left it."""
+    opening = _FIRST_COMMIT, _SECOND_COMMIT
+    stored: dict[str, list[dict[str, object]]] = {
+        "dl_commit_chunks": [],
+        "dl_table_versions": [],
+        "dl_mirror_status": [],
+    }
+    for version, data in enumerate(opening):
+        digest = hashlib.sha256(data).digest()
+        chunk = {"commit_id": 100 + version, "chunk": 0, "codec": "plain", "raw_bytes": len(data)}
+        stored["dl_commit_chunks"].append({**chunk, "digest": digest, "data": data})
+        stored["dl_table_versions"].append(
+            {
+                "table_id": 1, "version": version, "commit_id": 100 + version, "committed_at": _TIME + version,
+                "txn_id": f"txn-{version}", "kind": "authored", "operation": ("CREATE TABLE", "WRITE")[version],
+                "read_version": None if version == 0 else 0, "is_blind_append": True,
+                "changes_metadata": version == 0, "changes_protocol": version == 0, "app_ids": None, "domains": None,
+                "num_lines": data.count(b"\n"), "num_bytes": len(data), "num_added": version, "num_removed": 0,
+                "num_chunks": 1, "digest": digest,
+            }
+        )  # fmt: skip
+        state = ("SUCCESS", "PENDING")[version]
+        status = {"table_id": 1, "version": version, "state": state, "attempts": 1 - version}
+        stored["dl_mirror_status"].append({**status, "updated_at": _TIME + version})
+    _, metadata, protocol = (line.decode() for line in _FIRST_COMMIT.splitlines())
+    table = {"table_id": 1, "name": "t", "location": "file:///nowhere/lake/t", "created_at": _TIME}
+    file = {"table_id": 1, "path_hash": zlib.crc32(b"a"), "commit_id": 101, "ordinal": 0, "path": "a"}
+    return {
+        "dl_tables": [{**table, "mirror_paused": False, "log_start": 0, "published_version": 0}],
+        "dl_heads": [
+            {"table_id": 1, "version": 1, "committed_at": _TIME + 1, "metadata_version": 0, "protocol_version": 0}
+        ],
+        "dl_metadata": [{"table_id": 1, "version": 0, "line": metadata}],
+        "dl_protocols": [{"table_id": 1, "version": 0, "line": protocol}],
+        "dl_files": [{**file, "partition_values": "{}", "size": 100, "modification_time": 1, "data_change": True}],
+        "dl_commit_tokens": [
+            {"token": "T", "content": b"\x00\xff", "txn_id": "txn-1", "committed_at": _TIME + 1, "versions": '{"t":1}'}
+        ],
+        **stored,
+    }
+
+
+_TIME = 1_700_000_000_000
+_FIRST_COMMIT = b"""\
+{"commitInfo":{"timestamp":1700000000000,"operation":"CREATE TABLE"}}
+{"metaData":{"id":"11111111-2222-3333-4444-555555555555","format":{"provider":"parquet","options":{}},\
+"schemaString":"{\\"type\\":\\"struct\\",\\"fields\\":[{\\"name\\":\\"id\\",\\"type\\":\\"long\\",\\"nullable\\":true,\
+\\"metadata\\":{}}]}","partitionColumns":[],"configuration":{},"createdTime":1700000000000}}
+{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}
+"""
+_SECOND_COMMIT = b"""\
+{"commitInfo":{"timestamp":1700000000001,"operation":"WRITE"}}
+{"add":{"path":"a","partitionValues":{},"size":100,"modificationTime":1,"dataChange":true}}
+"""

@@ -71,12 +71,12 @@ def claim(
             return []  # the common case, without anybody's turn to write
     with database.write() as session:
         session.lock_claims()
-        found = sorted(session.execute(waiting.limit(limit)).all(), key=lambda row: int(row.table_id))
-        taken = [(row, _take(session, row.table_id, lane=lane, owner=owner, seconds=seconds)) for row in found]
+        found = {row.table_id: row for row in session.execute(waiting.limit(limit))}
+        epochs = _take(session, list(found), lane=lane, owner=owner, seconds=seconds) if found else {}
     return [
-        _claim(row, Lease(table_id=row.table_id, lane=lane, owner=owner, epoch=epoch, held_until=begun + seconds))
-        for row, epoch in taken
-        if epoch is not None
+        _claim(row, Lease(table_id=each, lane=lane, owner=owner, epoch=epochs[each], held_until=begun + seconds))
+        for each, row in found.items()
+        if each in epochs
     ]
 
 
@@ -108,7 +108,10 @@ def surrender(session: Session, lease: Lease) -> int | None:
 
 
 def holds(connection: Connection, lease: Lease) -> bool:
-    """Whether a lease is still its owner's, and has not expired."""
+    """Whether a lease is still its owner's, and has not expired, as the connection's transaction sees it.
+
+    A transaction that has been reading for long sees the owner of that time: begin another for each question.
+    """
     return connection.execute(_HELD, _identity(lease)).first() is not None
 
 
@@ -127,31 +130,23 @@ _RENEW = (
 )
 _SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires_at=0).returning(leases.c.claimed_at)
 
-_PROPOSED = upsert(leases).values(
-    table_id=bindparam("of_table"),
-    lane=bindparam("in_lane"),
-    owner=bindparam("by_owner"),
-    epoch=1,
-    claimed_at=CLOCK,
-    expires_at=CLOCK + bindparam("duration"),
-)
-_TAKE = _PROPOSED.on_conflict_do_update(
-    index_elements=[leases.c.table_id, leases.c.lane],
-    set_={
-        "owner": _PROPOSED.excluded.owner,
-        "epoch": leases.c.epoch + 1,
-        "claimed_at": _PROPOSED.excluded.claimed_at,
-        "expires_at": _PROPOSED.excluded.expires_at,
-    },
-    where=leases.c.expires_at <= CLOCK,
-).returning(leases.c.epoch)
 
-
-def _take(session: Session, table_id: int, *, lane: Lane, owner: str, seconds: float) -> int | None:
-    """The epoch of the lease, unless somebody was faster."""
-    values = {"of_table": table_id, "in_lane": lane.value, "by_owner": owner, "duration": _milliseconds(seconds)}
-    epoch: int | None = session.execute(_TAKE, values).scalar_one_or_none()
-    return epoch
+def _take(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str, seconds: float) -> dict[int, int]:
+    """The epochs of the leases that were to be had, by table."""
+    mine = {"lane": lane.value, "owner": owner, "epoch": 1, "claimed_at": CLOCK}
+    until = CLOCK + _milliseconds(seconds)
+    proposed = upsert(leases).values([{"table_id": each, "expires_at": until, **mine} for each in sorted(table_ids)])
+    taken = proposed.on_conflict_do_update(
+        index_elements=[leases.c.table_id, leases.c.lane],
+        set_={
+            "owner": proposed.excluded.owner,
+            "epoch": leases.c.epoch + 1,
+            "claimed_at": proposed.excluded.claimed_at,
+            "expires_at": proposed.excluded.expires_at,
+        },
+        where=leases.c.expires_at <= CLOCK,
+    ).returning(leases.c.table_id, leases.c.epoch)
+    return {row.table_id: row.epoch for row in session.execute(taken)}
 
 
 def _free(lane: Lane) -> Select[Any]:

@@ -1,9 +1,10 @@
 """How far the mirror is: per table the backlog, its age, what failed last, and the newest checkpoint."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -24,6 +25,8 @@ __all__ = [
     "published_version",
     "table_status",
 ]
+
+_KEYS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +123,21 @@ def published_version(connection: Connection, table_id: int) -> int:
 
 
 def _status(connection: Connection, wanted: ColumnElement[bool]) -> list[TableStatus]:
-    counts = _counts(connection, wanted)
-    errors = _by_table(connection, _newest_row(mirror_status, _first_failed()).where(wanted))
-    written = _by_table(connection, _newest_row(checkpoints, _newest_written()).where(wanted))
-    asked = _by_table(connection, _newest_row(checkpoints, _newest_asked()).where(wanted))
-    return [
-        _table(row, counts, errors.get(row.table_id), written.get(row.table_id), asked.get(row.table_id))
-        for row in connection.execute(_FACTS.where(wanted).order_by(tables.c.name))
-    ]
+    facts = connection.execute(_FACTS.where(wanted).order_by(tables.c.name)).all()
+    errors = _failed_rows(connection, [(row.table_id, row.failed_version) for row in facts if row.failed])
+    written = _by_table(connection, _checkpoint_rows(_newest_written()).where(wanted))
+    asked = _by_table(connection, _checkpoint_rows(_newest_asked()).where(wanted))
+    return [_table(row, errors.get(row.table_id), written.get(row.table_id), asked.get(row.table_id)) for row in facts]
+
+
+def _unpublished(what: ColumnElement[Any], state: str) -> ColumnElement[Any]:
+    """Something about the versions of a table that are not published and have this state.
+
+    A published version is SUCCESS, so what is not lies behind it: as a query for each table this reads these rows
+    only, where a join would make the planner read the whole history.
+    """
+    own = (mirror_status.c.table_id == tables.c.table_id) & (mirror_status.c.version > tables.c.published_version)
+    return select(what).where(own, mirror_status.c.state == state).correlate(tables).scalar_subquery()
 
 
 _FIRST = (versions.c.table_id == tables.c.table_id) & (versions.c.version == tables.c.published_version + 1)
@@ -138,29 +148,21 @@ _FACTS = (
         heads.c.committed_at.label("head_timestamp"),
         (CLOCK - versions.c.committed_at).label("age"),
         ALL_PAUSED.label("all_paused"),
+        _unpublished(func.count(), "PENDING").label("pending"),
+        _unpublished(func.count(), "FAILED").label("failed"),
+        _unpublished(func.min(mirror_status.c.version), "FAILED").label("failed_version"),
     )
     .join(heads, heads.c.table_id == tables.c.table_id)
     .outerjoin(versions, _FIRST)
 )
 
-# A published version is SUCCESS, so what is not lies behind it: no query reads the whole history.
-_UNPUBLISHED = (mirror_status.c.table_id == tables.c.table_id) & (mirror_status.c.version > tables.c.published_version)
 
-
-def _counts(connection: Connection, wanted: ColumnElement[bool]) -> dict[tuple[int, str], int]:
-    query = (
-        select(mirror_status.c.table_id, mirror_status.c.state, func.count().label("number"))
-        .join(tables, _UNPUBLISHED)
-        .where(wanted)
-        .group_by(mirror_status.c.table_id, mirror_status.c.state)
-    )
-    return {(row.table_id, row.state): row.number for row in connection.execute(query)}
-
-
-def _first_failed() -> ColumnElement[Any]:
-    failed = mirror_status.alias("failed").c
-    behind = (failed.table_id == tables.c.table_id) & (failed.version > tables.c.published_version)
-    return select(func.min(failed.version)).where(behind, failed.state == "FAILED").scalar_subquery()
+def _failed_rows(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, Row[Any]]:
+    found: dict[int, Row[Any]] = {}
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        some = tuple_(mirror_status.c.table_id, mirror_status.c.version).in_(keys[start : start + _KEYS_AT_ONCE])
+        found |= _by_table(connection, select(mirror_status).where(some))
+    return found
 
 
 def _newest_written() -> ColumnElement[Any]:
@@ -175,22 +177,16 @@ def _newest_asked() -> ColumnElement[Any]:
     return select(func.max(asked.version)).where(own).scalar_subquery()
 
 
-def _newest_row(source: Table, version: ColumnElement[Any]) -> Select[Any]:
-    own = source.c.table_id == tables.c.table_id
-    return select(source).select_from(source).join(tables, own).where(source.c.version == version)
+def _checkpoint_rows(version: ColumnElement[Any]) -> Select[Any]:
+    own = checkpoints.c.table_id == tables.c.table_id
+    return select(checkpoints).select_from(checkpoints).join(tables, own).where(checkpoints.c.version == version)
 
 
 def _by_table(connection: Connection, query: Select[Any]) -> dict[int, Row[Any]]:
     return {row.table_id: row for row in connection.execute(query)}
 
 
-def _table(
-    row: Row[Any],
-    counts: dict[tuple[int, str], int],
-    failed: Row[Any] | None,
-    written: Row[Any] | None,
-    asked: Row[Any] | None,
-) -> TableStatus:
+def _table(row: Row[Any], failed: Row[Any] | None, written: Row[Any] | None, asked: Row[Any] | None) -> TableStatus:
     return TableStatus(
         table_id=row.table_id,
         name=row.name,
@@ -201,8 +197,8 @@ def _table(
         published=None if row.published_version < 0 else row.published_version,
         lag_versions=row.head - row.published_version,
         lag_ms=max(row.age or 0, 0),
-        pending=counts.get((row.table_id, "PENDING"), 0),
-        failed=counts.get((row.table_id, "FAILED"), 0),
+        pending=row.pending,
+        failed=row.failed,
         error=None if failed is None else _error(failed),
         checkpoint=None if written is None else _checkpoint(written),
         checkpoint_error=None if asked is None or asked.state != "FAILED" else _error(asked),

@@ -137,7 +137,7 @@ class PostgresqlDatabase(Database):
             tables=text("LOCK TABLE dl_tables IN SHARE ROW EXCLUSIVE MODE"),
             # One claims after the other, so that each sees what is left. Who is cut off meanwhile stops nobody.
             claims=text(
-                "SELECT set_config('idle_in_transaction_session_timeout', '5000', true),"
+                "SELECT set_config('idle_in_transaction_session_timeout', '10000', true),"
                 " pg_advisory_xact_lock(hashtext('deltamirror claims'))"
             ),
         )

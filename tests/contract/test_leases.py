@@ -1,0 +1,299 @@
+"""A table is mirrored by one service at a time, and no service that died keeps a table for long."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from deltamirror import Catalog
+from deltamirror.txnlog.backlog import request_checkpoint
+from deltamirror.txnlog.leases import Claim, claim, holds, release, renew
+from deltamirror.txnlog.pause import is_paused, pause_all, resume_all
+from deltamirror.work import Lane, Lease
+from tests.support.emptied import lake_url_of
+from tests.support.lake import add, create, execute, opened
+from tests.support.mirroring import HOUR, claimed, failed, published, record, work_on, write_checkpoint
+
+ROOT = Path(__file__).parents[2]
+
+CLAIM = """
+import json, sys
+from deltamirror import Catalog
+from deltamirror.txnlog.leases import claim
+from deltamirror.work import Lane
+with Catalog(sys.argv[1]) as catalog:
+    sys.stdin.readline()
+    found = claim(catalog.database, lane=Lane.COMMITS, owner=sys.argv[2], seconds=3600, limit=int(sys.argv[3]))
+    print(json.dumps([each.name for each in found]))
+"""
+
+
+def names(claims: Iterable[Claim]) -> list[str]:
+    return sorted(each.name for each in claims)
+
+
+def held(catalog: Catalog, lease: Lease) -> bool:
+    with catalog.database.read() as connection:
+        return holds(connection, lease)
+
+
+def expire_all(catalog: Catalog) -> None:
+    execute(catalog, "UPDATE dl_leases SET expires_at = 1")
+
+
+def ask_for_checkpoint(catalog: Catalog, table_id: int, version: int) -> None:
+    with catalog.database.write() as session:
+        request_checkpoint(session, table_id, version, reason="a test")
+
+
+def test_a_claim_tells_what_is_needed_to_plan(catalog: Catalog) -> None:
+    table = create(catalog)
+    table.append([add("a")])
+    [found] = claim(catalog.database, lane=Lane.COMMITS, owner="me", seconds=60, limit=5, now=lambda: 1000.0)
+    info = table.info()
+    assert found == Claim(
+        lease=Lease(table_id=info.id, lane=Lane.COMMITS, owner="me", epoch=1, held_until=1060.0),
+        name="t",
+        location=info.location,
+        head=1,
+        published=-1,
+        log_start=0,
+    )
+    assert held(catalog, found.lease)
+
+
+def test_a_table_is_claimed_by_one(catalog: Catalog) -> None:
+    create(catalog)
+    [mine] = claimed(catalog)
+    assert claimed(catalog, owner="you") == []
+    assert claimed(catalog, owner="you", table_ids=[mine.table_id]) == []
+
+
+def test_a_lease_that_expired_is_anybodys_and_no_longer_its_owners(catalog: Catalog) -> None:
+    create(catalog)
+    [mine] = claimed(catalog, seconds=0)
+    assert not held(catalog, mine.lease)
+    assert renew(catalog.database, [mine.lease], seconds=HOUR) == []
+    [yours] = claimed(catalog, owner="you")
+    assert yours.lease.epoch == mine.lease.epoch + 1
+    release(catalog.database, [mine.lease])
+    assert held(catalog, yours.lease)
+
+
+def test_every_claim_has_an_epoch_of_its_own_also_by_the_same_owner(catalog: Catalog) -> None:
+    create(catalog)
+    epochs = []
+    for _ in range(3):
+        [found] = claimed(catalog)
+        epochs.append(found.lease.epoch)
+        expire_all(catalog)
+    assert epochs == [1, 2, 3]
+
+
+def test_a_lease_that_is_given_back_is_free_at_once(catalog: Catalog) -> None:
+    create(catalog)
+    [mine] = claimed(catalog)
+    release(catalog.database, [mine.lease])
+    assert not held(catalog, mine.lease)
+    assert names(claimed(catalog, owner="you")) == ["t"]
+
+
+def test_renewing_holds_leases_for_longer_and_tells_which_are_lost(catalog: Catalog) -> None:
+    for name in ("kept", "lost"):
+        create(catalog, name)
+    leases = {each.name: each.lease for each in claimed(catalog, seconds=60)}
+    execute(catalog, "UPDATE dl_leases SET epoch = 9 WHERE table_id = :id", id=leases["lost"].table_id)
+    [before] = execute(catalog, "SELECT expires_at FROM dl_leases WHERE epoch = 1")
+    [kept] = renew(catalog.database, leases.values(), seconds=HOUR, now=lambda: 500.0)
+    assert (kept.table_id, kept.epoch, kept.held_until) == (leases["kept"].table_id, 1, 500.0 + HOUR)
+    [after] = execute(catalog, "SELECT expires_at FROM dl_leases WHERE epoch = 1")
+    assert after[0] > before[0]
+    assert held(catalog, kept)
+
+
+def test_what_is_published_is_not_claimed(catalog: Catalog) -> None:
+    table = create(catalog)
+    work_on(catalog)
+    assert claimed(catalog) == []
+    table.append([add("a")])
+    [found] = claimed(catalog)
+    assert (found.published, found.head) == (0, 1)
+
+
+def test_the_tables_that_wait_longest_come_first(catalog: Catalog) -> None:
+    for name in ("c", "a", "b"):
+        create(catalog, name)
+    work_on(catalog, "c")
+    catalog.table("c").append([add("file")])
+    assert names(claimed(catalog, limit=2)) == ["a", "b"]
+    assert names(claimed(catalog, limit=2)) == ["c"]
+
+
+def test_a_store_can_be_left_out(catalog: Catalog) -> None:
+    for name, location in {"a": "/nowhere/one/a", "b": "/nowhere/one-more/b", "c": "/nowhere/other/c"}.items():
+        catalog.create_table(name, location=location, schema="id long")
+    found = claim(
+        catalog.database,
+        lane=Lane.COMMITS,
+        owner="me",
+        seconds=60,
+        limit=9,
+        except_stores=["file:///nowhere/one/", "file:///nowhere/other/"],
+    )
+    assert names(found) == ["b"]
+
+
+def test_a_dropped_table_is_not_claimed(catalog: Catalog) -> None:
+    create(catalog)
+    catalog.drop_table("t", unpublished=True)
+    assert claimed(catalog) == []
+
+
+@pytest.mark.requirement("R33")
+def test_a_paused_table_is_left_alone_until_it_is_resumed(catalog: Catalog) -> None:
+    ids = {name: create(catalog, name).info().id for name in ("paused", "other")}
+    work_on(catalog, "paused")
+    ask_for_checkpoint(catalog, ids["paused"], 0)
+    catalog.table("paused").append([add("a")])
+    catalog.pause("paused", unpublished=True)
+    assert names(claimed(catalog)) == ["other"]
+    assert claimed(catalog, table_ids=[ids["paused"]]) == []
+    assert claimed(catalog, lane=Lane.CHECKPOINTS) == []
+    catalog.resume("paused")
+    [found] = claimed(catalog)
+    assert (found.name, found.published) == ("paused", 0)
+    assert names(claimed(catalog, lane=Lane.CHECKPOINTS)) == ["paused"]
+
+
+@pytest.mark.requirement("R33")
+def test_all_tables_can_be_paused_and_resumed_at_once(catalog: Catalog) -> None:
+    ids = [create(catalog, name).info().id for name in ("a", "b", "c")]
+    catalog.pause("c", unpublished=True)
+    for _ in range(2):
+        pause_all(catalog.database)
+    with catalog.database.read() as connection:
+        assert is_paused(connection)
+    catalog.table("a").append([add("file")])
+    assert claimed(catalog) == []
+    assert claimed(catalog, table_ids=ids) == []
+    catalog.init()
+    assert claimed(catalog) == []
+    resume_all(catalog.database)
+    with catalog.database.read() as connection:
+        assert not is_paused(connection)
+    assert names(claimed(catalog)) == ["a", "b"]
+
+
+def test_a_version_that_failed_waits_for_its_time_unless_somebody_asks(catalog: Catalog) -> None:
+    table = create(catalog)
+    [found] = claimed(catalog)
+    record(catalog, failed(found.lease, 0), wait=HOUR)
+    table.append([add("a")])
+    assert claimed(catalog) == []
+    [asked] = claimed(catalog, table_ids=[found.table_id])
+    record(catalog, failed(asked.lease, 0), wait=0)
+    assert names(claimed(catalog)) == ["t"]
+
+
+def test_commits_and_checkpoints_of_a_table_are_claimed_independently(catalog: Catalog) -> None:
+    table = create(catalog)
+    work_on(catalog)
+    ask_for_checkpoint(catalog, table.info().id, 0)
+    table.append([add("a")])
+    [commits] = claimed(catalog, owner="me")
+    [checkpoints] = claimed(catalog, lane=Lane.CHECKPOINTS, owner="you")
+    assert (commits.checkpoint, checkpoints.checkpoint) == (-1, 0)
+    assert held(catalog, commits.lease)
+    assert held(catalog, checkpoints.lease)
+    release(catalog.database, [commits.lease])
+    assert held(catalog, checkpoints.lease)
+
+
+def test_only_the_newest_checkpoint_is_written_and_never_ahead_of_its_commit(catalog: Catalog) -> None:
+    table = create(catalog)
+    for number in range(5):
+        table.append([add(f"{number}")])
+    work_on(catalog, upto=4)
+    for version in (1, 3, 5):
+        ask_for_checkpoint(catalog, table.info().id, version)
+    assert claimed(catalog, lane=Lane.CHECKPOINTS)[0].checkpoint == 3
+    expire_all(catalog)
+    write_checkpoint(catalog, 3)
+    rows = execute(catalog, "SELECT version, state FROM dl_checkpoints ORDER BY version")
+    assert [tuple(row) for row in rows] == [(3, "SUCCESS"), (5, "PENDING")]
+    assert claimed(catalog, lane=Lane.CHECKPOINTS) == []
+    work_on(catalog)
+    write_checkpoint(catalog, 5)
+
+
+def test_a_checkpoint_older_than_a_written_one_is_not_due(catalog: Catalog) -> None:
+    table = create(catalog)
+    table.append([add("a")])
+    work_on(catalog)
+    ask_for_checkpoint(catalog, table.info().id, 1)
+    write_checkpoint(catalog, 1)
+    ask_for_checkpoint(catalog, table.info().id, 0)
+    assert claimed(catalog, lane=Lane.CHECKPOINTS) == []
+
+
+def test_services_that_claim_at_once_get_tables_of_their_own(catalog: Catalog) -> None:
+    for number in range(12):
+        create(catalog, f"t{number}")
+    barrier = Barrier(4)
+
+    def claim_some(number: int) -> list[str]:
+        barrier.wait()
+        return names(claimed(catalog, owner=f"service {number}", limit=4))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(claim_some, range(4)))
+    taken = [name for some in found for name in some]
+    assert sorted(len(some) for some in found) == [0, 4, 4, 4]
+    assert len(set(taken)) == 12
+
+
+@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def test_processes_that_claim_at_once_get_tables_of_their_own(engine: str, request: pytest.FixtureRequest) -> None:
+    """DuckDB lets one process in at a time."""
+    url = request.getfixturevalue("sqlite_lake" if engine == "sqlite" else "empty_postgres")
+    with opened(url) as catalog:
+        for number in range(12):
+            create(catalog, f"t{number}")
+    pipe = subprocess.PIPE
+    running = [
+        subprocess.Popen([sys.executable, "-c", CLAIM, url, f"service {n}", "5"], stdin=pipe, stdout=pipe, text=True)
+        for n in range(3)
+    ]
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    found = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    taken = [name for some in found for name in some]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert sorted(map(len, found)) == [2, 5, 5]
+    assert len(set(taken)) == 12
+
+
+@pytest.fixture
+def empty_postgres(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return lake_url_of("postgresql", request, tmp_path)
+
+
+@pytest.mark.postgres
+def test_mirroring_does_not_wait_for_writers_and_writers_do_not_wait_for_it(empty_postgres: str) -> None:
+    with opened(empty_postgres, busy_timeout=1.0) as catalog:
+        info = create(catalog).info()
+        with catalog.database.write() as writing:
+            catalog.database.lock_head(writing, info.id)
+            [found] = claimed(catalog)
+            assert renew(catalog.database, [found.lease], seconds=HOUR)
+            assert record(catalog, published(found.lease, 0)).published == 0
+        with catalog.database.write() as claiming:
+            claiming.lock_claims()
+            assert catalog.table("t").append([add("a")]).versions == {"t": 1}

@@ -1,0 +1,152 @@
+"""A catalog of an older release becomes one of this release, and keeps everything that it holds."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, create_engine, inspect, text
+
+from deltamirror import Catalog
+from deltamirror.errors import CatalogMismatch
+from deltamirror.txnlog.migrations import SCHEMA_VERSION
+from tests.support import schema_v1
+from tests.support.emptied import lake_url_of
+from tests.support.lake import add, opened, paths
+from tests.support.mirroring import claimed, published, record, status_of, work_on
+
+pytestmark = pytest.mark.requirement("R107")
+
+SHAPE = {
+    "postgresql": (
+        "SELECT table_name, ordinal_position, column_name, data_type, is_nullable, column_default,"
+        " col_description(table_name::regclass, ordinal_position)"
+        " FROM information_schema.columns WHERE table_name LIKE 'dl%'",
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE conrelid::regclass::text LIKE 'dl%'",
+        "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE tablename LIKE 'dl%'",
+        "SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'dl%'",
+        "SELECT viewname, definition FROM pg_views WHERE viewname LIKE 'dl%'",
+        "SELECT relname, obj_description(oid) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'dl%'",
+    ),
+    "sqlite": (
+        "SELECT m.name, c.* FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'",
+        'SELECT m.name, l.name, l."unique", l.origin, i.seqno, i.name FROM sqlite_master m,'
+        " pragma_index_list(m.name) l, pragma_index_info(l.name) i WHERE m.type = 'table'",
+        "SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'index')",
+    ),
+    "duckdb": (
+        "SELECT table_name, column_index, column_name, data_type, is_nullable, column_default, comment"
+        " FROM duckdb_columns()",
+        "SELECT table_name, constraint_type, constraint_text FROM duckdb_constraints()",
+        "SELECT table_name, index_name, sql FROM duckdb_indexes()",
+        "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal",
+        "SELECT table_name, comment FROM duckdb_tables()",
+    ),
+}
+
+
+def engine_of(url: str) -> str:
+    return url.partition(":")[0]
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def shape(url: str) -> list[tuple[object, ...]]:
+    """Tables, columns in their order, types, nullability, keys, checks, indexes, views, functions, comments."""
+    with connected(url) as connection:
+        found = [tuple(row) for query in SHAPE[engine_of(url)] for row in connection.execute(text(query))]
+        if engine_of(url) == "sqlite":
+            looking = inspect(connection)
+            found += [(name, check["sqltext"]) for name in looking.get_table_names()
+                      for check in looking.get_check_constraints(name)]  # fmt: skip
+    return sorted(found, key=repr)
+
+
+def stored(url: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the catalog, with the columns that version 1 has."""
+    with connected(url) as connection:
+        return {
+            table: [
+                {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+                for row in connection.execute(
+                    text(f"SELECT {', '.join(rows[0])} FROM {table} ORDER BY 1, 2")
+                ).mappings()
+            ]
+            for table, rows in schema_v1.rows().items()
+        }
+
+
+@pytest.fixture
+def old_url(catalog_url: str) -> str:
+    """A catalog of version 1 with a table in it."""
+    with connected(catalog_url) as connection:
+        for statement in schema_v1.statements(engine_of(catalog_url)):
+            connection.execute(text(statement))
+        for table, rows in schema_v1.rows().items():
+            for row in rows:
+                marks = ", ".join(f":{name}" for name in row)
+                connection.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})"), row)
+    return catalog_url
+
+
+@pytest.fixture
+def fresh_url(catalog_url: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    (tmp_path / "fresh").mkdir()
+    return lake_url_of(engine_of(catalog_url), request, tmp_path / "fresh")
+
+
+def migrated(url: str) -> str:
+    with Catalog(url) as catalog:
+        assert catalog.init() == SCHEMA_VERSION
+    return url
+
+
+def test_a_migrated_catalog_has_the_shape_of_a_fresh_one(old_url: str, fresh_url: str) -> None:
+    assert shape(old_url) != shape(fresh_url)
+    assert shape(migrated(old_url)) == shape(fresh_url)
+
+
+def test_a_migration_keeps_every_row(old_url: str) -> None:
+    before = stored(old_url)
+    assert {table: len(rows) for table, rows in before.items()} == {t: len(r) for t, r in schema_v1.rows().items()}
+    assert stored(migrated(migrated(old_url))) == before
+    with connected(old_url) as connection:
+        facts = {row.key: row.value for row in connection.execute(text("SELECT key, value FROM dl_catalog"))}
+    assert facts == {"application": "deltamirror", "schema_version": str(SCHEMA_VERSION)}
+
+
+def test_an_older_catalog_is_refused_until_it_is_migrated(old_url: str) -> None:
+    with Catalog(old_url) as catalog:
+        acts: tuple[Callable[[], object], ...] = (catalog.check, catalog.tables, lambda: catalog.table("t"))
+        for act in acts:
+            with pytest.raises(CatalogMismatch, match="schema version 1") as caught:
+                act()
+            assert "deltamirror init" in caught.value.hint
+        catalog.init()
+        assert [info.name for info in catalog.tables()] == ["t"]
+
+
+@pytest.mark.requirement("R25")
+def test_a_migrated_catalog_is_committed_to_and_mirrored(old_url: str) -> None:
+    with opened(migrated(old_url)) as catalog:
+        table = catalog.table("t")
+        assert table.append([add("b")]).versions == {"t": 2}
+        assert table.append([add("c")], token="through the general path").versions == {"t": 3}
+        assert paths(table) == ["a", "b", "c"]
+        assert table.commit_file(1).endswith(b'"dataChange":true}}\n')
+        [found] = claimed(catalog)
+        assert (found.published, found.head) == (0, 3)
+        assert record(catalog, published(found.lease, 1)).published == 1
+        assert status_of(catalog).pending == 2
+        work_on(catalog)
+        assert status_of(catalog).lag_versions == 0
