@@ -1,22 +1,23 @@
 """From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltamirror.config import CheckpointSettings, Settings
 from deltamirror.delta.actions import Metadata
+from deltamirror.delta.checksum import encode
 from deltamirror.delta.properties import checkpoint_interval
 from deltamirror.mirror.checkpoint.content import can_continue
 from deltamirror.pipeline.cadence import Cadence, Due, due_checkpoint
-from deltamirror.pipeline.seeds import checksum_of_version
+from deltamirror.pipeline.seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
 from deltamirror.txnlog.backlog import (
     CheckpointFacts,
     bytes_since_checkpoint,
     checkpoint_facts,
-    checksum_seed,
     commit_work,
     with_chunks,
+    with_counts,
 )
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import Claim
@@ -54,8 +55,8 @@ def plan_commits(
 def _commit_plan(
     database: Database, claim: Claim, settings: Settings, *, upto: int | None, carried: bool
 ) -> CommitPlan:
-    first = claim.published + 1
-    last = min(claim.head if upto is None else min(upto, claim.head), claim.published + settings.mirror.batch_versions)
+    first, newest = claim.published + 1, claim.head if upto is None else min(upto, claim.head)
+    last = min(newest, claim.published + settings.mirror.batch_versions)
     with database.read() as connection:
         commits = _batch(commit_work(connection, claim.table_id, first=first, last=last), settings.mirror.batch_bytes)
         if carried:
@@ -64,21 +65,30 @@ def _commit_plan(
         cadence = _cadence(metadata, settings.checkpoint)
         counts_bytes = cadence is not None and cadence.bytes is not None
         waiting = bytes_since_checkpoint(connection, claim.table_id, claim.published) if counts_bytes else 0
-        seed = checksum_seed(connection, claim.table_id, first - 1)
-    if seed is None and settings.mirror.checksums and first > 0:
-        seed = checksum_of_version(database, claim.name, first - 1)
     unit = CommitUnit(
         table_id=claim.table_id,
         table=claim.name,
         address=StoreAddress.of(claim.location, settings.storage),
         lease=claim.lease,
         commits=tuple(commits),
-        checksum=seed,
-        checksums=settings.mirror.checksums and (first == 0 or seed is not None),
+        checksums=False,
         verify=settings.mirror.verify,
         budget=settings.mirror.budget,
     )
+    if settings.mirror.checksums:
+        unit = _with_checksums(database, unit)
     return CommitPlan(unit=unit, cadence=cadence, bytes_before=waiting)
+
+
+def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:
+    """The unit with what its checksums are computed from, if that is known."""
+    first = unit.commits[0].version
+    seed = checksum_before(database, unit.table_id, unit.table, version=first)
+    if seed is None and first > 0:
+        return unit
+    with database.read() as connection:
+        counted = with_counts(connection, unit.commits, before=0 if seed is None else seed.num_files)
+    return replace(unit, commits=tuple(counted), checksum=None if seed is None else encode(seed), checksums=True)
 
 
 def plan_checkpoint(database: Database, claim: Claim, settings: Settings, *, carried: bool) -> CheckpointUnit:
