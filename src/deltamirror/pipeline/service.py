@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
-from deltamirror.errors import DeltaMirrorError
+from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.lanes import Job, MirrorLane
 from deltamirror.txnlog.database import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
@@ -41,8 +41,11 @@ class Summary:
 
 
 def lasting_failure(outcome: Outcome) -> Failure | None:
-    """Why a unit failed; a checkpoint that has to be built from another base has not failed yet."""
-    return None if isinstance(outcome, CheckpointOutcome) and outcome.base_unusable else outcome.failure
+    """Why a unit failed; it has not where it lost its lease, or a checkpoint has to be built from another base."""
+    failure = outcome.failure
+    if failure is None or isinstance(failure.error, LeaseLost):
+        return None
+    return None if isinstance(outcome, CheckpointOutcome) and outcome.base_unusable else failure
 
 
 class Service:
