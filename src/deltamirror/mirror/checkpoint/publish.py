@@ -100,7 +100,7 @@ def _check_commit_is_there(unit: CheckpointUnit, store: Store) -> None:
     if store.head(_commit_key(unit)) is None:
         raise NotFound(
             f"{_commit_key(unit)} is not in {store.location}: a checkpoint never comes before its commit",
-            hint=f"deltamirror reconcile publishes version {unit.version} again",
+            hint="it was deleted after it had been published: put it back, with the bytes of Table.commit_file",
             table=unit.table,
             version=unit.version,
         )
