@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -32,10 +33,15 @@ def blocks_of(commits: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
 
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """The results, in order. Arrow works without Python's lock; only as many items as cores are taken ahead."""
+    remaining = iter(items)
+    ahead = list(islice(remaining, 2))
+    if len(ahead) < 2:
+        yield from map(function, ahead)
+        return
     workers = pa.cpu_count()
     pending: deque[Future[R]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix="checkpoint") as threads:
-        for item in items:
+        for item in chain(ahead, remaining):
             pending.append(threads.submit(function, item))
             if len(pending) > workers:
                 yield pending.popleft().result()

@@ -67,7 +67,8 @@ def _files(state: CheckpointState, schema: pa.Schema) -> pa.Table:
     columns = _Columns(state)
     adds = (("add", piece) for piece in _pieces(state.files))
     removes = (("remove", piece) for piece in _pieces(state.removes))
-    empty = {each.name: pa.nulls(_PIECE_ROWS, each.type) for each in schema}
+    most = min(_PIECE_ROWS, max(state.files.num_rows, state.removes.num_rows))
+    empty = {each.name: pa.nulls(most, each.type) for each in schema}
 
     def batch(named: tuple[str, pa.Table]) -> pa.RecordBatch:
         name, piece = named
