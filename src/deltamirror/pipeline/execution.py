@@ -1,46 +1,67 @@
-"""Running one unit, in whatever process: its store, its lines, its right to go on. Nothing but an outcome comes out."""
+"""One unit of work, from its address to its outcome: what every runner does, in whatever process."""
 
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Self
 
-from deltamirror.config import redact_text
+from deltamirror.config import StorageSettings, redact_text
 from deltamirror.delta.chunks import Chunk
-from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, LeaseLost
+from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.mirror.commits import publish_commits
+from deltamirror.storage.clients import Credentials
 from deltamirror.storage.open import StoreAddress, open_store
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.backlog import fetch_chunks
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import holds
-from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitUnit, CommitWork, Failure, Outcome, Stage, Unit
+from deltamirror.work import (
+    CheckpointOutcome,
+    CheckpointUnit,
+    CommitOutcome,
+    CommitUnit,
+    CommitWork,
+    Failure,
+    Outcome,
+    Stage,
+    Unit,
+)
 
 __all__ = ["Resources", "execute", "failed"]
 
 
 class Resources:
-    """What the units of one process share: the database, where it can be reached, and stores that keep their promises.
+    """What the units of one process share: its stores, and the database where that can be reached.
 
-    Safe to share between threads.
+    Safe to share between threads. An error in reaching something is the outcome of the unit that asked.
     """
 
-    def __init__(self, database: Database | None) -> None:
+    def __init__(
+        self, open_store: Callable[[StoreAddress], Store], database: Callable[[], Database] | None = None
+    ) -> None:
         self.database = database
+        self._open_store = open_store
         self._stores: dict[StoreAddress, Store] = {}
-        self._lock = threading.Lock()
         self._probed: set[tuple[str, str | None]] = set()
+
+    @classmethod
+    def of_process(cls, storage: StorageSettings, database: Database | None) -> Self:
+        """What a process has that was given its settings and its database."""
+        opened = partial(open_store, credentials=Credentials.of(storage))
+        return cls(opened, None if database is None else lambda: database)
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
-        with self._lock:
-            found = self._stores.get(address)
+        found = self._stores.get(address)
         if found is None:
-            found = open_store(address)
+            found = self._open_store(address)
             self._require_promises(address, found)
-            with self._lock:
-                self._stores[address] = found
+            self._stores[address] = found
         return found
 
     def _require_promises(self, address: StoreAddress, store: Store) -> None:
@@ -51,64 +72,69 @@ class Resources:
             self._probed.add(bucket)
 
 
-def execute(unit: Unit, resources: Resources, *, abandoned: threading.Event | None = None) -> Outcome:
-    """Do the work of a unit. ``abandoned`` is set when nobody waits for it any more: then it puts nothing further."""
-    work = _Execution(unit, resources, abandoned or threading.Event())
+def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | None = None) -> Outcome:
+    """Do the work of a unit. Whatever goes wrong is the outcome's failure; nothing is raised.
+
+    Once ``given_up`` is set, nothing more is put.
+    """
+    stage = Stage.OPEN
     try:
         store = resources.store(unit.address)
+        stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
+        fetch = partial(_chunks, resources=resources)
+        guard = partial(_check_lease, unit, resources=resources, given_up=given_up or threading.Event())
         if isinstance(unit, CommitUnit):
-            return publish_commits(unit, store, fetch=work.chunks, guard=work.require_lease)
-        return publish_checkpoint(unit, store, fetch=work.chunks, guard=work.require_lease)
-    except DeltaMirrorError as error:
-        return failed(unit, error)
-    except Exception as error:  # noqa: BLE001 -- whatever it is, it is this unit's trouble and nobody else's
-        return failed(unit, Internal(redact_text(f"a unit of table {unit.table!r}: {type(error).__name__}: {error}")))
+            return publish_commits(unit, store, fetch=fetch, guard=guard)
+        return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
+    except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
+        return failed(unit, _ours(error), stage)
 
 
-def failed(unit: Unit, error: DeltaMirrorError) -> Outcome:
-    """The outcome of a unit that did nothing; one that lost its lease has not failed."""
-    lost = isinstance(error, LeaseLost)
-    if isinstance(unit, CommitUnit):
-        failure = Failure(error=error, stage=Stage.OPEN, version=unit.commits[0].version)
-        return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=None if lost else failure)
-    failure = Failure(error=error, stage=Stage.OPEN, version=unit.version)
-    return CheckpointOutcome(table_id=unit.table_id, lease=unit.lease, version=unit.version, failure=failure)
+def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
+    """The outcome of a unit that came to nothing. A lost lease is no failure of commits: their next owner goes on."""
+    if isinstance(unit, CheckpointUnit):
+        failure = Failure(error=error, stage=stage, version=unit.version)
+        return CheckpointOutcome(table_id=unit.table_id, lease=unit.lease, version=unit.version, failure=failure)
+    if isinstance(error, LeaseLost):
+        return CommitOutcome(table_id=unit.table_id, lease=unit.lease)
+    failure = Failure(error=error, stage=stage, version=unit.commits[0].version)
+    return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
 
 
-class _Execution:
-    """Where a unit gets its lines from, and who says whether it may go on."""
-
-    def __init__(self, unit: Unit, resources: Resources, abandoned: threading.Event) -> None:
-        self._unit = unit
-        self._database = resources.database
-        self._abandoned = abandoned
-
-    def chunks(self, work: CommitWork) -> Iterator[Chunk]:
-        """The chunks that a commit carries, or those that the database has."""
-        if work.chunks is not None:
-            yield from work.chunks
-            return
-        with self._required().read() as connection:
+def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
+    if work.chunks is not None:
+        yield from work.chunks
+    elif resources.database is None:
+        raise Unavailable(
+            f"commit {work.commit_id} has to be fetched, and this process has no way to the database",
+            hint="set spark.lines to carried, or to fetched with DELTAMIRROR_CATALOG__URL on every executor",
+        )
+    else:
+        with resources.database().read() as connection:
             yield from fetch_chunks(connection, work)
 
-    def require_lease(self) -> None:
-        """The database's word on the lease; where it cannot be asked, the time that the lease was given for."""
-        lease = self._unit.lease
-        if self._abandoned.is_set():
-            raise LeaseLost(f"nobody waits for this unit of table {self._unit.table!r}", table=self._unit.table)
-        if self._database is None:
-            held = time.time() < lease.held_until
-        else:
-            with self._database.read() as connection:
-                held = holds(connection, lease)
-        if not held:
-            raise LeaseLost(f"the lease of table {self._unit.table!r} has ended", table=self._unit.table)
 
-    def _required(self) -> Database:
-        if self._database is None:
-            raise InvalidSettings(
-                "the executor cannot reach the catalog's database",
-                hint="set DELTAMIRROR_CATALOG__URL for the workers, or spark.lines to carried",
-                key="catalog.url",
-            )
-        return self._database
+def _check_lease(unit: Unit, *, resources: Resources, given_up: threading.Event) -> None:
+    if given_up.is_set():
+        raise LeaseLost(f"the work on table {unit.table!r} took too long and was given up", table=unit.table)
+    if not _is_held(unit, resources):
+        raise LeaseLost(f"the lease of table {unit.table!r} ended, or somebody else has it", table=unit.table)
+
+
+def _is_held(unit: Unit, resources: Resources) -> bool:
+    if resources.database is None:
+        return time.time() < unit.lease.held_until
+    with resources.database().read() as connection:
+        return holds(connection, unit.lease)
+
+
+def _ours(error: BaseException) -> DeltaMirrorError:
+    match error:
+        case DeltaMirrorError():
+            return error
+        case MemoryError():
+            return CapacityExceeded("there is not enough memory for this unit", hint="lower mirror.batch_bytes")
+    # The place says more than a traceback that does not travel. The text may repeat what it was called with.
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    return Internal(redact_text(f"{type(error).__name__} at {place}: {error}"))

@@ -1,0 +1,80 @@
+"""The one translator of what Spark raises: pyspark, py4j, grpc and sockets each have exceptions of their own."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from deltamirror.config import redact_text
+from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, MissingExtra, Unavailable
+
+__all__ = ["from_spark", "translated"]
+
+_INSTALL: Final = "pip install 'deltamirror[spark]'"
+_LONGEST: Final = 500
+
+# Words of Spark, py4j and grpc by which the end of a JVM, a context, a session or a connection is known.
+_GONE: Final = (
+    "stopped SparkContext",
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+    "Job aborted because SparkContext",
+    "CONNECT_SESSION",
+    "INVALID_HANDLE",
+    "SESSION_CLOSED",
+    "SESSION_CHANGED",
+    "SESSION_NOT_FOUND",
+    "NO_ACTIVE_SESSION",
+    "RETRIES_EXCEEDED",
+    "StatusCode.UNAVAILABLE",
+    "Answer from Java side is empty",
+    "Error while sending or receiving",
+    "All masters are unresponsive",
+)
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise one of our errors for whatever Spark raises inside: ``Spark cannot <doing>: …``."""
+    try:
+        yield
+    except DeltaMirrorError:
+        raise
+    except Exception as error:
+        raise from_spark(error, f"Spark cannot {doing}") from error
+
+
+def from_spark(error: Exception, what: str) -> DeltaMirrorError:
+    """What an exception of Spark means."""
+    text = str(error)
+    described = f"{what}: {_summary(error)}"
+    if isinstance(error, ImportError):
+        return MissingExtra(described, hint=_INSTALL, extra="spark")
+    if "No module named 'deltamirror" in text:
+        hint = f"install the same deltamirror in the Python of every executor: {_INSTALL}"
+        return MissingExtra(described, hint=hint, extra="spark")
+    if "JAVA_GATEWAY_EXITED" in text:
+        return _without_jvm(described)
+    if "Master URL" in text or "INVALID_CONNECT_URL" in text:
+        hint = "use local[*], spark://HOST:7077 or sc://HOST:15002"
+        return InvalidSettings(described, hint=hint, key="spark.master")
+    if isinstance(error, OSError) or any(sign in text for sign in _GONE):
+        return Unavailable(described, hint="check that Spark runs at spark.master; the mirror tries again")
+    return Internal(described)
+
+
+def _without_jvm(described: str) -> DeltaMirrorError:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        hint = "install a Java runtime, 17 or later, and set JAVA_HOME to its folder if it is not on the PATH"
+        return MissingExtra(f"{described}: there is no Java", hint=hint, extra="spark")
+    return Unavailable(described, hint=f"what it wrote to standard error says why; its Java is {java}")
+
+
+def _summary(error: Exception) -> str:
+    """The class and the telling line: of a failed Python worker the last of its traceback, otherwise the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    told = lines[-1] if "Traceback (most recent call last)" in str(error) else lines[0]
+    return redact_text(f"{type(error).__name__}: {told}")[:_LONGEST]

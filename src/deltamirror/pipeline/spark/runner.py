@@ -1,0 +1,120 @@
+"""The runner on Spark: a row a unit, a task for some of them, threads in each task."""
+
+import gc
+import pickle
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from deltamirror.config import Settings
+from deltamirror.errors import Unavailable
+from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.spark.executor import OUTCOMES, rows_of, run_rows
+from deltamirror.pipeline.spark.failures import translated
+from deltamirror.pipeline.spark.session import slots_of, start_session
+from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
+from deltamirror.txnlog.database import Database
+from deltamirror.work import Outcome, Unit
+
+__all__ = ["SparkRunner"]
+
+_COLLECT_AFTER: Final = 32 * 1024 * 1024
+_SLOTS_HOLD: Final = 60.0
+
+
+class SparkRunner:
+    """Runs units on the Spark that ``settings.spark`` names; it is started by the first run.
+
+    A ``session`` that is handed in is used instead, and stays the caller's. Units that carry more than a job should
+    are worked on by threads of this process: their bytes are here already.
+    """
+
+    def __init__(
+        self, settings: Settings, database: Database | None = None, *, session: SparkSession | None = None
+    ) -> None:
+        self._settings = settings
+        self._here = InProcessRunner(database, settings)
+        self._jobs = settings.mirror.concurrency + settings.checkpoint.concurrency
+        self._shares = Shares(self._jobs)
+        self._is_given = session is not None
+        self._session = session
+        self._slots = (0, float("-inf"))
+        self._carried = 0
+        self._lock = threading.Lock()
+
+    @property
+    def fetches(self) -> bool:
+        """Whether executors fetch the commits: as ``spark.lines`` says, otherwise where the database is a server."""
+        match self._settings.spark.lines:
+            case "auto":
+                return self._settings.catalog.url.startswith("postgres")
+            case lines:
+                return lines == "fetched"
+
+    def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
+        """One Spark job, or several in a row if the units carry too much for one."""
+        jobs, large = packed(units)
+        for job in jobs:
+            yield from self._run(job)
+            self._collect_garbage(sum(map(carried_bytes, job)))
+        yield from self._here.run(large)
+
+    def close(self) -> None:
+        """Stop Spark, if it is ours. Jobs that are under way fail."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None and not self._is_given:
+            with translated("stop"):
+                session.stop()
+
+    def _run(self, units: list[Unit]) -> Iterator[Outcome]:
+        session = self._started()
+        try:
+            with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(units)) as share:
+                task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches)
+                # As many partitions as slots; fewer of them without a shuffle.
+                rows = session.createDataFrame(rows_of(units)).coalesce(share)
+                for outcome in _collected(rows.mapInArrow(task, OUTCOMES)):
+                    yield pickle.loads(outcome)  # noqa: S301  our own executors wrote it
+        except Unavailable:
+            self._forget(session)
+            raise
+
+    def _started(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self._session = start_session(self._settings.spark.master, jobs=self._jobs)
+            return self._session
+
+    def _forget(self, session: SparkSession) -> None:
+        """Let the next run start a session in the place of one that is gone."""
+        with self._lock:
+            if self._session is session and not self._is_given:
+                self._session = None
+
+    def _slots_of(self, session: SparkSession) -> int:
+        # Clusters grow and shrink; over Spark Connect the question is a job.
+        slots, asked = self._slots
+        if time.monotonic() - asked > _SLOTS_HOLD:
+            slots = slots_of(session)
+            self._slots = slots, time.monotonic()
+        return slots
+
+    def _collect_garbage(self, carried: int) -> None:
+        # py4j's objects are cycles, and the JVM keeps what they stand for, rows included, until Python lets them go.
+        self._carried += carried
+        if self._carried > _COLLECT_AFTER:
+            self._carried = 0
+            gc.collect()
+
+
+def _collected(frame: DataFrame) -> Iterator[Any]:
+    """The rows of a frame of one column, by one job."""
+    if getattr(frame.sparkSession, "sparkContext", None) is None:
+        # Partition by partition, as they finish. Without Spark Connect this would be a job for each partition.
+        return (row[0] for row in frame.toLocalIterator())
+    return (value.as_buffer() for value in frame.toArrow().column(0))

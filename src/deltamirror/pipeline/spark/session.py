@@ -1,0 +1,111 @@
+"""A Spark session from a master URL, and how much of Spark there is."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import spark_partition_id
+
+from deltamirror.errors import InvalidSettings, Unavailable
+from deltamirror.pipeline.spark.failures import translated
+
+__all__ = ["is_connect", "slots_of", "start_session"]
+
+_NAME: Final = "deltamirror"
+_ANSWER_WITHIN: Final = 10.0
+_MANY: Final = 4096
+
+# What a Spark of our own needs: it talks to this machine alone, and says nothing unless something is wrong.
+_LOCAL: Final[Mapping[str, bool | float | int | str | None]] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Without this a JVM that ran out of memory goes on with its scheduler dead, and jobs hang.
+    "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+# A server keeps what is uploaded, and the plans that hold it, for as long as the session lives.
+_CONNECT: Final[Mapping[str, str]] = {
+    "spark.connect.session.planCache.enabled": "false",
+    "spark.sql.session.localRelationCacheThreshold": str(100 * 1024 * 1024),
+}
+
+
+def start_session(master: str, *, jobs: int) -> SparkSession:
+    """The Spark at a master URL; ``local[*]`` has a slot for each core, and at least one for each of ``jobs`` at once.
+
+    What is not set here comes from Spark's own configuration.
+    """
+    if is_connect(master):
+        return _connected(master)
+    builder = SparkSession.builder.appName(_NAME).master(_with_slots(master, jobs))
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.config(map=dict(_LOCAL))
+    _require_answer(master)
+    with translated(f"start at {master}"):
+        return builder.getOrCreate()
+
+
+def is_connect(master: str) -> bool:
+    """Whether this is the address of a Spark Connect server."""
+    return master.startswith("sc://")
+
+
+def slots_of(session: SparkSession) -> int:
+    """How many tasks run at once."""
+    # Without a context, over Spark Connect, the partitions of a range tell: there are as many as slots.
+    context = getattr(session, "sparkContext", None)
+    if context is not None:
+        return int(context.defaultParallelism)
+    return len(session.range(_MANY).select(spark_partition_id()).toArrow().column(0).unique())
+
+
+def _connected(master: str) -> SparkSession:
+    _require_answer(master)
+    with translated("connect"):
+        session = SparkSession.builder.remote(master).appName(_NAME).create()
+        for name, value in _CONNECT.items():
+            session.conf.set(name, value)
+    return session
+
+
+def _with_slots(master: str, jobs: int) -> str:
+    return f"local[{max(os.cpu_count() or 1, jobs)}]" if master == "local[*]" else master
+
+
+def _require_answer(master: str) -> None:
+    """Fail within seconds where nobody listens: Spark itself goes on trying for one minute, or ten."""
+    places = list(_places(master))
+    for host, port in places:
+        with suppress(OSError), socket.create_connection((host, port), timeout=_ANSWER_WITHIN):
+            return
+    if places:
+        raise Unavailable(
+            f"nobody answers at {', '.join(f'{host}:{port}' for host, port in places)}",
+            hint="check that Spark runs there, and spark.master",
+        )
+
+
+def _places(master: str) -> list[tuple[str, int]]:
+    scheme, _, rest = master.partition("://")
+    default = {"spark": 7077, "sc": 15002}.get(scheme)
+    if default is None:
+        return []
+    try:
+        parts = [urlsplit(f"//{place}") for place in rest.partition("/")[0].split(",")]
+        return [(part.hostname or "", part.port or default) for part in parts]
+    except ValueError:
+        raise InvalidSettings(
+            f"spark.master does not name a host and a port: {scheme}://{rest.partition('/')[0]}",
+            hint="use spark://HOST:7077 or sc://HOST:15002",
+            key="spark.master",
+        ) from None

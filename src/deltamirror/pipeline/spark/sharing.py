@@ -1,0 +1,59 @@
+"""How jobs share Spark: what one of them carries, and how many slots it takes."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from deltamirror.work import Unit
+
+__all__ = ["LARGEST", "Shares", "carried_bytes", "packed"]
+
+LARGEST: Final = 24 * 1024 * 1024
+"""How many bytes one job carries. The JVM keeps some ten copies of them, and hangs or ends when it has no room."""
+
+
+class Shares:
+    """The slots of Spark, divided among jobs so that one that hangs leaves a slot for each of the others."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._taken: list[int] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def taken(self, slots: int, *, wanted: int) -> Iterator[int]:
+        """How many slots a job may use while it runs, up to what it wants; at least one."""
+        with self._lock:
+            to_come = self._jobs - len(self._taken) - 1
+            free = slots - sum(self._taken) - max(0, to_come)
+            share = max(1, min(wanted, free))
+            self._taken.append(share)
+        try:
+            yield share
+        finally:
+            with self._lock:
+                self._taken.remove(share)
+
+
+def carried_bytes(unit: Unit) -> int:
+    """How many bytes of commits a unit carries."""
+    return sum(len(chunk.data) for work in unit.commits for chunk in work.chunks or ())
+
+
+def packed(units: Sequence[Unit], *, largest: int = LARGEST) -> tuple[list[list[Unit]], list[Unit]]:
+    """The units as jobs that Spark can carry, in order, and those that are too large for one."""
+    jobs: list[list[Unit]] = []
+    large: list[Unit] = []
+    room = 0
+    for unit in units:
+        size = carried_bytes(unit)
+        if size > largest:
+            large.append(unit)
+            continue
+        if size > room or not jobs:
+            jobs.append([])
+            room = largest
+        jobs[-1].append(unit)
+        room -= size
+    return jobs, large
