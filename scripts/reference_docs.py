@@ -70,7 +70,7 @@ STATUSES = f"""\
 |---|---|
 | 0 | it worked |
 | {EXIT_OTHER} | a defect of deltamirror (code `internal`) |
-| 2, 3 | reserved: drift, and lag |
+| 2, 3 | also `deltamirror status --check`: a table is diverged, or lags too much |
 | {EXIT_USAGE} | the command line itself is wrong (code `usage`) |
 | {EXIT_INTERRUPTED} | interrupted by Ctrl-C (code `interrupted`) |
 | {EXIT_CLOSED_PIPE} | the reader of the output closed the pipe |

@@ -1,16 +1,21 @@
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
+from deltamirror.cli.readers import READERS, Reader
 from deltamirror.cli.tour import CHAPTERS
+from tests.support.commands import typed
+
+TOUR = ("demo", "--runner", "local")
 
 
 def test_the_tour_shows_each_chapter_its_code_and_what_came_of_it(prompt) -> None:
-    told = prompt.json("demo")["chapters"]
+    told = prompt.json(*TOUR)["chapters"]
     assert [chapter["title"] for chapter in told] == [chapter.title for chapter in CHAPTERS]
     assert all(chapter["code"] and chapter["outcome"] for chapter in told)
     outcome = {chapter["title"]: "\n".join(chapter["outcome"]) for chapter in told}
@@ -21,11 +26,34 @@ def test_the_tour_shows_each_chapter_its_code_and_what_came_of_it(prompt) -> Non
     assert "PENDING" in outcome["What SQL knows"]
     lines = outcome["The bytes of a commit"].splitlines()
     assert [next(iter(json.loads(line))) for line in lines] == ["commitInfo", "add"]
+    assert "orders: head 4, published 4" in outcome["The mirror writes _delta_log/"]
+    assert "_last_checkpoint" in outcome["A log of files, like any other"]
+    assert "are those that the catalog keeps" in outcome["A log of files, like any other"]
+    seen = outcome["Everybody sees the same rows"].splitlines()
+    rows = "orders: (3, 7.0, 2024-05-02) (4, 3.0, 2024-05-02), payments: (1, 9.5) (2, 20.0)"
+    assert seen[:2] == [f"delta-rs  {rows}", f"DuckDB    {rows}"]
+    assert seen[2:] == ["SQL       orders: 2 rows, payments: 2 rows", "everybody sees the same rows"]
+
+
+@pytest.mark.parametrize(("missing", "packages"), [("deltalake", "deltalake"), ("duckdb_extension_delta", "duckdb")])
+def test_a_reader_that_is_not_installed_is_named_with_the_way_to_get_it(
+    prompt, monkeypatch: pytest.MonkeyPatch, missing: str, packages: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    seen = prompt.json(*TOUR)["chapters"][-1]["outcome"]
+    assert any("is not installed: pip install " + packages in line for line in seen)
+    assert seen[-1] == "everybody sees the same rows"
+
+
+def test_readers_that_differ_are_not_passed_over(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+    lying = Reader("liar", "", lambda folder: pa.table({"id": [1]}))
+    monkeypatch.setattr("deltamirror.cli.tour.READERS", (*READERS, lying))
+    assert "the readers differ" in prompt.error(*TOUR, exits=1)["message"]
 
 
 def test_the_tour_leaves_nothing_behind(prompt, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(prompt.folder))
-    said = prompt("demo").stdout
+    said = prompt(*TOUR).stdout
     assert list(prompt.folder.iterdir()) == []
     assert "What to try next" in said
     assert "\x1b" not in said
@@ -33,10 +61,10 @@ def test_the_tour_leaves_nothing_behind(prompt, monkeypatch) -> None:
 
 
 def test_what_the_tour_suggests_works_in_its_folder(prompt, monkeypatch) -> None:
-    said = prompt("demo", "--folder", "lake").stdout
+    said = prompt(*TOUR, "--folder", "lake").stdout
     monkeypatch.chdir(prompt.folder / "lake")
     suggested = re.findall(r"^    \S*deltamirror (.+)", said, re.MULTILINE)
-    assert len(suggested) == 5
+    assert len(suggested) == 7
     for command in suggested:
         prompt(*shlex.split(command))
 
@@ -47,31 +75,27 @@ def test_what_the_tour_suggests_can_be_typed_where_the_command_is_not_on_the_pat
     beside.touch()
     monkeypatch.setattr("sys.executable", str(beside.with_name("python")))
     monkeypatch.setenv("PATH", "/nowhere")
-    assert f"\n    {beside} table list\n" in prompt("demo").stdout
+    assert f"\n    {beside} table list\n" in prompt(*TOUR).stdout
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_error(prompt) -> None:
     (prompt.folder / "file").touch()
-    error = prompt.error("demo", "--folder", "file/inside", exits=21)
+    error = prompt.error(*TOUR, "--folder", "file/inside", exits=21)
     assert "file/inside" in error["message"]
     assert error["hint"]
 
 
 def test_the_tour_does_not_touch_a_catalog_that_is_there(orders) -> None:
     before = orders.dump(), sorted(orders.folder.iterdir())
-    assert orders.error("demo", "--folder", ".", exits=12)["code"] == "already-exists"
+    assert orders.error(*TOUR, "--folder", ".", exits=12)["code"] == "already-exists"
     assert (orders.dump(), sorted(orders.folder.iterdir())) == before
 
 
-def test_the_tour_runs_as_typed(tmp_path: Path) -> None:
-    source = Path(sys.modules["deltamirror"].__file__ or "").parent.parent
-    done = subprocess.run(
-        [sys.executable, "-m", "deltamirror.cli", "demo"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(source)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_tour_runs_on_spark_as_typed(tmp_path: Path) -> None:
+    done = typed("demo", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("\n") > 50
+    assert done.stdout.count("\n") > 100
+    assert "everybody sees the same rows" in done.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -43,5 +43,9 @@ def test_every_error_code_and_exit_status_is_on_the_page() -> None:
         assert name == "DeltaMirrorError" or f"| `{cls.code}` | `{name}` | {cls.exit_status} |" in page
 
 
-def test_exit_statuses_2_and_3_are_reserved() -> None:
-    assert not {getattr(errors, name).exit_status for name in errors.__all__} & {0, 2, 3, 64, 130, 141}
+def test_exit_statuses_2_and_3_mean_drift_and_lag_and_the_shells_own_mean_nothing_else() -> None:
+    meanings = {}
+    for name in errors.__all__:
+        meanings.setdefault(getattr(errors, name).exit_status, set()).add(name)
+    assert (meanings[2], meanings[3]) == ({"Diverged"}, {"Late"})
+    assert not meanings.keys() & {0, 64, 130, 141}

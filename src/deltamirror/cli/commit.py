@@ -13,7 +13,7 @@ import click
 from deltamirror.catalog import Committed
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
-from deltamirror.cli.parameters import not_empty, whole_number
+from deltamirror.cli.parameters import not_empty, seconds, whole_number
 from deltamirror.delta.lines import read_ndjson
 from deltamirror.errors import InvalidAction, InvalidLine
 
@@ -57,6 +57,13 @@ logger = logging.getLogger(__name__)
     help="The rows of the added files were checked against the table's constraints, which the log cannot show.",
 )
 @click.option("--verbatim", is_flag=True, help="Store complete lines, commitInfo included, as they are.")
+@click.option(
+    "--wait",
+    type=float,
+    callback=seconds,
+    metavar="SECONDS",
+    help="Wait until the version is published, for so long at most; exit status 3 if it is not by then.",
+)
 @with_invocation
 def commit(
     invocation: Invocation,
@@ -69,12 +76,14 @@ def commit(
     operation: str | None,
     rows_checked: bool,
     verbatim: bool,
+    wait: float | None,
 ) -> None:
     """Commit the actions in FILE (`-` for standard input) to TABLE.
 
     FILE holds one JSON action a line: add, remove, txn, metaData, protocol, domainMetadata, cdc. Either all of them
     become one version, or nothing is written. Without --read-version, a commit that only adds files goes after
-    whatever is there; a remove is checked against the whole table.
+    whatever is there; a remove is checked against the whole table. With --wait the commit is done before the waiting
+    begins: it stays, however that ends.
     """
     _require_consistent(at_version=at_version, read_version=read_version, verbatim=verbatim, operation=operation)
     with invocation.open() as catalog, _opened(file) as stream:
@@ -86,6 +95,13 @@ def commit(
                 tx.stage(table, actions, read_version=read_version, at_version=at_version)
             with stream.named_in_errors():
                 tx.commit()
+        try:
+            if wait is not None:
+                catalog.wait_until_published(tx.result.versions, seconds=wait)
+        except KeyboardInterrupt:
+            # Who gives up waiting has committed nevertheless, and has to know as what.
+            _answer(invocation, table, tx.result)
+            raise
         _answer(invocation, table, tx.result)
 
 

@@ -5,20 +5,21 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import click
-from msgspec.structs import replace
 from rich.console import Console
 
 from deltamirror.catalog import Catalog
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.mirror import RUNNERS
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.tour import CHAPTERS, Chapter
-from deltamirror.config import CatalogSettings, Settings
+from deltamirror.config import CatalogSettings, MirrorSettings, Settings
 from deltamirror.errors import AlreadyExists, PermissionDenied
 from deltamirror.wiring import open_catalog
 
@@ -27,8 +28,9 @@ __all__ = ["demo"]
 CATALOG_FILE: Final = "deltamirror.db"
 WIDTH: Final = 100
 INTRODUCTION: Final = (
-    "deltamirror keeps the transaction log of Delta Lake tables in a SQL database. Here is what that gives, in eight "
-    "short chapters. The code that you see is the code that runs."
+    "deltamirror keeps the transaction log of Delta Lake tables in a SQL database, and mirrors it to the files that "
+    f"every Delta reader knows. Here is what that gives, in {len(CHAPTERS)} short chapters. The code that you see is "
+    "the code that runs."
 )
 
 
@@ -39,19 +41,45 @@ INTRODUCTION: Final = (
     metavar="FOLDER",
     help="Keep the tables and the catalog in this folder, which must not have a catalog yet.",
 )
+@click.option(
+    "--runner",
+    type=RUNNERS,
+    default="spark",
+    metavar="spark|local",
+    help="Mirror on a Spark of its own, which needs Java, or without Spark; on Spark unless given.",
+)
 @with_invocation
-def demo(invocation: Invocation, *, folder: Path | None) -> None:
-    """Show what deltamirror does, in a tour of some seconds.
+def demo(invocation: Invocation, *, folder: Path | None, runner: Literal["spark", "local"]) -> None:
+    """Show what deltamirror does, in a tour of less than a minute.
 
     It works on an SQLite file and small Parquet files in a temporary folder, which is deleted at the end; with
     --folder they are kept, to be looked at. The settings and --catalog are not used.
     """
-    with _lake(folder) as lake, _catalog(lake) as catalog:
-        if invocation.json:
-            chapters = [_told(chapter, catalog, lake) for chapter in CHAPTERS]
-            answer({"folder": folder and str(folder), "chapters": chapters}, Lines(()), json=True)
-        else:
-            _narrate(catalog, lake, folder)
+    with _lake(folder) as lake:
+        settings = _settings(lake, runner)
+        with open_catalog(settings) as catalog:
+            told = [_Told(chapter, catalog, lake, settings) for chapter in CHAPTERS]
+            if invocation.json:
+                chapters = [chapter.document() for chapter in told]
+                answer({"folder": folder and str(folder), "chapters": chapters}, Lines(()), json=True)
+            else:
+                _narrate(told, folder, runner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A chapter, and what it runs on."""
+
+    chapter: Chapter
+    catalog: Catalog
+    lake: Path
+    settings: Settings
+
+    def outcome(self) -> list[str]:
+        return list(self.chapter.run(self.catalog, self.lake, self.settings))
+
+    def document(self) -> dict[str, object]:
+        return {"title": self.chapter.title, "code": self.chapter.code, "outcome": self.outcome()}
 
 
 @contextmanager
@@ -71,35 +99,33 @@ def _lake(folder: Path | None) -> Iterator[Path]:
     yield folder.resolve()
 
 
-def _catalog(lake: Path) -> Catalog:
-    return open_catalog(replace(Settings(), catalog=CatalogSettings(url=f"sqlite:///{lake / CATALOG_FILE}")))
+def _settings(lake: Path, runner: Literal["spark", "local"]) -> Settings:
+    url = f"sqlite:///{lake / CATALOG_FILE}"
+    return Settings(catalog=CatalogSettings(url=url), mirror=MirrorSettings(runner=runner))
 
 
-def _told(chapter: Chapter, catalog: Catalog, lake: Path) -> dict[str, object]:
-    return {"title": chapter.title, "code": chapter.code, "outcome": list(chapter.run(catalog, lake))}
-
-
-def _narrate(catalog: Catalog, lake: Path, folder: Path | None) -> None:
+def _narrate(told: Sequence[_Told], folder: Path | None, runner: str) -> None:
     terminal = shutil.get_terminal_size((WIDTH, 0)).columns
     console = Console(highlight=False, markup=False, width=min(WIDTH, terminal))
     console.print(textwrap.fill(INTRODUCTION, console.width), end="\n\n")
-    for number, chapter in enumerate(CHAPTERS, 1):
-        console.rule(f"{number}. {chapter.title}", align="left", characters="─", style="bold")
-        console.print(textwrap.fill(chapter.text, console.width), end="\n\n")
-        console.print(textwrap.indent(chapter.code, "    "), style="cyan", soft_wrap=True)
+    for number, each in enumerate(told, 1):
+        console.rule(f"{number}. {each.chapter.title}", align="left", characters="─", style="bold")
+        console.print(textwrap.fill(each.chapter.text, console.width), end="\n\n")
+        console.print(textwrap.indent(each.chapter.code, "    "), style="cyan", soft_wrap=True)
         console.print()
-        for line in chapter.run(catalog, lake):
+        for line in each.outcome():
             console.print(f"  {line}", style="green", soft_wrap=True)
         console.print()
     console.rule("What to try next", align="left", characters="─", style="bold")
-    for line in _suggestions(folder):
+    for line in _suggestions(folder, runner):
         console.print(line, soft_wrap=True)
 
 
-def _suggestions(folder: Path | None) -> list[str]:
+def _suggestions(folder: Path | None, runner: str) -> list[str]:
     place = shlex.quote(str(folder or "lake"))
     command = _command()
-    keep = [] if folder else [f"    {command} demo --folder {place}    # the same again, and keep it"]
+    local = " --runner local" if runner == "local" else ""
+    keep = [] if folder else [f"    {command} demo --folder {place}{local}    # the same again, and keep it"]
     return [
         *keep,
         f"    cd {place}",
@@ -107,6 +133,8 @@ def _suggestions(folder: Path | None) -> list[str]:
         f"    {command} table history orders",
         f"    {command} table files orders --version 1",
         f"    {command} table alter orders --add-column 'note string'",
+        f"    {command} status",
+        f"    {command} mirror --once{local}",
         f"    {command} --help",
     ]
 

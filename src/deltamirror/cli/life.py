@@ -6,6 +6,7 @@ from deltamirror.catalog import TableInfo
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.errors import Refused
+from deltamirror.txnlog.pause import is_paused, pause_all, resume_all
 
 __all__ = ["drop", "pause", "resume"]
 
@@ -29,26 +30,54 @@ def drop(invocation: Invocation, *, name: str, yes: bool, unpublished: bool) -> 
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option("--all", "all_", is_flag=True, help="All tables, also those that are created later.")
 @click.option("--unpublished", is_flag=True, help="Also when versions are not published; they wait for `resume`.")
 @with_invocation
-def pause(invocation: Invocation, *, name: str, unpublished: bool) -> None:
-    """Stop mirroring table NAME. Commits go on in the catalog, and wait there to be published."""
+def pause(invocation: Invocation, *, name: str | None, all_: bool, unpublished: bool) -> None:
+    """Stop mirroring table NAME, or --all tables. Commits go on in the catalog, and wait there to be published.
+
+    Services that run take notice with their next pass; what is under way is finished. With --all, versions that are
+    not published are no objection.
+    """
+    _require_one(name, all_=all_)
     with invocation.open() as catalog:
-        catalog.pause(name, unpublished=unpublished)
-        info = catalog.table(name).info()
-    _answer_state(invocation, info, f"{name} is paused: what is committed from here on waits to be published.")
+        if name is None:
+            pause_all(catalog.database)
+            _answer_all(invocation, "paused", "All tables are paused: what is committed waits to be published.")
+        else:
+            catalog.pause(name, unpublished=unpublished)
+            said = f"{name} is paused: what is committed from here on waits to be published."
+            _answer_state(invocation, catalog.table(name).info(), said)
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option("--all", "all_", is_flag=True, help="All tables but those that were paused by name.")
 @with_invocation
-def resume(invocation: Invocation, *, name: str) -> None:
-    """Mirror table NAME again, beginning with the versions that wait."""
+def resume(invocation: Invocation, *, name: str | None, all_: bool) -> None:
+    """Mirror table NAME again, or --all tables, beginning with the versions that wait."""
+    _require_one(name, all_=all_)
     with invocation.open() as catalog:
-        catalog.resume(name)
-        info = catalog.table(name).info()
-    _answer_state(invocation, info, f"{name} is active: {counted(info.unpublished, 'version')} to publish.")
+        if name is None:
+            resume_all(catalog.database)
+            _answer_all(invocation, "active", "Tables are mirrored again, but for those that were paused by name.")
+        else:
+            catalog.resume(name)
+            info = catalog.table(name).info()
+            with catalog.database.read() as connection:
+                held = "; but all tables are paused: `deltamirror table resume --all`" if is_paused(connection) else "."
+            said = f"{name} is active: {counted(info.unpublished, 'version')} to publish{held}"
+            _answer_state(invocation, info, said)
+
+
+def _require_one(name: str | None, *, all_: bool) -> None:
+    if (name is None) != all_:
+        raise click.UsageError("name a table, or give --all")
+
+
+def _answer_all(invocation: Invocation, state: str, sentence: str) -> None:
+    answer({"all": True, "state": state}, Lines((sentence,)), json=invocation.json)
 
 
 def _answer_state(invocation: Invocation, info: TableInfo, sentence: str) -> None:

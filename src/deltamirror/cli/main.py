@@ -9,11 +9,14 @@ from typing import Any, NoReturn
 import click
 
 from deltamirror.cli.catalog import init
+from deltamirror.cli.checkpoint import checkpoint
 from deltamirror.cli.commit import commit
 from deltamirror.cli.demo import demo
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_USAGE, failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.mirror import mirror
 from deltamirror.cli.settings import config
+from deltamirror.cli.status import status
 from deltamirror.cli.table import table
 
 __all__ = ["CommandLine", "cli", "main"]
@@ -64,13 +67,13 @@ def _release() -> str:
 @click.version_option(_release(), message="deltamirror %(version)s")
 @with_invocation
 def cli(_: Invocation) -> None:
-    """Delta Lake tables whose transaction log lives in a SQL database.
+    """Delta Lake tables whose transaction log lives in a SQL database, mirrored to _delta_log/ for every reader.
 
     Begin with `deltamirror demo`, a tour that leaves nothing behind, or with `deltamirror init`.
     """
 
 
-for _command in (init, config, table, commit, demo):
+for _command in (init, config, table, commit, mirror, status, checkpoint, demo):
     cli.add_command(_command)
 
 

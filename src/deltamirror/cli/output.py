@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-__all__ = ["Fields", "Grid", "Lines", "View", "answer", "counted", "moment", "write_json_list"]
+__all__ = ["Fields", "Grid", "Lines", "View", "answer", "counted", "duration", "moment", "write_json_list"]
 
 # A terminal table is laid out as a whole; past this many rows, aligned text is streamed there, too.
 LAID_OUT_ROWS: Final = 1_000
@@ -82,6 +82,20 @@ def moment(milliseconds: int | None) -> str:
         return ""
     whole = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{whole}.{milliseconds % 1000:03}Z"
+
+
+def duration(milliseconds: int) -> str:
+    """A length of time as people say it, in its two largest units: ``2 h 5 min``."""
+    seconds = milliseconds / 1000
+    if seconds < _UNITS[-1][1]:
+        return f"{seconds:.1f} s"
+    index = next(index for index, (_, size) in enumerate(_UNITS) if seconds >= size)
+    (unit, size), (below, step) = (*_UNITS, ("s", 1))[index : index + 2]
+    count, rest = divmod(int(seconds), size)
+    return f"{count} {unit} {rest // step} {below}"
+
+
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,9 +13,19 @@ import pyarrow.parquet as pq
 from deltamirror.delta.schema import StructType, from_arrow, read_schema
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["names", "not_empty", "pairs", "partition_values", "point_in_time", "schema_from", "whole_number"]
+__all__ = [
+    "names",
+    "not_empty",
+    "pairs",
+    "partition_values",
+    "point_in_time",
+    "schema_from",
+    "seconds",
+    "whole_number",
+]
 
 _LARGEST: Final = 2**63 - 1
+_LONGEST: Final = 10**9
 
 
 def whole_number(least: int) -> Callable[[click.Context, click.Parameter, int | None], int | None]:
@@ -27,6 +37,13 @@ def whole_number(least: int) -> Callable[[click.Context, click.Parameter, int | 
         return value
 
     return check
+
+
+def seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """A length of time from 0 on; a click callback."""
+    if value is not None and not 0 <= value <= _LONGEST:
+        raise click.BadParameter(f"{value} is not a number of seconds from 0 to {_LONGEST}", context, parameter)
+    return value
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

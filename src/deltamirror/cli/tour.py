@@ -11,8 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamirror.catalog import Catalog, Committed
+from deltamirror.cli.readers import READERS, Rows
+from deltamirror.config import Settings
 from deltamirror.delta.actions import Add
-from deltamirror.errors import Conflict
+from deltamirror.errors import Conflict, Internal
+from deltamirror.pipeline.engine import MirrorEngine
 
 __all__ = ["CHAPTERS", "Chapter"]
 
@@ -23,7 +26,7 @@ class Chapter:
 
     title: str
     text: str
-    run: Callable[[Catalog, Path], Sequence[str]]
+    run: Callable[[Catalog, Path, Settings], Sequence[str]]
 
     @property
     def code(self) -> str:
@@ -51,7 +54,7 @@ def data_file(folder: Path, name: str, *, day: str | None = None, **columns: Seq
     )
 
 
-def _create(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _create(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     catalog.init()
     catalog.create_table(
         "orders",
@@ -64,7 +67,7 @@ def _create(catalog: Catalog, lake: Path) -> Sequence[str]:
     return [f"{info.name} is at version {info.head}, its files go to {info.location}" for info in catalog.tables()]
 
 
-def _commit_both(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _commit_both(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     with catalog.transaction() as tx:
         order = data_file(lake / "orders", "a.parquet", day="2024-05-01", id=[1, 2], amount=[9.5, 20.0])
         tx.append("orders", [order])
@@ -74,7 +77,7 @@ def _commit_both(catalog: Catalog, lake: Path) -> Sequence[str]:
     return [f"{table} is at version {version}" for table, version in sorted(tx.result.versions.items())]
 
 
-def _append_late(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _append_late(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     mine = data_file(lake / "orders", "b.parquet", day="2024-05-02", id=[3], amount=[7.0])
     theirs = data_file(lake / "orders", "c.parquet", day="2024-05-02", id=[4], amount=[3.0])
     slow = catalog.transaction()
@@ -86,7 +89,7 @@ def _append_late(catalog: Catalog, lake: Path) -> Sequence[str]:
     return [f"the quick writer got version {quick.versions['orders']}, the slow one {late.versions['orders']}"]
 
 
-def _delete_twice(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _delete_twice(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     day = {"day": "2024-05-01"}
     slow = catalog.transaction(operation="DELETE")
     paths = slow.read("orders", partitions=day).files(day).column("path").to_pylist()
@@ -102,7 +105,7 @@ def _delete_twice(catalog: Catalog, lake: Path) -> Sequence[str]:
     return [f"Conflict: {refused.message}", f"hint: {refused.hint}"]
 
 
-def _retry(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _retry(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     invoice = "invoice-4711"
     payment = data_file(lake / "payments", "b.parquet", order_id=[2], paid=[20.0])
     first = catalog.table("payments").append([payment], token=invoice)
@@ -112,7 +115,7 @@ def _retry(catalog: Catalog, lake: Path) -> Sequence[str]:
     return [f"first: {_told(first)}", f"again: {_told(again)}"]
 
 
-def _travel(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _travel(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     orders = catalog.table("orders")
     earlier = orders.snapshot(version=1)
     head = orders.snapshot()
@@ -125,7 +128,7 @@ def _travel(catalog: Catalog, lake: Path) -> Sequence[str]:
     return [*counts, "history:", *lines]
 
 
-def _ask_sql(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _ask_sql(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     query = """
         SELECT t.name, v.version, v.operation, v.num_lines, v.num_bytes, s.state
         FROM dl_table_versions v
@@ -141,10 +144,52 @@ def _ask_sql(catalog: Catalog, lake: Path) -> Sequence[str]:
     return ["  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _show_bytes(catalog: Catalog, lake: Path) -> Sequence[str]:
+def _show_bytes(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
     commit = catalog.table("orders").commit_file(version=1)
 
     return commit.decode().splitlines()
+
+
+def _mirror(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
+    with MirrorEngine(settings=settings) as engine:
+        done = engine.run(once=True)
+        newest = engine.checkpoint("orders")
+        tables = engine.status()
+
+    for failure in done.failures:
+        raise failure.error
+    lags = [f"{each.name}: head {each.head}, published {each.published}" for each in tables]
+    return [f"published {done.versions} versions, and the checkpoint of version {newest} of orders", *lags]
+
+
+def _list_log(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
+    log = lake / "orders" / "_delta_log"
+    same = (log / f"{1:020}.json").read_bytes() == catalog.table("orders").commit_file(version=1)
+
+    files = [f"{file.stat().st_size:>8,}  {file.name}" for file in sorted(log.iterdir())]
+    return [*files, f"the bytes of version 1 are {'those' if same else 'NOT those'} that the catalog keeps"]
+
+
+def _read(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
+    tables = ("orders", "payments")
+    seen = {reader: [reader.rows(lake / table) for table in tables] for reader in READERS}
+    in_sql = [catalog.table(table).snapshot().files().column("stats").to_pylist() for table in tables]
+
+    counts = [sum(json.loads(stats)["numRecords"] for stats in each) for each in in_sql]
+    found = {reader.name: [rows or [] for rows in seen[reader]] for reader in READERS if None not in seen[reader]}
+    lines = [f"{name:<9} {_rows(tables, rows)}" for name, rows in found.items()]
+    lines.append(f"{'SQL':<9} " + ", ".join(f"{t}: {n} rows" for t, n in zip(tables, counts, strict=True)))
+    first = next(iter(found.values()), [])
+    if any(rows != first or [len(each) for each in rows] != counts for rows in found.values()):
+        raise Internal(f"the readers differ: {'; '.join(lines)}")
+    missing = [reader for reader in READERS if reader.name not in found]
+    lines += [f"{reader.name} is not installed: pip install {reader.packages}" for reader in missing]
+    return [*lines, "everybody sees the same rows"] if found else lines
+
+
+def _rows(tables: Sequence[str], seen: Sequence[Rows]) -> str:
+    texts = [" ".join(f"({', '.join(row)})" for row in rows) for rows in seen]
+    return ", ".join(f"{table}: {text}" for table, text in zip(tables, texts, strict=True))
 
 
 def _told(done: Committed) -> str:
@@ -202,5 +247,25 @@ CHAPTERS = (
         "The catalog keeps each commit as the exact bytes that its file in _delta_log/ has: the lines that Delta Lake "
         "on Spark would have written.",
         _show_bytes,
+    ),
+    Chapter(
+        "The mirror writes _delta_log/",
+        "The mirror is a job on Spark, or, for small machines, a thread. It publishes every commit in order, and "
+        "checkpoints beside them; here for all tables, once. (settings name the catalog, and Spark or not. A Spark of "
+        "one's own takes some seconds to start.)",
+        _mirror,
+    ),
+    Chapter(
+        "A log of files, like any other",
+        "What was PENDING is published: commits (.json), their checksums (.crc), and a checkpoint with the pointer to "
+        "it.",
+        _list_log,
+    ),
+    Chapter(
+        "Everybody sees the same rows",
+        "Readers that know nothing of the catalog open the folders. (For delta-rs, rows is "
+        "DeltaTable(folder).to_pyarrow_table(); for DuckDB, SELECT * FROM delta_scan(folder). The statistics of the "
+        "files in SQL say how many rows there are.)",
+        _read,
     ),
 )

@@ -1,0 +1,33 @@
+"""``deltamirror checkpoint``: the checkpoint of one table, asked for."""
+
+import click
+
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer
+from deltamirror.txnlog.status import CheckpointStatus
+
+__all__ = ["checkpoint"]
+
+
+@click.command
+@click.argument("table")
+@with_invocation
+def checkpoint(invocation: Invocation, *, table: str) -> None:
+    """Write the checkpoint of the newest published version of TABLE, unless it is there.
+
+    It is written by this process: for one table, no Spark is started, whatever mirror.runner says.
+    """
+    with invocation.local_engine() as engine:
+        (before,) = engine.status(table)
+        version = engine.checkpoint(table)
+        (after,) = engine.status(table)
+    written = before.checkpoint is None or before.checkpoint.version < version
+    _answer(invocation, table, after.checkpoint, written=written)
+
+
+def _answer(invocation: Invocation, table: str, found: CheckpointStatus | None, *, written: bool) -> None:
+    version, num_bytes = (None, None) if found is None else (found.version, found.num_bytes)
+    said = "{0} has a checkpoint of version {1}" if written else "{0} had the checkpoint of version {1} already"
+    size = "" if num_bytes is None else f" ({num_bytes:,} bytes)"
+    document = {"table": table, "version": version, "num_bytes": num_bytes, "written": written}
+    answer(document, Lines((f"{said.format(table, version)}{size}.",)), json=invocation.json)

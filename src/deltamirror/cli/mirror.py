@@ -1,0 +1,176 @@
+"""``deltamirror mirror``: publish what the tables committed, once or for as long as there is a service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from deltamirror.cli.failure import EXIT_INTERRUPTED
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.cli.parameters import not_empty
+from deltamirror.cli.progress import Tally, shown
+from deltamirror.cli.remedies import remedy
+from deltamirror.cli.signals import stopped_by_signals
+from deltamirror.config import Settings, redact_text, redact_url
+from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.work import Failure, Lane
+
+__all__ = ["RUNNERS", "mirror"]
+
+RUNNERS: Final = click.Choice(["spark", "local"])
+
+
+@click.command
+@click.option("--once", is_flag=True, help="Publish everything that is due, also what failed before, and end.")
+@click.option("--follow", is_flag=True, help="Publish commits as they come, until SIGTERM or Ctrl-C.")
+@click.option(
+    "--runner",
+    type=RUNNERS,
+    metavar="spark|local",
+    help="On Spark, or in threads of this process; over the setting mirror.runner.",
+)
+@click.option(
+    "--master",
+    callback=not_empty,
+    metavar="URL",
+    help="The Spark to run on: local[*], spark://HOST:PORT, sc://HOST:PORT; over the setting spark.master.",
+)
+@with_invocation
+def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | None, master: str | None) -> None:
+    """Publish the commits of all tables to their _delta_log/, with checkpoints and checksums.
+
+    Any number of these commands may run at once, on any number of machines: they share the tables. With --once, the
+    exit status is 0, or that of the first failure; a failure of one table does not keep others from being published.
+    SIGTERM and Ctrl-C end it when the work in hand is finished, a second Ctrl-C at once.
+    """
+    if once == follow:
+        raise click.UsageError("say how long to go on: --once or --follow")
+    if runner == "local" and master is not None:
+        raise click.UsageError("--master is for Spark, and --runner local is without it")
+    settings = _chosen(invocation.lasting().settings, runner, master)
+    with invocation.engine(settings) as engine:
+        if once:
+            _run_once(engine, invocation, settings)
+        else:
+            _follow(engine, invocation, settings)
+
+
+def _chosen(settings: Settings, runner: str | None, master: str | None) -> Settings:
+    """The settings with what the command line says over them; to name a master is to ask for Spark."""
+    spark = settings.spark if master is None else replace(settings.spark, master=master)
+    name = runner or (settings.mirror.runner if master is None else "spark")
+    return replace(settings, spark=spark, mirror=replace(settings.mirror, runner=name))
+
+
+def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:
+    backlog = sum(status.lag_versions for status in engine.status() if status.state == "active")
+    with stopped_by_signals(engine.stop, quiet=invocation.json) as stopped:
+        with shown(backlog, quiet=invocation.json, log=settings.log) as advance:
+            tally = Tally(advance)
+            engine.run(once=True, observe=tally.observe)
+        report = _Report.of(tally, engine, stopped=stopped.is_set())
+    answer(report.document(), Lines(tuple(report.lines())), json=invocation.json)
+    if status := EXIT_INTERRUPTED if report.stopped else report.exit_status:
+        raise click.exceptions.Exit(status)
+
+
+def _follow(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:
+    tally = Tally(lambda _: None)
+    with stopped_by_signals(engine.stop, quiet=invocation.json):
+        click.echo(_started(settings, json=invocation.json), err=True)
+        engine.run(observe=tally.observe)
+        report = _Report.of(tally, engine, stopped=True)
+    answer(report.document(), Lines(("Stopped; the work in hand is finished.", *report.lines())), json=invocation.json)
+
+
+def _started(settings: Settings, *, json: bool) -> str:
+    url, mirroring = redact_url(settings.catalog.url), settings.mirror
+    if json:
+        started = {"catalog": url, "runner": mirroring.runner, "master": settings.spark.master, "poll": mirroring.poll}
+        return msgspec.json.encode({"started": started}).decode()
+    place = f"on Spark ({settings.spark.master})" if mirroring.runner == "spark" else "in this process"
+    return f"Mirroring {url} {place}; commits are looked for every {mirroring.poll:g} s. SIGTERM or Ctrl-C ends it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failed:
+    """A failure that stands at the end of a run."""
+
+    table: str
+    lane: Lane
+    failure: Failure
+
+    @property
+    def message(self) -> str:
+        return redact_text(" ".join(self.failure.error.message.split()))
+
+    @property
+    def hint(self) -> str:
+        return self.failure.error.hint or remedy(self.failure.error.code)
+
+    def line(self) -> str:
+        what = "checkpoint of version" if self.lane is Lane.CHECKPOINTS else "version"
+        failure, place = self.failure, f"{self.table}, {what} {self.failure.version}"
+        return f"{place}: {failure.error.code} at {failure.stage}: {self.message}; {self.hint}"
+
+    def document(self) -> dict[str, object]:
+        failure = self.failure
+        place = {"table": self.table, "lane": self.lane, "version": failure.version, "stage": failure.stage}
+        error = {"code": failure.error.code, "message": self.message, "hint": self.hint}
+        return {**place, "key": failure.key, **error}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """What a run came to, with the names of tables."""
+
+    versions: Mapping[str, int]
+    checkpoints: int
+    failed: tuple[_Failed, ...]
+    unpublished: int
+    stopped: bool
+
+    @classmethod
+    def of(cls, tally: Tally, engine: MirrorEngine, *, stopped: bool) -> "_Report":
+        tables = engine.status()
+        names = {table.table_id: table.name for table in tables}
+        return cls(
+            versions={names.get(key, f"table {key}"): number for key, number in sorted(tally.versions.items())},
+            checkpoints=tally.checkpoints,
+            failed=tuple(
+                _Failed(table=names.get(key, f"table {key}"), lane=lane, failure=failure)
+                for (key, lane), failure in tally.failed.items()
+            ),
+            unpublished=sum(table.lag_versions for table in tables),
+            stopped=stopped,
+        )
+
+    @property
+    def exit_status(self) -> int:
+        return self.failed[0].failure.error.exit_status if self.failed else 0
+
+    def lines(self) -> list[str]:
+        done = [
+            f"published {counted(sum(self.versions.values()), 'version')} of {counted(len(self.versions), 'table')}"
+        ]
+        wrote = [f"wrote {counted(self.checkpoints, 'checkpoint')}"]
+        did = (done if self.versions else []) + (wrote if self.checkpoints else [])
+        lines = [f"{' and '.join(did).capitalize()}." if did else "Nothing was due."]
+        lines += [failed.line() for failed in self.failed]
+        if self.unpublished:
+            lines.append(f"{counted(self.unpublished, 'version')} not published; `deltamirror status` shows why.")
+        return lines
+
+    def document(self) -> dict[str, object]:
+        return {
+            "versions": sum(self.versions.values()),
+            "tables": self.versions,
+            "checkpoints": self.checkpoints,
+            "failures": [failed.document() for failed in self.failed],
+            "unpublished": self.unpublished,
+            "stopped": self.stopped,
+        }

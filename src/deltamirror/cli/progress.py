@@ -1,0 +1,107 @@
+"""What a run of the mirror came to so far, and how it is shown: a bar on a terminal, some lines elsewhere."""
+
+import logging
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from deltamirror.cli.logs import configure_logs
+from deltamirror.config import LogSettings
+from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
+
+__all__ = ["LONG_BACKLOG", "Advance", "Tally", "shown"]
+
+# A shorter backlog is gone before anybody wonders.
+LONG_BACKLOG: Final = 200
+_LINES: Final = 10
+
+Advance = Callable[[int], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Tally:
+    """What came of a run, by the ids of tables. It is told from several threads."""
+
+    def __init__(self, advance: Advance) -> None:
+        self.versions: Counter[int] = Counter()
+        self.checkpoints = 0
+        self.failed: dict[tuple[int, Lane], Failure] = {}
+        """Of each table and lane what failed last, unless it succeeded since."""
+        self._advance = advance
+        self._lock = threading.Lock()
+
+    def observe(self, outcome: Outcome) -> None:
+        """Count what came of a unit of work."""
+        with self._lock:
+            if isinstance(outcome, CommitOutcome):
+                self._count_versions(outcome)
+            elif outcome.failure is None and not outcome.base_unusable:
+                self.checkpoints += 1
+                logger.info("table %d: checkpoint of version %d", outcome.table_id, outcome.version)
+            self._note_failure(outcome)
+
+    def _count_versions(self, outcome: CommitOutcome) -> None:
+        if outcome.published:
+            first, last = outcome.published[0].version, outcome.published[-1].version
+            logger.info("table %d: versions %d to %d published", outcome.table_id, first, last)
+            self.versions[outcome.table_id] += len(outcome.published)
+            self._advance(len(outcome.published))
+
+    def _note_failure(self, outcome: Outcome) -> None:
+        place = outcome.table_id, outcome.lease.lane
+        if outcome.failure is not None:
+            self.failed[place] = outcome.failure
+        else:
+            self.failed.pop(place, None)
+
+
+@contextmanager
+def shown(total: int, *, quiet: bool, log: LogSettings) -> Iterator[Advance]:
+    """Show on standard error how many of ``total`` versions are published, if they are many; not when ``quiet``."""
+    if quiet or total <= LONG_BACKLOG:
+        yield _untold
+    elif sys.stderr.isatty():
+        with _bar(total, log) as advance:
+            yield advance
+    else:
+        yield _Lines(total)
+
+
+class _Lines:
+    """A line for each tenth of the work."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+
+    def __call__(self, versions: int) -> None:
+        before, self._done = self._done, self._done + versions
+        if before * _LINES // self._total < self._done * _LINES // self._total:
+            click.echo(f"{self._done:,} of {self._total:,} versions published", err=True)
+
+
+@contextmanager
+def _bar(total: int, log: LogSettings) -> Iterator[Advance]:
+    columns = (TextColumn("publishing"), BarColumn(), MofNCompleteColumn(), TextColumn("versions"))
+    console = Console(stderr=True, highlight=False)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        # While there is a bar, standard error is a stream that writes above it; log lines have to go there.
+        configure_logs(log)
+        try:
+            yield lambda versions: progress.advance(task, versions)
+        finally:
+            progress.stop()
+            configure_logs(log)
+
+
+def _untold(versions: int) -> None:
+    """Nobody watches."""

@@ -1,0 +1,49 @@
+"""SIGTERM and Ctrl-C as a wish to end in order."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from deltamirror.cli.failure import EXIT_INTERRUPTED
+
+__all__ = ["stopped_by_signals"]
+
+_IN_ORDER = b"stopping when the work in hand is finished; Ctrl-C ends at once\n"
+_AT_ONCE = b"ended at once; what was under way is taken up when its lease ends\n"
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None], *, quiet: bool) -> Iterator[threading.Event]:
+    """Inside, a signal calls ``stop``, and a Ctrl-C after it ends the process at once. The event says whether one came.
+
+    Standard error is told, unless ``quiet``.
+    """
+    came = threading.Event()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if came.is_set() and number == signal.SIGINT:
+            _tell(_AT_ONCE, quiet=quiet)
+            os._exit(EXIT_INTERRUPTED)
+        if not came.is_set():
+            _tell(_IN_ORDER, quiet=quiet)
+        came.set()
+        # In a thread of its own: the line that is interrupted here may hold the very lock that it needs.
+        threading.Thread(target=stop, name="deltamirror-stop", daemon=True).start()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(text: bytes, *, quiet: bool) -> None:
+    """Write to standard error, past Python's streams: the line that was interrupted may be writing to them."""
+    terminal = sys.stderr.isatty()
+    os.write(2, (_SHOW_CURSOR + b"\n" if terminal else b"") + (b"" if quiet else text))

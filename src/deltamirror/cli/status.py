@@ -1,0 +1,138 @@
+"""``deltamirror status``: how far the mirror is, what keeps it, and what to do about it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
+
+import click
+
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment
+from deltamirror.cli.parameters import seconds
+from deltamirror.cli.remedies import remedy
+from deltamirror.config import redact_text
+from deltamirror.errors import Diverged, Late
+from deltamirror.txnlog.pause import is_paused
+from deltamirror.txnlog.status import LastError, TableStatus
+
+__all__ = ["status"]
+
+_MAX_LAG: Final = 300.0
+
+
+@click.command
+@click.argument("table", required=False)
+@click.option("--check", is_flag=True, help="Exit with 2 if a table is diverged, with 3 if one lags too much.")
+@click.option(
+    "--max-lag",
+    type=float,
+    callback=seconds,
+    metavar="SECONDS",
+    help=f"How long a commit may wait to be published, for --check; {_MAX_LAG:g} unless given.",
+)
+@with_invocation
+def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None) -> None:
+    """Show how far the tables are published, or all about TABLE: head, published, lag, failures, checkpoint.
+
+    The lag is counted in versions, and in time since the oldest version that is not published was committed. The exit
+    status is 0, unless --check asks for another one.
+    """
+    if max_lag is not None and not check:
+        raise click.UsageError("--max-lag is for --check")
+    with invocation.local_engine() as engine:
+        tables = engine.status(table)
+        with engine.database.read() as connection:
+            all_paused = is_paused(connection)
+    document = {"all_paused": all_paused, "tables": [_document(each) for each in tables]}
+    answer(document, _grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
+    if table is None and not invocation.json:
+        _tell_remedies(tables)
+    if check and (exit_status := _drift(tables, _MAX_LAG if max_lag is None else max_lag)):
+        raise click.exceptions.Exit(exit_status)
+
+
+def _drift(tables: Sequence[TableStatus], max_lag: float) -> int:
+    if any(error.code == Diverged.code for table in tables for error in _errors(table)):
+        return Diverged.exit_status
+    return Late.exit_status if any(table.lag_ms > max_lag * 1000 for table in tables) else 0
+
+
+def _errors(table: TableStatus) -> list[LastError]:
+    return [error for error in (table.error, table.checkpoint_error) if error is not None]
+
+
+def _document(table: TableStatus) -> dict[str, object]:
+    errors = {"error": _error_document(table.error), "checkpoint_error": _error_document(table.checkpoint_error)}
+    return {**asdict(table), **errors}
+
+
+def _error_document(error: LastError | None) -> dict[str, object] | None:
+    if error is None:
+        return None
+    return {**asdict(error), "message": redact_text(error.message), "hint": remedy(error.code)}
+
+
+_COLUMNS: Final = (
+    "TABLE", "STATE", "HEAD", "PUBLISHED", "LAG", "FOR", "PENDING", "FAILED", "CHECKPOINT", "ERROR"
+)  # fmt: skip
+
+
+def _grid(tables: Sequence[TableStatus]) -> Grid:
+    return Grid(_COLUMNS, [_row(table) for table in tables], "No tables. `deltamirror table create` makes one.")
+
+
+def _row(table: TableStatus) -> tuple[object, ...]:
+    checkpoint = None if table.checkpoint is None else table.checkpoint.version
+    lag = table.lag_versions, duration(table.lag_ms) if table.lag_versions else ""
+    counts = table.pending, table.failed, checkpoint
+    return table.name, table.state, table.head, table.published, *lag, *counts, _codes(table)
+
+
+def _codes(table: TableStatus) -> str:
+    commit = [] if table.error is None else [table.error.code]
+    checkpoint = [] if table.checkpoint_error is None else [f"checkpoint: {table.checkpoint_error.code}"]
+    return ", ".join(commit + checkpoint)
+
+
+def _tell_remedies(tables: Sequence[TableStatus]) -> None:
+    for table in tables:
+        for error in _errors(table):
+            click.echo(f"{table.name}, version {error.version}: {error.code}: {remedy(error.code)}")
+
+
+def _fields(table: TableStatus) -> dict[str, object]:
+    published = "nothing" if table.published is None else f"version {table.published}"
+    since = f", for {duration(table.lag_ms)}" if table.lag_versions else ""
+    fields = {
+        "table": table.name,
+        "location": table.location,
+        "state": table.state,
+        "head": f"version {table.head}, {moment(table.head_timestamp)}",
+        "published": published,
+        "lag": f"{counted(table.lag_versions, 'version')}{since}",
+        "waiting": f"{table.pending:,} pending, {table.failed:,} failed",
+        "checkpoint": _checkpoint(table),
+        "error": _told(table.error),
+        "checkpoint error": _told(table.checkpoint_error),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _checkpoint(table: TableStatus) -> str:
+    found = table.checkpoint
+    return "none" if found is None else f"version {found.version}, {found.num_bytes:,} bytes, {moment(found.at)}"
+
+
+def _told(error: LastError | None) -> str:
+    if error is None:
+        return ""
+    again = "at once" if error.next_attempt_at is None else moment(error.next_attempt_at)
+    return "\n".join(
+        (
+            f"{error.code} at version {error.version}, {moment(error.at)}",
+            redact_text(error.message),
+            f"stage {error.stage}{f', object {error.key}' if error.key else ''}",
+            f"{counted(error.attempts, 'attempt')}, the next one: {again}",
+            f"what to do: {remedy(error.code)}",
+        )
+    )

@@ -1,0 +1,319 @@
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from deltamirror import Catalog
+from deltamirror.cli.progress import LONG_BACKLOG
+from deltamirror.config import StorageSettings
+from tests.support.commands import COMMAND, environment, following, typed, variables
+
+LOCAL = ("mirror", "--once", "--runner", "local")
+STOPPING = "stopping when the work in hand is finished; Ctrl-C ends at once\n"
+FOLLOWER = {"DELTAMIRROR_MIRROR__RUNNER": "local", "DELTAMIRROR_MIRROR__POLL": "0.05"}
+
+
+def log_of(folder: Path, table: str = "orders") -> list[str]:
+    log = folder / "lake" / table / "_delta_log"
+    return sorted(path.name for path in log.iterdir() if path.suffix == ".json") if log.exists() else []
+
+
+def commits(versions: range) -> list[str]:
+    return [f"{version:020}.json" for version in versions]
+
+
+def with_backlog(folder: Path, versions: int) -> None:
+    """Alterations are the smallest commits."""
+    with Catalog(f"sqlite:///{folder / 'deltamirror.db'}") as catalog:
+        for number in range(versions):
+            catalog.table("orders").alter(properties={"number": str(number)})
+
+
+@pytest.mark.requirement("R22")
+def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders, add) -> None:
+    orders("commit", "orders", "-", stdin=add())
+    done = orders.json(*LOCAL)
+    assert done == {
+        "versions": 2,
+        "tables": {"orders": 2},
+        "checkpoints": 0,
+        "failures": [],
+        "unpublished": 0,
+        "stopped": False,
+    }
+    assert log_of(orders.folder) == commits(range(2))
+    with Catalog(f"sqlite:///{orders.folder / 'deltamirror.db'}") as catalog:
+        for version in range(2):
+            published = orders.folder / "lake/orders/_delta_log" / f"{version:020}.json"
+            assert published.read_bytes() == catalog.table("orders").commit_file(version=version)
+    assert orders(*LOCAL).stdout == "Nothing was due.\n"
+
+
+def test_the_summary_counts_versions_tables_and_checkpoints(orders, add) -> None:
+    with_backlog(orders.folder, 10)
+    orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
+    assert orders(*LOCAL).stdout == "Published 12 versions of 2 tables and wrote 1 checkpoint.\n"
+    assert (orders.folder / "lake/orders/_delta_log/_last_checkpoint").exists()
+
+
+def test_the_runner_comes_from_the_settings_unless_the_command_names_one(orders, monkeypatch) -> None:
+    monkeypatch.setenv("DELTAMIRROR_MIRROR__RUNNER", "local")
+    assert orders.json("mirror", "--once")["versions"] == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--once", "--follow"],
+        ["--once", "--runner", "flink"],
+        ["--once", "--master", ""],
+        ["--once", "--runner", "local", "--master", "spark://host:7077"],
+    ],
+    ids=" ".join,
+)
+def test_what_to_run_has_to_be_clear(orders, options: list[str]) -> None:
+    before = orders.dump()
+    assert orders.error("mirror", *options, exits=64)["code"] == "usage"
+    assert orders.dump() == before
+
+
+def test_a_database_without_a_catalog_points_to_init(prompt) -> None:
+    assert "deltamirror init" in prompt.error(*LOCAL, exits=17)["hint"]
+
+
+def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders, add) -> None:
+    orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
+    theirs = orders.folder / "lake/orders/_delta_log" / f"{1:020}.json"
+    orders(*LOCAL)
+    orders("commit", "orders", "-", stdin=add())
+    orders("table", "alter", "other", "--set", "a=1")
+    theirs.write_text('{"commitInfo":{}}\n')
+    said = orders(*LOCAL, exits=2).stdout
+    assert "Published 1 version of 1 table.\norders, version 1: diverged at put: " in said
+    assert "1 version not published" in said
+    (failure,) = json.loads(orders(*LOCAL, "--json", exits=2).stdout)["failures"]
+    assert (failure["table"], failure["version"], failure["code"]) == ("orders", 1, "diverged")
+    assert failure["key"] == f"_delta_log/{1:020}.json"
+    assert failure["hint"]
+    assert theirs.read_text() == '{"commitInfo":{}}\n'
+    assert log_of(orders.folder, "other") == commits(range(2))
+    theirs.unlink()
+    assert orders.json(*LOCAL)["tables"] == {"orders": 1}
+
+
+def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(orders) -> None:
+    with_backlog(orders.folder, LONG_BACKLOG)
+    settings = {"DELTAMIRROR_MIRROR__BATCH_VERSIONS": "50"}
+    done = typed(*LOCAL, folder=orders.folder, settings=settings)
+    total = LONG_BACKLOG + 1
+    assert done.stderr.splitlines() == [f"{n} of {total} versions published" for n in (50, 100, 150, 200, 201)]
+    with_backlog(orders.folder, LONG_BACKLOG + 1)
+    done = typed(*LOCAL, "--json", folder=orders.folder, settings=settings)
+    assert (done.stderr, json.loads(done.stdout)["versions"]) == ("", LONG_BACKLOG + 1)
+
+
+def test_a_long_backlog_is_a_bar_on_a_terminal(orders) -> None:
+    with_backlog(orders.folder, LONG_BACKLOG)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *LOCAL],
+        cwd=orders.folder,
+        env={**environment(), "TERM": "xterm", "COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = _all_of(ours)
+        said = process.stdout.read() if process.stdout else b""
+    assert process.returncode == 0
+    assert "publishing" in shown
+    assert f"{LONG_BACKLOG + 1}/{LONG_BACKLOG + 1} versions" in shown
+    assert said.startswith(b"Published 201 versions of 1 table")
+
+
+def _all_of(terminal: int) -> str:
+    shown = b""
+    try:
+        while read := os.read(terminal, 65536):
+            shown += read
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(terminal)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+
+
+@pytest.mark.requirement("R23")
+def test_a_service_publishes_commits_and_checkpoints_as_they_come_and_ends_in_order(orders, add) -> None:
+    with following(folder=orders.folder, settings=FOLLOWER) as service:
+        assert service.started.startswith("Mirroring sqlite:///deltamirror.db in this process; ")
+        for version in range(1, 11):
+            done = orders.json("commit", "orders", "-", "--wait", "60", stdin=add(path=f"{version}.parquet"))
+            assert done["version"] == version
+        status, said, complained = service.stop()
+    assert (status, complained) == (0, STOPPING)
+    assert said.startswith("Stopped; the work in hand is finished.\nPublished 11 versions of 1 table")
+    assert log_of(orders.folder) == commits(range(11))
+    assert orders.json("mirror", "--once", "--runner", "local")["versions"] == 0
+    pointer = json.loads((orders.folder / "lake/orders/_delta_log/_last_checkpoint").read_text())
+    assert pointer["version"] == 10
+
+
+def test_a_service_tells_programs_that_it_started_and_what_it_did(orders) -> None:
+    with following("--json", folder=orders.folder, settings=FOLLOWER) as service:
+        started = json.loads(service.started)["started"]
+        assert (started["catalog"], started["runner"]) == ("sqlite:///deltamirror.db", "local")
+        status, said, complained = service.stop(signal.SIGINT)
+    assert (status, complained) == (0, "")
+    assert json.loads(said)["stopped"]
+
+
+def test_the_password_of_the_catalog_is_not_in_the_first_line(postgres_url: str, tmp_path: Path) -> None:
+    typed("init", "--catalog", postgres_url, folder=tmp_path)
+    with following("--catalog", postgres_url, folder=tmp_path, settings=FOLLOWER) as service:
+        assert service.started.startswith("Mirroring postgresql://")
+        assert "deltamirror-tests" not in service.started
+        assert service.stop()[0] == 0
+
+
+def test_a_second_interrupt_ends_at_once_whatever_hangs(orders, s3_bucket: str, s3_settings: StorageSettings) -> None:
+    create = ["table", "create", "hung", "--location", f"s3://{s3_bucket}/hung", "--schema", "id long"]
+    assert typed(*create, folder=orders.folder, settings=variables(s3_settings)).returncode == 0
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        elsewhere = replace(s3_settings, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=600.0)
+        settings = {**FOLLOWER, **variables(elsewhere)}
+        # When somebody rings, the work has begun, and will never get an answer.
+        with following(folder=orders.folder, settings=settings) as service, silent.accept()[0]:
+            assert "the work in hand" in service.told(signal.SIGINT)
+            status, _, complained = service.stop(signal.SIGINT)
+    assert status == 130
+    assert "ended at once" in complained
+    assert "Traceback" not in complained
+
+
+@pytest.mark.requirement("R33")
+def test_pausing_one_table_or_all_takes_effect_without_a_restart(orders, add) -> None:
+    orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
+    orders(*LOCAL)
+    with following(folder=orders.folder, settings=FOLLOWER) as service:
+        orders("table", "pause", "--all")
+        orders("commit", "orders", "-", stdin=add())
+        orders("table", "pause", "orders", "--unpublished")
+        assert {each["state"] for each in orders.json("status")["tables"]} == {"paused"}
+        orders("table", "resume", "--all")
+        orders("table", "alter", "other", "--set", "a=1")
+        line = '{"txn":{"appId":"a","version":1}}\n'
+        orders("commit", "other", "-", "--wait", "60", stdin=line)
+        # The other table was published since; this one waits, and its log is as it was.
+        assert log_of(orders.folder) == commits(range(1))
+        orders("commit", "orders", "-", stdin=add(path="b.parquet"))
+        orders("table", "resume", "orders")
+        orders("commit", "orders", "-", "--wait", "60", stdin=add(path="c.parquet"))
+        assert log_of(orders.folder) == commits(range(4))
+        assert service.stop()[0] == 0
+
+
+@pytest.mark.requirement("R33")
+def test_with_everything_paused_nothing_is_written(orders, add) -> None:
+    orders("table", "pause", "--all")
+    orders("commit", "orders", "-", stdin=add())
+    assert orders(*LOCAL).stdout == "Nothing was due.\n2 versions not published; `deltamirror status` shows why.\n"
+    assert not (orders.folder / "lake").exists()
+    said = orders("table", "resume", "orders").stdout
+    assert "all tables are paused" in said
+    assert orders.json(*LOCAL)["versions"] == 0
+    orders("table", "resume", "--all")
+    assert orders.json(*LOCAL)["versions"] == 2
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+@pytest.mark.parametrize("target", [[], ["orders", "--all"]])
+def test_pause_and_resume_need_a_table_or_all(orders, command: str, target: list[str]) -> None:
+    assert orders.error("table", command, *target, exits=64)["code"] == "usage"
+
+
+def test_a_wait_in_vain_ends_with_3_and_the_version_that_is_committed(orders, add) -> None:
+    error = orders.error("commit", "orders", "-", "--wait", "0.01", stdin=add(), exits=3)
+    assert (error["code"], error["table"], error["version"]) == ("late", "orders", 1)
+    assert "version 1" in error["message"]
+    assert orders.json("table", "show", "orders")["table"]["head"] == 1
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
+def test_a_wait_is_a_number_of_seconds(orders, add, seconds: str) -> None:
+    before = orders.dump()
+    assert orders.error("commit", "orders", "-", "--wait", seconds, stdin=add(), exits=64)["code"] == "usage"
+    assert orders.dump() == before
+
+
+def test_who_gives_up_waiting_is_told_the_version(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Catalog, "wait_until_published", interrupted)
+    done = orders("commit", "orders", "-", "--wait", "60", stdin=add(), exits=130)
+    assert done.stdout.startswith("orders is at version 1 (")
+
+
+@pytest.mark.requirement("R110")
+def test_a_writer_publishes_its_own_small_commits_if_told_to(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders("commit", "orders", "-", stdin=add())
+    assert log_of(orders.folder) == []
+    monkeypatch.setenv("DELTAMIRROR_MIRROR__INLINE", "true")
+    orders("commit", "orders", "-", "--wait", "0", stdin=add(path="b.parquet"))
+    assert log_of(orders.folder) == commits(range(3))
+
+
+@pytest.mark.requirement("R110")
+def test_a_writer_that_cannot_publish_has_committed_all_the_same(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+    (orders.folder / "lake").write_text("in the way")
+    monkeypatch.setenv("DELTAMIRROR_MIRROR__INLINE", "true")
+    done = orders("commit", "orders", "-", stdin=add())
+    assert done.stdout.startswith("orders is at version 1 (")
+    assert "left to the service" in done.stderr
+    (orders.folder / "lake").unlink()
+    assert orders.json(*LOCAL)["versions"] == 2
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_publishes_with_the_settings_of_the_command_and_without_noise(
+    s3_settings: StorageSettings, s3_bucket: str, tmp_path: Path, add: Callable[..., str]
+) -> None:
+    keys = variables(s3_settings)
+    lines = [f"{name.rpartition('__')[2].lower()} = {_toml(value)}" for name, value in keys.items()]
+    (tmp_path / "elsewhere.toml").write_text("\n".join(["[storage]", *lines]))
+    common = ("--config", "elsewhere.toml", "--catalog", "sqlite:///mine.db")
+    create = ["table", "create", "orders", "--location", f"s3://{s3_bucket}/orders"]
+    for command in (["init"], [*create, "--schema", "id long, day date", "--partition-by", "day"]):
+        assert typed(*command, *common, folder=tmp_path).returncode == 0
+    assert typed("commit", "orders", "-", *common, folder=tmp_path, stdin=add()).returncode == 0
+    done = typed("mirror", "--once", "--runner", "spark", *common, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Published 2 versions of 1 table.\n"), done.stderr
+    assert done.stderr == ""
+    status = typed("status", "--json", *common, folder=tmp_path)
+    assert json.loads(status.stdout)["tables"][0]["published"] == 1
+
+
+def _toml(value: str) -> str:
+    return value if value == "true" else json.dumps(value)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_service_on_spark_ends_in_order(orders, add) -> None:
+    with following("--master", "local[1]", folder=orders.folder) as service:
+        assert "on Spark (local[1])" in service.started
+        orders("commit", "orders", "-", "--wait", "120", stdin=add())
+        status, said, complained = service.stop()
+    assert (status, complained) == (0, STOPPING)
+    assert "Published 2 versions of 1 table" in said

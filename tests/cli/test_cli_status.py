@@ -1,0 +1,146 @@
+import json
+import re
+import sqlite3
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from deltamirror import errors
+from deltamirror.cli.output import duration
+from deltamirror.cli.remedies import REMEDIES
+from deltamirror.txnlog.status import CheckpointStatus, LastError, TableStatus
+
+LOCAL = ("mirror", "--once", "--runner", "local")
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mirroring.md"
+
+
+@pytest.fixture
+def outage(orders, add):
+    """A table whose first version is published, with two more that cannot be: a file is in the way of its log."""
+    orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
+    orders(*LOCAL)
+    (orders.folder / "lake/orders").rename(orders.folder / "aside")
+    (orders.folder / "lake/orders").write_text("in the way")
+    for name in ("a", "b"):
+        orders("commit", "orders", "-", stdin=add(path=name))
+    orders(*LOCAL, exits=10)
+    return orders
+
+
+def asked(folder: Path, query: str) -> list[tuple[object, ...]]:
+    with sqlite3.connect(folder / "deltamirror.db") as connection:
+        found = connection.execute(query).fetchall()
+    connection.close()
+    return found
+
+
+@pytest.mark.requirement("R27")
+def test_during_an_outage_the_numbers_are_those_of_sql(outage) -> None:
+    other, orders = sorted(outage.json("status")["tables"], key=lambda table: table["lag_versions"])
+    in_sql = """
+        SELECT h.version, t.published_version, count(*),
+               sum(s.state = 'PENDING'), sum(s.state = 'FAILED'), min(v.committed_at)
+        FROM dl_tables t JOIN dl_heads h USING (table_id) JOIN dl_mirror_status s USING (table_id)
+        JOIN dl_table_versions v ON v.table_id = s.table_id AND v.version = s.version
+        WHERE t.name = 'orders' AND s.state <> 'SUCCESS'
+    """
+    [(head, published, lag, pending, failed, oldest)] = asked(outage.folder, in_sql)
+    names = ("head", "published", "lag_versions", "pending", "failed")
+    assert tuple(orders[name] for name in names) == (head, published, lag, pending, failed) == (2, 0, 2, 1, 1)
+    [(later,)] = asked(outage.folder, "SELECT cast((julianday('now') - 2440587.5) * 86400000 AS integer)")
+    assert 0 < orders["lag_ms"] <= later - oldest + 1
+    assert (other["name"], other["lag_versions"], other["lag_ms"], other["error"]) == ("other", 0, 0, None)
+
+
+@pytest.mark.requirement("R27")
+def test_an_error_says_what_where_how_often_and_what_to_do(outage) -> None:
+    outage(*LOCAL, exits=10)
+    [orders] = outage.json("status", "orders")["tables"]
+    error = orders["error"]
+    assert (error["version"], error["code"], error["attempts"]) == (1, "invalid-location", 2)
+    assert error["next_attempt_at"] > error["at"]
+    assert "lake/orders" in error["message"]
+    assert error["hint"]
+    said = outage("status", "orders").stdout
+    for word in ("invalid-location at version 1", error["message"], f"stage {error['stage']}", "2 attempts", "what to"):
+        assert word in said
+
+
+def test_people_see_a_row_a_table_and_what_to_do_about_failures(outage) -> None:
+    header, first, second, remedy = outage("status").stdout.splitlines()
+    assert header.split()[:5] == ["TABLE", "STATE", "HEAD", "PUBLISHED", "LAG"]
+    assert first.split()[:5] == ["orders", "active", "2", "0", "2"]
+    assert first.endswith("invalid-location")
+    assert second.split() == ["other", "active", "0", "0", "0", "0", "0"]
+    assert remedy.startswith("orders, version 1: invalid-location: ")
+
+
+def test_a_check_tells_lag_from_divergence_from_good(outage) -> None:
+    outage("status", "--check")
+    assert json.loads(outage("status", "--check", "--max-lag", "0", "--json", exits=3).stdout)["tables"]
+    outage("status", "other", "--check", "--max-lag", "0")
+    (outage.folder / "lake/orders").unlink()
+    log = outage.folder / "lake/orders/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{1:020}.json").write_text("{}\n")
+    outage(*LOCAL, exits=2)
+    outage("status", "--check", "--max-lag", "0", exits=2)
+    outage("status")
+
+
+@pytest.mark.parametrize("options", [["--max-lag", "5"], ["--check", "--max-lag", "-1"], ["a", "b"]], ids=" ".join)
+def test_what_cannot_be_meant_is_a_usage_error(orders, options: list[str]) -> None:
+    assert orders.error("status", *options, exits=64)["code"] == "usage"
+
+
+def test_a_table_that_is_not_there_is_not_found(orders) -> None:
+    assert orders.error("status", "nope", exits=11)["table"] == "nope"
+
+
+def test_no_tables_are_no_error(prompt) -> None:
+    prompt("init")
+    assert prompt("status", "--check").stdout.startswith("No tables.")
+    assert prompt.json("status") == {"all_paused": False, "tables": []}
+
+
+def test_a_pause_of_all_tables_shows(orders) -> None:
+    orders("table", "pause", "--all")
+    shown = orders.json("status")
+    assert shown["all_paused"]
+    assert [table["state"] for table in shown["tables"]] == ["paused"]
+
+
+def test_the_guide_documents_every_field_of_the_json() -> None:
+    section = GUIDE.read_text().partition("## Status")[2].partition("\n## ")[0]
+    documented = {name for row in re.findall(r"^\| (.*?) \|", section, re.MULTILINE) for name in _names(row)}
+    errors_of_ours = {f"error.{field.name}" for field in fields(LastError)} | {"error.hint"}
+    checkpoint = {f"checkpoint.{field.name}" for field in fields(CheckpointStatus)}
+    own = {field.name for field in fields(TableStatus)} - {"error", "checkpoint"}
+    assert documented == own | checkpoint | errors_of_ours | {"all_paused"}
+
+
+def _names(row: str) -> list[str]:
+    return re.findall(r"`([\w.]+)`", row)
+
+
+def test_the_guide_explains_every_class_of_failure_and_so_does_the_command() -> None:
+    section = GUIDE.read_text().partition("## When something fails")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE)) == REMEDIES.keys()
+    assert REMEDIES.keys() <= {getattr(errors, name).code for name in errors.__all__}
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [
+        (0, "0.0 s"),
+        (1_234, "1.2 s"),
+        (59_949, "59.9 s"),
+        (60_000, "1 min 0 s"),
+        (3_599_999, "59 min 59 s"),
+        (3_600_000, "1 h 0 min"),
+        (93_600_000, "1 d 2 h"),
+    ],
+)
+def test_a_length_of_time_is_said_in_its_two_largest_units(milliseconds: int, said: str) -> None:
+    assert duration(milliseconds) == said

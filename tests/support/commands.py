@@ -1,0 +1,129 @@
+"""The command line as it is typed: in processes of their own, which can be sent signals and given disks."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO
+
+from msgspec.structs import asdict
+
+import deltamirror
+from deltamirror.config import Secret, StorageSettings
+
+__all__ = ["COMMAND", "Service", "can_mount", "environment", "following", "typed", "typed_on_a_disk", "variables"]
+
+COMMAND = (sys.executable, "-m", "deltamirror.cli")
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_LONGEST = 120
+_APART = Path("/usr/bin/unshare")
+
+
+def environment(settings: Mapping[str, str] = NOTHING) -> dict[str, str]:
+    """The environment of a command: without the settings of whoever runs the tests, but with these."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DELTAMIRROR_")}
+    return {**inherited, "PYTHONPATH": str(Path(deltamirror.__file__).parent.parent), **settings}
+
+
+def variables(storage: StorageSettings) -> dict[str, str]:
+    """The settings of a store as variables of the environment."""
+    shown = {name: value for name, value in asdict(storage).items() if value != getattr(StorageSettings(), name)}
+    return {f"DELTAMIRROR_STORAGE__{name.upper()}": _text(value) for name, value in shown.items()}
+
+
+def _text(value: object) -> str:
+    match value:
+        case Secret():
+            return value.reveal()
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
+def typed(
+    *arguments: str, folder: Path, stdin: str = "", settings: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[str]:
+    """What a command says, and how it ends."""
+    return _run([*COMMAND, *arguments], folder, stdin=stdin, settings=settings)
+
+
+def can_mount() -> bool:
+    """Whether a process may have a disk of its own: as root, or where the kernel lets users."""
+    return _APART.exists() and subprocess.run(_apart("mount -t tmpfs tmpfs /mnt"), check=False).returncode == 0
+
+
+def typed_on_a_disk(
+    *arguments: str, folder: Path, mounted: Path, options: str, settings: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[str]:
+    """A command with a small disk at ``mounted``, which nobody else sees, and which is gone with the command."""
+    mount = shlex.join(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(mounted)])
+    script = f"{mount} && exec {shlex.join([*COMMAND, *arguments])}"
+    return _run(_apart(script), folder, settings=settings)
+
+
+def _apart(script: str) -> list[str]:
+    return [str(_APART), "--map-root-user", "--mount", "sh", "-c", script]
+
+
+def _run(
+    command: list[str], folder: Path, *, stdin: str = "", settings: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(settings),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_LONGEST,
+    )
+
+
+class Service:
+    """A ``deltamirror mirror --follow`` that runs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.started = _stream(process.stderr).readline()
+        """What it said when it was ready for signals."""
+
+    def told(self, how: signal.Signals) -> str:
+        """Send a signal, and wait for the line that it is answered with."""
+        self.process.send_signal(how)
+        return _stream(self.process.stderr).readline()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal, and wait: exit status, standard output, standard error."""
+        self.process.send_signal(how)
+        said, complained = self.process.communicate(timeout=_LONGEST)
+        return self.process.returncode, said, complained
+
+
+@contextmanager
+def following(*arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING) -> Iterator[Service]:
+    """A service, which is killed at the end if nobody stopped it."""
+    with subprocess.Popen(
+        [*COMMAND, "mirror", "--follow", *arguments],
+        cwd=folder,
+        env=environment(settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield Service(process)
+        finally:
+            process.kill()
+
+
+def _stream(stream: IO[str] | None) -> IO[str]:
+    if stream is None:
+        raise ValueError("the process has no such stream")
+    return stream
