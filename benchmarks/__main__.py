@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import bulk, crowd, growth, single
+from benchmarks import bulk, checkpoint, crowd, growth, publish, single
 from benchmarks.aims import verdicts
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
@@ -17,6 +17,8 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "crowd": crowd.run,
     "bulk": bulk.run,
     "growth": growth.run,
+    "publish": publish.run,
+    "checkpoint": checkpoint.run,
 }
 
 

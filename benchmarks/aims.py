@@ -11,14 +11,18 @@ __all__ = ["verdicts"]
 _ONE_WRITER = {"sqlite": 30.0, "postgresql": 30.0, "duckdb": 1.5}
 _MANY_WRITERS = {"sqlite": 50.0, "postgresql": 50.0}
 _BULK = 1.5
+_PUBLISH = 10.0
+_BATCHES = 5.0
+_CHECKPOINT = {"delta-rs": {"first": 1.5, "next": 5.0}, "Delta Spark": {"first": 3.0, "next": 10.0}}
+_SIZE = 5.0
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[str]:
     """A line for each aim that was measured."""
-    judges = {"single": _single, "crowd": _crowd, "bulk": _bulk}
+    judges = {"single": _single, "crowd": _crowd, "bulk": _bulk, "publish": _publish, "checkpoint": _checkpoint}
     judged = [line for result in results if result.name in judges for line in judges[result.name](result.figures)]
     if judged:
-        yield "\nAgainst the aims (of delta-rs in the same run)\n"
+        yield "\nAgainst the aims (of the peer in the same run)\n"
         yield from judged
 
 
@@ -55,3 +59,20 @@ def _bulk(figures: dict[str, Any]) -> Iterator[str]:
             yield _verdict(
                 f"{figures['count']:,} adds, {name.removeprefix('deltamirror ')}", base / figure["seconds"], _BULK
             )
+
+
+def _publish(figures: dict[str, Any]) -> Iterator[str]:
+    rates = {name: figure["rate"] for name, figure in figures.items() if name != "count"}
+    for engine in ("sqlite", "postgresql"):
+        batches = rates[f"deltamirror {engine}, batches of 100"]
+        yield _verdict(f"publishing, {engine}", batches / rates["delta-rs commits"], _PUBLISH)
+        one_by_one = rates[f"deltamirror {engine}, one by one"]
+        yield _verdict(f"batches of 100 against one by one, {engine}", batches / one_by_one, _BATCHES)
+
+
+def _checkpoint(figures: dict[str, Any]) -> Iterator[str]:
+    ours = figures["deltamirror"]
+    for peer, aims in _CHECKPOINT.items():
+        for which, aim in aims.items():
+            yield _verdict(f"{which} checkpoint, beside {peer}", figures[peer][which] / ours[which], aim)
+    yield _verdict("size, beside delta-rs", figures["delta-rs"]["megabytes"] / ours["megabytes"], _SIZE)

@@ -1,0 +1,57 @@
+"""Checkpoints of a large table: the first one, and the next, some commits later; beside delta-rs and Delta Spark."""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import checkpoint_tasks as tasks
+from benchmarks import child, publish_tasks
+from benchmarks.adds import write_ndjson
+from benchmarks.bulk_tasks import commit
+from benchmarks.lab import Lab, Place
+from benchmarks.report import Result, Table
+
+__all__ = ["run"]
+
+
+def run(lab: Lab) -> Result:
+    """Seconds, megabytes and memory."""
+    count, later = int(lab.pick(full=1_000_000, quick=20_000)), 100
+    source = lab.folder / "checkpoint.ndjson"
+    write_ndjson(source, count=count)
+    with lab.place("sqlite") as place:
+        found = _measured(place, source, later=later)
+    header = ("", "first s", "next s", "MB", "peak MiB", "open s")
+    rows = [(name, *_cells(figures)) for name, figures in found.items()]
+    title = f"Checkpoint of {count:,} files, and the next one, {later} commits later"
+    return Result("checkpoint", Table(title, header, rows), {"count": count, **found})
+
+
+def _measured(place: Place, source: Path, *, later: int) -> dict[str, dict[str, float]]:
+    """All subjects have the log that deltamirror published, each in a copy of its own."""
+    child.call(commit, place=place.json(), source="ndjson", path=str(source))
+    _publish(place)
+    subjects = {"delta-rs": tasks.delta_rs, "Delta Spark": tasks.delta_spark}
+    copies = {name: child.call(tasks.copy_log, place=place.json(), name=name) for name in subjects}
+    found: dict[str, dict[str, float]] = {"deltamirror": {}}
+    found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "first")
+    child.call(publish_tasks.fill, place=place.json(), count=later)
+    _publish(place)
+    found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
+    for name, task in subjects.items():
+        found[name] = child.call(task, folder=copies[name], place=place.json())
+    for name, folder in {"deltamirror": f"{place.folder}/table", **copies}.items():
+        found[name]["open"] = child.call(tasks.open_table, folder=folder)
+    return found
+
+
+def _publish(place: Place) -> None:
+    child.call(publish_tasks.mirror, place=place.json(), batch=100, runner="local", checkpoints=False)
+
+
+def _named(figures: dict[str, Any], name: str) -> dict[str, float]:
+    return {**figures, name: figures["seconds"]}
+
+
+def _cells(figures: dict[str, float]) -> tuple[str, ...]:
+    formats = {"first": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "open": "2f"}
+    return tuple(f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())

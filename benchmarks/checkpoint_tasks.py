@@ -1,0 +1,111 @@
+"""What the processes do that measure checkpoints; each has a fresh process for itself."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from benchmarks.child import memory_now, memory_peak
+from benchmarks.lab import TABLE, Place
+from benchmarks.publish_tasks import settings_of
+from deltamirror import MirrorEngine
+from deltamirror.delta.names import LOG_DIRECTORY
+
+__all__ = ["copy_log", "delta_rs", "delta_spark", "deltamirror", "open_table"]
+
+_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+
+def copy_log(*, place: dict[str, str], name: str) -> str:
+    """A copy of the published commits without checkpoints; its folder."""
+    where = Place(**place)
+    target = Path(where.folder) / f"copy-{name.replace(' ', '-')}"
+    (target / LOG_DIRECTORY).mkdir(parents=True)
+    for path in (Path(where.folder) / "table" / LOG_DIRECTORY).glob("*.json"):
+        shutil.copy(path, target / LOG_DIRECTORY)
+    return str(target)
+
+
+def deltamirror(*, place: dict[str, str]) -> dict[str, float]:
+    """The checkpoint of the newest version, in this process."""
+    where = Place(**place)
+    with MirrorEngine(settings=settings_of(where)) as engine:
+        held, begin = memory_now(), time.perf_counter()
+        version = engine.checkpoint(TABLE)
+        seconds = time.perf_counter() - begin
+    size = _size(f"{where.folder}/table", version)
+    return {"seconds": seconds, "megabytes": size, "input": held, "peak": memory_peak()}
+
+
+def delta_rs(*, folder: str, place: dict[str, str]) -> dict[str, float]:
+    """The checkpoint of a table that is open, then the next one after the further commits."""
+    figures: dict[str, float] = {}
+    table = DeltaTable(folder)
+    held, begin = memory_now(), time.perf_counter()
+    table.create_checkpoint()
+    figures |= {"first": time.perf_counter() - begin, "megabytes": _size(folder, table.version())}
+    _take_further_commits(folder, place)
+    begin = time.perf_counter()
+    table.update_incremental()
+    table.create_checkpoint()
+    return {**figures, "next": time.perf_counter() - begin, "input": held, "peak": memory_peak()}
+
+
+def delta_spark(*, folder: str, place: dict[str, str]) -> dict[str, float]:
+    """The same by Delta Lake on Spark; its start and the opening of the table are not counted."""
+    spark = _session()
+    jvm: Any = spark._jvm  # noqa: SLF001
+    log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, folder)  # noqa: SLF001
+    none: Any = jvm.scala.Option.empty()
+    log.update(False, none, none).numOfFiles()
+    begin = time.perf_counter()
+    log.checkpoint()
+    figures = {"first": time.perf_counter() - begin, "megabytes": _size(folder, 1)}
+    _take_further_commits(folder, place)
+    begin = time.perf_counter()
+    log.update(False, none, none).numOfFiles()
+    log.checkpoint()
+    figures["next"] = time.perf_counter() - begin
+    spark.stop()
+    return figures
+
+
+def open_table(*, folder: str) -> float:
+    """Seconds that delta-rs needs to open the table by its checkpoint and list its files."""
+    begin = time.perf_counter()
+    DeltaTable(folder).get_add_actions()
+    return time.perf_counter() - begin
+
+
+def _take_further_commits(folder: str, place: dict[str, str]) -> None:
+    source = Path(Place(**place).folder) / "table" / LOG_DIRECTORY
+    for path in source.glob("*.json"):
+        if not (target := Path(folder) / LOG_DIRECTORY / path.name).exists():
+            shutil.copy(path, target)
+
+
+def _session() -> SparkSession:
+    builder = SparkSession.builder.master("local[2]")
+    settings = {
+        "spark.jars.packages": _PACKAGE,
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.driver.memory": "8g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _size(folder: str, version: int) -> float:
+    (path,) = Path(folder, LOG_DIRECTORY).glob(f"{version:020}.checkpoint*.parquet")
+    return path.stat().st_size / 1e6
