@@ -1,7 +1,7 @@
 """Partition values and statistics as typed columns: what ``partitionValues_parsed`` and ``stats_parsed`` hold.
 
 A statistic that cannot be read as a value of its column is null, as if the file had none. Statistics that are no JSON
-object at all are a struct of nulls; a file without statistics has null.
+object at all are a struct of nulls; a file without statistics, or with an empty text, has null.
 """
 
 import json
@@ -19,6 +19,7 @@ from deltamirror.mirror.checkpoint.values import as_date, as_decimal, as_float, 
 __all__ = ["partition_values", "statistics"]
 
 _FEW_TEXTS: Final = 256
+_DECODER: Final = json.JSONDecoder(parse_float=Number)
 _TIMES: Final[Mapping[str, Callable[[str], int | None]]] = {
     "date": as_date,
     "timestamp": as_time,
@@ -26,6 +27,7 @@ _TIMES: Final[Mapping[str, Callable[[str], int | None]]] = {
 }
 """What JSON has as strings; Arrow's parser of JSON would take only some of their spellings."""
 
+_NON_FINITE: Final = frozenset({"NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF"})
 _RANGES: Final = {name: 2 ** (bits - 1) for name, bits in (("byte", 8), ("short", 16), ("integer", 32), ("long", 64))}
 
 
@@ -115,11 +117,12 @@ def _typed(column: pa.Array, each: Field, to: pa.Field) -> pa.Array:
         return pa.array(values, to.type).take(texts.indices)
 
 
-def _object(text: str, schema: StructType) -> dict[str, object]:
+def _object(text: str, schema: StructType) -> dict[str, object] | None:
+    """The first object of the text, if there is one; an empty text is as none."""
     try:
-        value = json.loads(text, parse_float=Number)
+        value, _ = _DECODER.raw_decode(text.strip())
     except (ValueError, RecursionError):
-        return {}
+        return {} if text.strip() else None
     return _members(value, schema) or {}
 
 
@@ -159,7 +162,7 @@ def _is_number(value: object) -> bool:
 def _float(value: object, kind: Primitive) -> object:
     """Numbers, and the words for those that JSON has none for."""
     if isinstance(value, str):
-        return as_float(value) if value[-1:] in ("N", "y", "F") else None
+        return as_float(value) if value in _NON_FINITE else None
     return of_partition(str(value), kind) if _is_number(value) else None
 
 

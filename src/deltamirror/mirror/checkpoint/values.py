@@ -17,13 +17,14 @@ from deltamirror.delta.schema import DataType, Decimal, Primitive
 __all__ = ["as_date", "as_decimal", "as_float", "as_local_time", "as_time", "of_partition"]
 
 _DATE: Final = r"(?P<year>[+-]?\d{4,6})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
-_DAY: Final = re.compile(_DATE + r"(?:[ T].*)?)?)?", re.DOTALL)
+_DAY: Final = re.compile(_DATE + r"(?:[ T].*)?)?)?", re.DOTALL | re.ASCII)
 _TIME: Final = re.compile(
-    _DATE + r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{0,9}))?)?"
-    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?"
+    _DATE + r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2}):(?P<second>\d{1,2})(?:\.(?P<fraction>\d{0,9}))?"
+    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?",
+    re.ASCII,
 )
-_INTEGER: Final = re.compile(r"([+-]?\d+)(?:\.\d*)?")
-_FLOAT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_INTEGER: Final = re.compile(r"([+-]?\d+)(?:\.\d*)?|[+-]?\.\d+", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NON_FINITE: Final = re.compile(r"([+-]?)(?:inf|infinity)|nan", re.IGNORECASE)
 _DAYS_BEFORE: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
@@ -65,12 +66,13 @@ def as_local_time(text: str) -> int | None:
 
 def as_decimal(text: str, kind: Decimal) -> Number | None:
     """The number with the column's scale, rounded half up; None where it has too many digits."""
+    if not _FLOAT.fullmatch(text):
+        return None
     try:
-        number = Number(text)
-        rounded = number.quantize(Number(1).scaleb(-kind.scale), ROUND_HALF_UP, _DIGITS)
+        rounded = Number(text).quantize(Number(1).scaleb(-kind.scale), ROUND_HALF_UP, _DIGITS)
     except InvalidOperation:
         return None
-    if not rounded.is_finite() or len(rounded.as_tuple().digits) > min(kind.precision, _MOST_DIGITS):
+    if len(rounded.as_tuple().digits) > min(kind.precision, _MOST_DIGITS):
         return None
     return rounded
 
@@ -84,7 +86,7 @@ def as_float(text: str) -> float | None:
 
 def _as_integer(text: str, bits: int) -> int | None:
     found = _INTEGER.fullmatch(text.strip())
-    number = None if found is None else int(found[1])
+    number = None if found is None else int(found[1] or 0)
     return number if number is not None and -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
 
 
