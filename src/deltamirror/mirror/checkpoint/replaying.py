@@ -37,6 +37,8 @@ def _gathered(blocks: Iterable[Block]) -> tuple[State, Columns, Columns]:
         others.apply(block.actions)
         adds.append(block.adds)
         removes.append(block.removes)
+    # What parsing took goes back to the system before reconciliation needs about as much.
+    pa.default_memory_pool().release_unused()
     return others, _columns(adds), _columns(removes)
 
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.properties import PROPERTIES
 from deltamirror.delta.schema import Decimal, Field, Primitive, StructType, parse_schema
+from deltamirror.errors import InvalidInput
 
 __all__ = ["partition_schema", "statistics_schema"]
 
@@ -16,7 +18,6 @@ _WITH_BOUNDS: Final = frozenset(
 )
 """Bounds of variants, which only shredded ones have, are left to ``stats``."""
 
-_DEFAULT_INDEXED: Final = 32
 _NAME_PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*(\.|,|\Z)")
 
 
@@ -65,8 +66,18 @@ def _indexed(metadata: Metadata) -> tuple[Field, ...]:
     if names is not None:
         return tuple(_chosen(schema.fields, list(_column_names(names))))
     data = tuple(each for each in schema.fields if each.name not in metadata.partition_columns)
-    limit = int(metadata.configuration.get("delta.dataSkippingNumIndexedCols", _DEFAULT_INDEXED))
+    limit = _most_leaves(metadata)
     return data if limit < 0 else _first_leaves(data, limit)[0]
+
+
+def _most_leaves(metadata: Metadata) -> int:
+    known = PROPERTIES["delta.dataSkippingNumIndexedCols"]
+    text = metadata.configuration.get(known.key, known.default or "")
+    if not known.accepts(text):
+        raise InvalidInput(
+            f"property {known.key} has to be {known.expects}, not {text!r}", hint="set the property to such a value"
+        )
+    return int(text)
 
 
 def _column_names(text: str) -> Iterator[tuple[str, ...]]:

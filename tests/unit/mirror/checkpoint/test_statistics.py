@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.columnmapping import assign_columns
 from deltamirror.delta.schema import Field, StructType, from_ddl, schema_string
+from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint.statistics import partition_schema, statistics_schema
 from tests.support.histories import PROTOCOL, table_metadata
 
@@ -51,6 +52,11 @@ def test_the_first_leaves_have_statistics_as_many_as_the_property_says() -> None
     wide = ", ".join(f"c{number} int" for number in range(40))
     assert len(names(table(wide), "nullCount")) == 32
     assert len(names(table(wide, dataSkippingNumIndexedCols="-1"), "nullCount")) == 40
+
+
+def test_a_number_of_columns_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="dataSkippingNumIndexedCols has to be an integer"):
+        statistics_schema(table("a int", dataSkippingNumIndexedCols="many"), PROTOCOL)
 
 
 def test_named_columns_have_statistics_and_a_struct_stands_for_what_is_in_it() -> None:
