@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,14 +21,15 @@ _NAME: Final = "deltamirror"
 _ANSWER_WITHIN: Final = 10.0
 _MANY: Final = 4096
 
+_LOG: Final = Path(__file__).with_name("log4j2.properties")
+
 # What a Spark of our own needs: it talks to this machine alone, and says nothing unless something is wrong.
 _LOCAL: Final[Mapping[str, bool | float | int | str | None]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Without this a JVM that ran out of memory goes on with its scheduler dead, and jobs hang.
-    "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    # A JVM that ran out of memory would go on with its scheduler dead, and jobs would hang.
+    "spark.driver.extraJavaOptions": f"-XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={_LOG.as_uri()}",
     "spark.driver.memory": "2g",
-    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -48,7 +50,8 @@ def start_session(master: str, *, jobs: int) -> SparkSession:
         return _connected(master)
     builder = SparkSession.builder.appName(_NAME).master(_with_slots(master, jobs))
     if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        for name, value in {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
+            os.environ.setdefault(name, value)
         builder = builder.config(map=dict(_LOCAL))
     _require_answer(master)
     with translated(f"start at {master}"):
