@@ -90,6 +90,7 @@ def pointer_of(store: Store) -> LastCheckpoint:
 
 
 @KINDS
+@pytest.mark.requirement("R8")
 def test_the_checkpoint_holds_the_state_of_its_version(any_store: Store, commits: list[bytes]) -> None:
     put_commits(any_store, commits)
     outcome = publish(unit(commits, num_files=6), any_store)
@@ -197,16 +198,19 @@ def _number_of_puts(commits: list[bytes]) -> int:
     ids=lambda value: value if isinstance(value, int) else "classic" if value is CLASSIC else "v2",
 )
 @pytest.mark.parametrize("lost_reply", [False, True], ids=["not put", "reply lost"])
+@pytest.mark.requirement("R21")
 def test_a_failure_at_any_put_is_cured_by_a_second_attempt_that_leaves_nothing_behind(
     any_store: Store, commits: list[bytes], fail_at: int, lost_reply: bool
 ) -> None:
     put_commits(any_store, commits)
+    published = objects(any_store)
     outcome = attempt(unit(commits), RecordingStore(any_store, fail_at=fail_at, lost_reply=lost_reply))
     is_last = fail_at == _number_of_puts(commits)
     assert outcome.failure is not None
     assert isinstance(outcome.failure.error, Unavailable)
     assert outcome.failure.stage == (Stage.POINTER if is_last else Stage.PUT)
     assert (POINTER_KEY in objects(any_store)) is (is_last and lost_reply)
+    assert published.items() <= objects(any_store).items(), "commits are not touched"
     second = publish(unit(commits), any_store)
     assert is_equivalent(stored(any_store, second), replayed(commits))
     assert pointer_of(any_store).version == 3

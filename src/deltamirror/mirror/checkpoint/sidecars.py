@@ -5,12 +5,13 @@ content. So a second attempt finds the files of the first one in place, and whoe
 name whether it is the one that was meant. Only where an attempt with other settings follows on one that failed, files
 stay behind that nobody refers to; cleanup deletes those.
 
-A range of paths goes to one sidecar, so that a reader who looks for certain files needs few of them.
+A range of paths goes to one sidecar, so that a reader who looks for certain files needs few of them. Typed columns and
+Parquet bytes exist for a few sidecars at a time only.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from threading import Lock
@@ -43,7 +44,7 @@ _LONGEST_SCHEMA: Final = 20_000
 class _Writing:
     """What all sidecars of a checkpoint have in common."""
 
-    table_id: str
+    state: CheckpointState
     schema: str
     parts: int
     unit: CheckpointUnit
@@ -53,24 +54,19 @@ class _Writing:
 
 def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
     """Put the sidecars, in parallel, and then the file that makes them a checkpoint."""
-    files = content.file_rows(state)
-    schema = content.checkpoint_schema(files, state.metadata)
-    sidecars = _put_sidecars(
-        files,
-        _Writing(
-            table_id=state.metadata.id,
-            schema=schema,
-            parts=-(-files.num_rows // unit.sidecar_actions),
-            unit=unit,
-            store=store,
-            guard=_one_at_a_time(guard),
-        ),
+    writing = _Writing(
+        state=state,
+        schema=content.checkpoint_schema(content.file_rows(_range(state, 0, 0)), state.metadata),
+        parts=-(-_num_actions(state) // unit.sidecar_actions),
+        unit=unit,
+        store=store,
+        guard=_one_at_a_time(guard),
     )
-    head = CheckpointMetadata(version=state.version, tags=_tags(state, sidecars, schema))
+    sidecars = _put_sidecars(writing)
+    head = CheckpointMetadata(version=state.version, tags=_tags(state, sidecars, writing.schema))
     top = lines.encode_commit([head, *sidecars, *_non_file_actions(state)])
     unique = unique_name(state.metadata.id, state.version, sha256(top).digest())
-    name = names.UuidCheckpoint(Version(state.version), unique, "json").name
-    key = f"{names.LOG_DIRECTORY}/{name}"
+    key = f"{names.LOG_DIRECTORY}/{names.UuidCheckpoint(Version(state.version), unique, 'json').name}"
     found = place(store, key, pa.py_buffer(top), guard=guard, accept=_nothing_else)
     return _written(state, head, sidecars, top=found)
 
@@ -80,11 +76,9 @@ def unique_name(table_id: str, version: int, digest: bytes) -> str:
     return str(uuid5(_NAMESPACE, f"{table_id}/{version}/{digest.hex()}"))
 
 
-def _put_sidecars(files: pa.Table, writing: _Writing) -> list[Sidecar]:
-    most = writing.unit.sidecar_actions
-    ranges = [files.slice(start, most) for start in range(0, files.num_rows, most)]
+def _put_sidecars(writing: _Writing) -> list[Sidecar]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
-        return list(threads.map(partial(_put_sidecar, writing), range(1, writing.parts + 1), ranges))
+        return list(threads.map(partial(_put_sidecar, writing), range(writing.parts)))
 
 
 def _one_at_a_time(guard: Guard) -> Guard:
@@ -98,14 +92,26 @@ def _one_at_a_time(guard: Guard) -> Guard:
     return guarded
 
 
-def _put_sidecar(writing: _Writing, part: int, rows: pa.Table) -> Sidecar:
-    unit = writing.unit
+def _put_sidecar(writing: _Writing, part: int) -> Sidecar:
+    unit, most = writing.unit, writing.unit.sidecar_actions
+    rows = content.file_rows(_range(writing.state, part * most, most))
     data = parquet.encoded(rows, writing.schema, compression=unit.compression, row_group_bytes=unit.row_group_bytes)
     readback.check(data, rows)
-    unique = unique_name(writing.table_id, unit.version, sha256(data).digest())
-    name = names.sidecar_name(unit.version, unique, part=part, parts=writing.parts)
+    unique = unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
+    name = names.sidecar_name(unit.version, unique, part=part + 1, parts=writing.parts)
     found = place(writing.store, f"{SIDECARS}/{name}", data, guard=writing.guard, accept=_nothing_else)
     return Sidecar(path=name, size_in_bytes=found.meta.size, modification_time=found.meta.modified)
+
+
+def _range(state: CheckpointState, start: int, most: int) -> CheckpointState:
+    """The state with some of its file actions: files come first, then tombstones."""
+    files = state.files.slice(min(start, state.files.num_rows), most)
+    removes = state.removes.slice(max(start - state.files.num_rows, 0), most - files.num_rows)
+    return replace(state, files=files, removes=removes)
+
+
+def _num_actions(state: CheckpointState) -> int:
+    return int(state.files.num_rows + state.removes.num_rows)
 
 
 def _nothing_else(_: bytes) -> bool:
@@ -114,7 +120,7 @@ def _nothing_else(_: bytes) -> bool:
 
 def _tags(state: CheckpointState, sidecars: Sequence[Sidecar], schema: str) -> dict[str, str]:
     tags = {
-        "sidecarNumActions": str(state.files.num_rows + state.removes.num_rows),
+        "sidecarNumActions": str(_num_actions(state)),
         "sidecarSizeInBytes": str(_total_size(sidecars)),
         "numOfAddFiles": str(state.files.num_rows),
     }
@@ -136,7 +142,7 @@ def _written(state: CheckpointState, head: CheckpointMetadata, sidecars: Sequenc
         version=state.version,
         name=name,
         digest=sha256(top.data).digest(),
-        num_rows=1 + len(sidecars) + len(others) + state.files.num_rows + state.removes.num_rows,
+        num_rows=1 + len(sidecars) + len(others) + _num_actions(state),
         num_files=state.files.num_rows,
         num_bytes=top.meta.size + _total_size(sidecars),
         v2=V2Checkpoint(
