@@ -16,11 +16,21 @@ from msgspec.structs import asdict
 import deltamirror
 from deltamirror.config import Secret, StorageSettings
 
-__all__ = ["COMMAND", "Service", "can_mount", "environment", "following", "typed", "typed_on_a_disk", "variables"]
+__all__ = [
+    "COMMAND",
+    "Service",
+    "can_mount",
+    "environment",
+    "following",
+    "typed",
+    "typed_on_a_disk",
+    "variables",
+    "without_jvm",
+]
 
 COMMAND = (sys.executable, "-m", "deltamirror.cli")
 NOTHING: Mapping[str, str] = MappingProxyType({})
-_LONGEST = 120
+_LONGEST = 300
 _APART = Path("/usr/bin/unshare")
 
 
@@ -84,6 +94,11 @@ def _run(
         check=False,
         timeout=_LONGEST,
     )
+
+
+def without_jvm(stderr: str) -> str:
+    """Standard error but for the line with which the JVM itself begins, before Spark has a say."""
+    return stderr.replace("WARNING: Using incubator modules: jdk.incubator.vector\n", "")
 
 
 class Service:

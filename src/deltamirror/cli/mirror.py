@@ -1,5 +1,6 @@
 """``deltamirror mirror``: publish what the tables committed, once or for as long as there is a service."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,7 @@ from deltamirror.cli.remedies import remedy
 from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_text, redact_url
 from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.pipeline.spark.environment import exported_environment
 from deltamirror.work import Failure, Lane
 
 __all__ = ["RUNNERS", "mirror"]
@@ -51,7 +53,10 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
         raise click.UsageError("say how long to go on: --once or --follow")
     if runner == "local" and master is not None:
         raise click.UsageError("--master is for Spark, and --runner local is without it")
-    settings = _chosen(invocation.lasting().settings, runner, master)
+    loaded = invocation.lasting()
+    settings = _chosen(loaded.settings, runner, master)
+    if settings.mirror.runner == "spark":
+        os.environ.update(exported_environment(loaded))
     with invocation.engine(settings) as engine:
         if once:
             _run_once(engine, invocation, settings)
