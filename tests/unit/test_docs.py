@@ -28,6 +28,7 @@ MODULES = sorted(
 )
 README = "README.md"
 WRITING = "docs/guides/writing.md"
+MIRRORING = "docs/guides/mirroring.md"
 DATA_MODEL = "docs/data-model.md"
 
 
@@ -47,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.requirement("R96")
-@pytest.mark.parametrize("document", [README, WRITING])
+@pytest.mark.parametrize("document", [README, WRITING, MIRRORING])
 def test_the_python_of_a_document_runs_as_it_stands(folder: Path, document: str) -> None:
     code = "\n".join(blocks(document, "python"))
     assert code
