@@ -79,6 +79,8 @@ class ChecksumTrail:
         """That of the last version; None where it is not certain."""
         self.failure: Failure | None = None
         """The first thing that went wrong."""
+        self.lost_at: int | None = None
+        """The version whose checksum was not written because the lease was lost."""
         self._unit, self._store, self._guard = unit, store, guard
         self._chain = ChecksumChain(None if unit.checksum is None else decode(unit.checksum))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="deltamirror-checksums")
@@ -101,13 +103,15 @@ class ChecksumTrail:
     def _write(self, work: CommitWork, data: Data) -> None:
         key = f"{LOG_DIRECTORY}/{checksum_name(work.version)}"
         self.checksum = None
+        if self.lost_at is not None:
+            return
         try:
             checksum = self._chain.following(work, data)
             if checksum is not None:
                 self.checksum = encode(checksum)
                 write_checksum(self._store, key, checksum, guard=self._guard)
         except LeaseLost:
-            return  # whoever has the table writes it
+            self.checksum, self.lost_at = None, work.version
         except DeltaMirrorError as error:
             self._note(error, work, key)
         except Exception as error:  # noqa: BLE001 - commits go on, whatever is the matter with a checksum

@@ -53,6 +53,9 @@ def publish_commits(
             pass  # whoever has the table goes on
         except _Stopped as stopped:
             failure = stopped.failure
+    if checksums.lost_at is not None:
+        # Whoever has the table finds these commits in the log, and writes the checksums that are missing.
+        published = [each for each in published if each.version < checksums.lost_at]
     return CommitOutcome(
         table_id=unit.table_id,
         lease=unit.lease,

@@ -48,8 +48,8 @@ class Job(ABC):
     def run(self) -> Iterator[Outcome]:
         """What comes of each unit, recorded, as they finish. Recording gives a lease back."""
         for outcome in self._shop.runner.run(self._units):
-            self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
             self._record(outcome)
+            self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
             yield outcome
 
     def close(self) -> None:

@@ -1,5 +1,7 @@
 """Version checksums of published commits: ours, or one of somebody else that is right; trouble stops nothing."""
 
+import threading
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from deltamirror.delta.actions import (
 from deltamirror.delta.checksum import Checksum, checksum_of, decode, encode
 from deltamirror.delta.lines import encode_commit
 from deltamirror.delta.replay import replay
-from deltamirror.errors import PermissionDenied, Transient
+from deltamirror.errors import LeaseLost, PermissionDenied, Transient
 from deltamirror.storage.store import Changed, Exists, Store
 from deltamirror.work import CommitOutcome, Stage
 from tests.support.commit_units import commit_key, publish, unit_of, watched, work_of
@@ -257,3 +259,18 @@ def test_the_checksum_is_one_line_of_json(any_store: Store) -> None:
     assert data is not None
     assert data.count(b"\n") == 1
     assert msgspec.json.decode(data)["numFiles"] == 3
+
+
+def test_a_lease_lost_before_a_checksum_leaves_its_version_to_the_next_owner(any_store: Store) -> None:
+    held_for = iter([True])  # the checksum of version 0, and no other
+
+    def guard() -> None:
+        if "checksums" in threading.current_thread().name and not next(held_for, False):
+            raise LeaseLost("somebody else has it")
+
+    outcome = publish(unit_of(WORK), any_store, guard=guard)
+    assert [each.version for each in outcome.published] == [0]
+    assert (outcome.failure, outcome.checksum) == (None, None)
+    again = publish(unit_of(WORK), any_store)
+    assert [(each.version, each.already) for each in again.published] == [(0, True), (1, True), (2, True)]
+    assert [checksum_in(any_store, version) for version in range(3)] == [encode(right(version)) for version in range(3)]
