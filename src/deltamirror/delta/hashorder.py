@@ -6,6 +6,7 @@ function of the hashes, of how far the table has grown, and, for equal hashes, o
 
 import re
 from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -91,6 +92,8 @@ def live_domains(before: Iterable[DomainMetadata], actions: Iterable[Action]) ->
     return tuple(found.values())
 
 
+# A chain of checksums asks for the few files of a table at every version.
+@lru_cache(maxsize=4096)
 def file_hash(key: FileKey) -> int:
     """The hash code of Spark's key of a file. The path has to be in the spelling of ``path_identity``."""
     path, vector = key
