@@ -2,17 +2,18 @@
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamirror.delta.actions import Add
+from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.paths import PartitionValue, decode_path, encode_path, partition_directory, partition_text
 from deltamirror.delta.schema import StructType, to_arrow
 from deltamirror.txnlog.reads import Snapshot
@@ -66,29 +67,42 @@ def stats_of(rows: pa.Table) -> str:
 
 
 def seen_by_us(snapshot: Snapshot, folder: Path) -> SeenTable:
-    """A snapshot in the form in which readers show tables; its rows are read from the files that it lists."""
-    files = snapshot.files().to_pylist()
-    values = [json.loads(file["partition_values"]) for file in files]
-    parts = [_rows(snapshot, folder / decode_path(f["path"]), own) for f, own in zip(files, values, strict=True)]
-    rows = fingerprint(pa.concat_tables([to_arrow(snapshot.schema).empty_table(), *parts]))
-    seen = (
-        SeenFile(decode_path(f["path"]), None, f["size"], tuple(sorted(own.items())))
-        for f, own in zip(files, values, strict=True)
-    )
+    """A snapshot in the form in which readers show tables; its rows are read from the files that it lists.
+
+    A table with deletion vectors hides its rows: nothing here reads what is deleted.
+    """
+    files = [_seen_file(file) for file in snapshot.files().to_pylist()]
+    rows = None if any(file.deletion_vector for file in files) else fingerprint(_rows(snapshot, files, folder))
     return SeenTable(
         reader="deltamirror",
         version=snapshot.version,
         protocol=_protocol(snapshot),
         metadata=_metadata(snapshot),
-        files=tuple(sorted(seen)),
-        row_count=int(str(rows["count"])),
-        row_digest=str(rows["digest"]),
+        files=tuple(sorted(files)),
+        row_count=None if rows is None else int(str(rows["count"])),
+        row_digest=None if rows is None else str(rows["digest"]),
         schema=_metadata(snapshot)["schema"],
         columns=tuple(field.name for field in snapshot.schema.fields),
     )
 
 
-def _rows(snapshot: Snapshot, path: Path, partition: Mapping[str, str | None]) -> pa.Table:
+def _seen_file(file: Mapping[str, Any]) -> SeenFile:
+    vector = file["deletion_vector"]
+    values = json.loads(file["partition_values"])
+    return SeenFile(
+        path=decode_path(file["path"]),
+        deletion_vector="" if vector is None else msgspec.json.decode(vector, type=DeletionVector).unique_id,
+        size=file["size"],
+        partition_values=tuple(sorted(values.items())),
+    )
+
+
+def _rows(snapshot: Snapshot, files: Iterable[SeenFile], folder: Path) -> pa.Table:
+    parts = [_rows_of(snapshot, folder / file.path, dict(file.partition_values or ())) for file in files]
+    return pa.concat_tables([to_arrow(snapshot.schema).empty_table(), *parts])
+
+
+def _rows_of(snapshot: Snapshot, path: Path, partition: Mapping[str, str | None]) -> pa.Table:
     stored = pq.ParquetFile(path).read()
     columns = []
     for field, wanted in zip(snapshot.schema.fields, to_arrow(snapshot.schema), strict=True):

@@ -7,6 +7,7 @@ for. It knows no null list, map or struct: of a table with such columns it shows
 
 import os
 from typing import Any
+from urllib.parse import quote
 
 import chdb
 import pyarrow as pa
@@ -37,7 +38,7 @@ def _table_function(location: str, s3: S3Access | None) -> tuple[str, str]:
     if s3 is None:
         return f"deltaLakeLocal({_quoted(location)})", location.rstrip("/") + "/"
     bucket, key = bucket_and_key(location)
-    arguments = (f"{s3.endpoint}/{bucket}/{key}", s3.access_key, s3.secret_key)
+    arguments = (f"{s3.endpoint}/{bucket}/{quote(key)}", s3.access_key, s3.secret_key)
     return f"deltaLake({', '.join(map(_quoted, arguments))})", f"{bucket}/{key}/"
 
 

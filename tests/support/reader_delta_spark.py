@@ -125,10 +125,10 @@ def _file(row: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _vector_id(row: dict[str, Any]) -> str | None:
-    """The deletion vector's unique id, as the protocol defines it."""
+def _vector_id(row: dict[str, Any]) -> str:
+    """The deletion vector's unique id, as the protocol defines it; empty where there is none."""
     if row["storageType"] is None:
-        return None
+        return ""
     offset = "" if row["offset"] is None else f"@{row['offset']}"
     return f"{row['storageType']}{row['pathOrInlineDv']}{offset}"
 

@@ -9,47 +9,56 @@ from typing import Any
 import duckdb
 import duckdb_extension_delta
 import duckdb_extension_httpfs
+import pyarrow as pa
 
 from tests.support.rows import fingerprint
 from tests.support.s3_access import S3Access
 from tests.support.worker import serve, take_stdout
 
 
-def connect(s3: S3Access | None = None) -> duckdb.DuckDBPyConnection:
-    """A connection with the extensions loaded from their wheels: nothing is downloaded."""
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    for name, package in (("httpfs", duckdb_extension_httpfs), ("delta", duckdb_extension_delta)):
-        folder = Path(package.__file__).parent / "extensions" / f"v{duckdb.__version__}"
-        connection.load_extension(str(folder / f"{name}.duckdb_extension"))
-    if s3 is not None:
-        connection.execute(_secret(s3))
-    return connection
+class DuckDB:
+    """Answers requests, from one database in memory: to load the extensions for each would take longer than to read."""
+
+    def __init__(self) -> None:
+        """Load the extensions from their wheels: nothing is downloaded."""
+        # A table that is copied to where another one was may have files of the same names.
+        self._connection = duckdb.connect(
+            config={"autoinstall_known_extensions": "false", "enable_external_file_cache": "false"}
+        )
+        for name, package in (("httpfs", duckdb_extension_httpfs), ("delta", duckdb_extension_delta)):
+            folder = Path(package.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+            self._connection.load_extension(str(folder / f"{name}.duckdb_extension"))
+
+    def snapshot(self, request: dict[str, Any]) -> dict[str, object]:
+        """The table at a location."""
+        location, version = request["location"], request["version"]
+        if s3 := S3Access.asked(request):
+            self._connection.execute(_secret(s3))
+        pinned = "" if version is None else f", version => {int(version)}"
+        scan = f"SELECT * FROM delta_scan($1{pinned})"
+        return {
+            "version": version,
+            "protocol": None,
+            "metadata": None,
+            "columns": self._asked(f"DESCRIBE {scan}", location).column("column_name").to_pylist(),
+            "files": [_file(row, location) for row in self._listed(location, pinned)],
+            "rows": fingerprint(self._asked(scan, location)) if request["rows"] else None,
+        }
+
+    def _listed(self, location: str, pinned: str) -> list[dict[str, Any]]:
+        files: list[dict[str, Any]] = self._asked(f"SELECT * FROM delta_list_files($1{pinned})", location).to_pylist()
+        return files
+
+    def _asked(self, statement: str, location: str) -> pa.Table:
+        return self._connection.execute(statement, [location]).to_arrow_table()
 
 
 def _secret(s3: S3Access) -> str:
     address = s3.endpoint.removeprefix("http://")
     return (
-        f"CREATE SECRET (TYPE s3, KEY_ID '{s3.access_key}', SECRET '{s3.secret_key}', REGION '{s3.region}',"
+        f"CREATE OR REPLACE SECRET (TYPE s3, KEY_ID '{s3.access_key}', SECRET '{s3.secret_key}', REGION '{s3.region}',"
         f" ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false)"
     )
-
-
-def snapshot(request: dict[str, Any]) -> dict[str, object]:
-    location, version = request["location"], request["version"]
-    pinned = "" if version is None else f", version => {int(version)}"
-    scan = f"SELECT * FROM delta_scan($1{pinned})"
-    with connect(S3Access.asked(request)) as connection:
-        listed = connection.execute(f"SELECT * FROM delta_list_files($1{pinned})", [location]).to_arrow_table()
-        described = connection.execute(f"DESCRIBE {scan}", [location]).to_arrow_table()
-        rows = fingerprint(connection.execute(scan, [location]).to_arrow_table()) if request["rows"] else None
-    return {
-        "version": version,
-        "protocol": None,
-        "metadata": None,
-        "columns": described.column("column_name").to_pylist(),
-        "files": [_file(row, location) for row in listed.to_pylist()],
-        "rows": rows,
-    }
 
 
 def _file(row: dict[str, Any], location: str) -> dict[str, object]:
@@ -60,5 +69,4 @@ def _file(row: dict[str, Any], location: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    connect().close()
-    serve(take_stdout(), f"DuckDB {duckdb.__version__} delta_scan", snapshot)
+    serve(take_stdout(), f"DuckDB {duckdb.__version__} delta_scan", DuckDB().snapshot)

@@ -30,7 +30,10 @@ READERS = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class SeenFile:
-    """A data file as a reader shows it: its path decoded and relative to the table; None is what the reader hides."""
+    """A data file as a reader shows it: its path decoded and relative to the table; None is what the reader hides.
+
+    A file without a deletion vector has the empty text for one.
+    """
 
     path: str
     deletion_vector: str | None = None
@@ -129,6 +132,7 @@ _COMPARED: Mapping[str, Callable[[SeenTable], object]] = {
     "types": lambda table: table.schema and _plain_type(table.schema),
     "files": lambda table: table.paths,
     "partition values": lambda table: _of_files(table, lambda file: file.partition_values),
+    "deletion vectors": lambda table: _of_files(table, lambda file: file.deletion_vector),
     "sizes": lambda table: _of_files(table, lambda file: file.size),
     "row count": lambda table: table.row_count,
     "rows": lambda table: table.row_digest,

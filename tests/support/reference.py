@@ -75,12 +75,12 @@ def commit_files(log: Path) -> Iterator[bytes]:
         version += 1
 
 
-def begin_table(catalog: Catalog, name: str, first: bytes) -> None:
+def begin_table(catalog: Catalog, name: str, first: bytes, *, location: str | None = None) -> None:
     """A table whose version 0 is the commit of another writer, stored untouched."""
     actions = decode_commit(first)
     with catalog.database.write() as session:
         table_id = int(session.execute(select(func.coalesce(func.max(tables.c.table_id), 0))).scalar_one()) + 1
-        row = {"table_id": table_id, "name": name, "location": f"file:///nowhere/{name}"}
+        row = {"table_id": table_id, "name": name, "location": location or f"file:///nowhere/{name}"}
         row |= {"created_at": 0, "mirror_paused": False, "log_start": 0, "published_version": -1}
         session.execute(insert(tables), row)
         session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
