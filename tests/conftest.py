@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.support.lake",
     "tests.support.readers",
     "tests.support.recording_proxy",
+    "tests.support.runners",
     "tests.support.seaweed",
     "tests.support.stores",
 ]

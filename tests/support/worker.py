@@ -29,7 +29,7 @@ class WorkerDied(Exception):
 class Worker:
     """A program in a process of its own that knows only what a request tells it."""
 
-    def __init__(self, module: str, folder: Path) -> None:
+    def __init__(self, module: str, folder: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self._log = folder / "worker.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -39,7 +39,7 @@ class Worker:
                 stderr=log,
                 text=True,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(_ROOT), "TZ": "UTC"},
+                env={**os.environ, "PYTHONPATH": str(_ROOT), "TZ": "UTC", **(environment or {})},
                 # Ctrl-C reaches the tests; the worker ends when its input does.
                 start_new_session=True,
             )

@@ -4,6 +4,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -17,7 +18,7 @@ from deltamirror.storage.clients import Credentials
 from deltamirror.storage.open import StoreAddress, open_store
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.backlog import fetch_chunks
+from deltamirror.txnlog.backlog import fetch_chunks, with_chunks
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import holds
 from deltamirror.work import (
@@ -34,26 +35,26 @@ from deltamirror.work import (
 
 __all__ = ["Resources", "execute", "failed"]
 
+_AT_ONCE = 64 * 1024 * 1024
+
 
 class Resources:
     """What the units of one process share: its stores, and the database where that can be reached.
 
-    Safe to share between threads. An error in reaching something is the outcome of the unit that asked.
+    Without the database units carry their chunks, and leases end by the clock of this process. Safe to share between
+    threads.
     """
 
-    def __init__(
-        self, open_store: Callable[[StoreAddress], Store], database: Callable[[], Database] | None = None
-    ) -> None:
+    def __init__(self, database: Database | None, *, open_store: Callable[[StoreAddress], Store] = open_store) -> None:
         self.database = database
         self._open_store = open_store
         self._stores: dict[StoreAddress, Store] = {}
         self._probed: set[tuple[str, str | None]] = set()
 
     @classmethod
-    def of_process(cls, storage: StorageSettings, database: Database | None) -> Self:
-        """What a process has that was given its settings and its database."""
-        opened = partial(open_store, credentials=Credentials.of(storage))
-        return cls(opened, None if database is None else lambda: database)
+    def with_keys(cls, storage: StorageSettings, database: Database | None) -> Self:
+        """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
+        return cls(database, open_store=partial(open_store, credentials=Credentials.of(storage)))
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
@@ -63,6 +64,10 @@ class Resources:
             self._require_promises(address, found)
             self._stores[address] = found
         return found
+
+    def close_stores(self) -> None:
+        """Let go of the stores. One that is asked for again is opened again."""
+        self._stores.clear()
 
     def _require_promises(self, address: StoreAddress, store: Store) -> None:
         scheme, _, rest = address.location.partition("://")
@@ -84,7 +89,7 @@ def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | Non
         fetch = partial(_chunks, resources=resources)
         guard = partial(_check_lease, unit, resources=resources, given_up=given_up or threading.Event())
         if isinstance(unit, CommitUnit):
-            return publish_commits(unit, store, fetch=fetch, guard=guard)
+            return publish_commits(_carrying(unit, resources), store, fetch=fetch, guard=guard)
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
         return failed(unit, _ours(error), stage)
@@ -101,6 +106,15 @@ def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
     return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
 
 
+def _carrying(unit: CommitUnit, resources: Resources) -> CommitUnit:
+    """The unit with the chunks of its commits, fetched at once if they are small; large ones are fetched one by one."""
+    absent = [work for work in unit.commits if work.chunks is None]
+    if not absent or resources.database is None or sum(work.num_bytes for work in absent) > _AT_ONCE:
+        return unit
+    with resources.database.read() as connection:
+        return replace(unit, commits=tuple(with_chunks(connection, unit.commits)))
+
+
 def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
     if work.chunks is not None:
         yield from work.chunks
@@ -110,7 +124,7 @@ def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
             hint="set spark.lines to carried, or to fetched with DELTAMIRROR_CATALOG__URL on every executor",
         )
     else:
-        with resources.database().read() as connection:
+        with resources.database.read() as connection:
             yield from fetch_chunks(connection, work)
 
 
@@ -124,8 +138,7 @@ def _check_lease(unit: Unit, *, resources: Resources, given_up: threading.Event)
 def _is_held(unit: Unit, resources: Resources) -> bool:
     if resources.database is None:
         return time.time() < unit.lease.held_until
-    with resources.database().read() as connection:
-        return holds(connection, unit.lease)
+    return holds(resources.database, unit.lease)
 
 
 def _ours(error: BaseException) -> DeltaMirrorError:

@@ -15,7 +15,7 @@ class InProcessRunner:
     """Runs units on threads of this process, with its own credentials. The database stays its owner's."""
 
     def __init__(self, database: Database | None, settings: Settings) -> None:
-        self._resources = Resources.of_process(settings.storage, database)
+        self._resources = Resources.with_keys(settings.storage, database)
         self._threads = settings.mirror.threads
 
     @property
@@ -28,4 +28,5 @@ class InProcessRunner:
         return work_on(units, threads=self._threads, resources=self._resources)
 
     def close(self) -> None:
-        """Nothing is held between two runs."""
+        """Let go of the stores; the database is its owner's to close."""
+        self._resources.close_stores()

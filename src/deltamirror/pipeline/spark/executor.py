@@ -14,15 +14,13 @@ from typing import Final
 import pyarrow as pa
 
 from deltamirror.config import Loaded, load
-from deltamirror.errors import InvalidSettings, PermissionDenied
+from deltamirror.config.load import DEFAULT_ORIGIN
+from deltamirror.errors import DeltaMirrorError, InvalidSettings, PermissionDenied
 from deltamirror.pipeline.crew import work_on
-from deltamirror.pipeline.execution import Resources
-from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import StoreAddress, open_store
-from deltamirror.storage.store import Store
+from deltamirror.pipeline.execution import Resources, failed
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.open import open_database
-from deltamirror.work import Outcome, Unit
+from deltamirror.work import Outcome, Stage, Unit
 
 __all__ = ["OUTCOMES", "rows_of", "run_rows"]
 
@@ -43,10 +41,18 @@ def rows_of(units: list[Unit]) -> pa.Table:
 
 def run_rows(batches: Iterator[pa.RecordBatch], *, threads: int, fetches: bool) -> Iterator[pa.RecordBatch]:
     """The outcomes of the units of a task, as they finish."""
-    resources = _resources(fetches)
-    for outcome in work_on(_units(batches), threads=threads, resources=resources):
+    for outcome in _outcomes(_units(batches), threads=threads, fetches=fetches):
         row = pa.array([pickle.dumps(_explained(outcome))], pa.binary())
         yield pa.record_batch([row], names=["outcome"])
+
+
+def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator[Outcome]:
+    try:
+        resources = _resources(fetches)
+    except DeltaMirrorError as error:
+        lacking = error  # the name that an except clause gives ends with it
+        return (failed(unit, lacking, Stage.OPEN) for unit in units)
+    return work_on(units, threads=threads, resources=resources)
 
 
 def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[Unit]:
@@ -65,27 +71,15 @@ def _explained(outcome: Outcome) -> Outcome:
     return replace(outcome, failure=replace(failure, error=replace(failure.error, hint=hint)))
 
 
-# Caches of the worker process: Spark uses it for many tasks.
-
-
 @lru_cache(maxsize=2)
 def _resources(fetches: bool) -> Resources:
-    return Resources(_store, _database if fetches else None)
+    """What a worker process has; Spark uses it for many tasks."""
+    loaded = load(environment=os.environ)
+    return Resources.with_keys(loaded.settings.storage, _database(loaded) if fetches else None)
 
 
-@lru_cache(maxsize=1)
-def _loaded() -> Loaded:
-    return load(environment=os.environ)
-
-
-def _store(address: StoreAddress) -> Store:
-    return open_store(address, credentials=Credentials.of(_loaded().settings.storage))
-
-
-@lru_cache(maxsize=1)
-def _database() -> Database:
-    loaded = _loaded()
-    if loaded.origins["catalog.url"] == "default":
+def _database(loaded: Loaded) -> Database:
+    if loaded.origins["catalog.url"] == DEFAULT_ORIGIN:
         raise InvalidSettings(
             "this Spark executor does not know where the catalog is: DELTAMIRROR_CATALOG__URL is not set",
             hint="set it in the environment of every executor, or set spark.lines to carried",

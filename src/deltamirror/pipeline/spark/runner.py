@@ -5,6 +5,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from deltamirror.errors import Unavailable
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.spark.executor import OUTCOMES, rows_of, run_rows
 from deltamirror.pipeline.spark.failures import translated
-from deltamirror.pipeline.spark.session import slots_of, start_session
+from deltamirror.pipeline.spark.session import require_server, slots_of, start_session
 from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
 from deltamirror.txnlog.database import Database
 from deltamirror.work import Outcome, Unit
@@ -55,6 +56,10 @@ class SparkRunner:
             case lines:
                 return lines == "fetched"
 
+    def start(self) -> None:
+        """Start Spark, if it is not running: for whoever does not want the first run to wait for it."""
+        self._started()
+
     def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
         """One Spark job, or several in a row if the units carry too much for one."""
         jobs, large = packed(units)
@@ -68,12 +73,16 @@ class SparkRunner:
         with self._lock:
             session, self._session = self._session, None
         if session is not None and not self._is_given:
-            with translated("stop"):
+            # A server that is gone has nothing to be told, and pyspark would try to for ten minutes.
+            with suppress(Unavailable), translated("stop"):
+                require_server(self._settings.spark.master)
                 session.stop()
 
     def _run(self, units: list[Unit]) -> Iterator[Outcome]:
         session = self._started()
         try:
+            if not self._is_given:
+                require_server(self._settings.spark.master)
             with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(units)) as share:
                 task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches)
                 # As many partitions as slots; fewer of them without a shuffle.

@@ -15,9 +15,10 @@ from pyspark.sql.functions import spark_partition_id
 from deltamirror.errors import InvalidSettings, Unavailable
 from deltamirror.pipeline.spark.failures import translated
 
-__all__ = ["is_connect", "slots_of", "start_session"]
+__all__ = ["require_server", "slots_of", "start_session"]
 
 _NAME: Final = "deltamirror"
+_CONNECT_SCHEME: Final = "sc://"
 _ANSWER_WITHIN: Final = 10.0
 _MANY: Final = 4096
 
@@ -31,7 +32,6 @@ _LOCAL: Final[Mapping[str, bool | float | int | str | None]] = {
     "spark.driver.extraJavaOptions": f"-XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={_LOG.as_uri()}",
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 
 # A server keeps what is uploaded, and the plans that hold it, for as long as the session lives.
@@ -46,21 +46,23 @@ def start_session(master: str, *, jobs: int) -> SparkSession:
 
     What is not set here comes from Spark's own configuration.
     """
-    if is_connect(master):
+    _require_answer(master)
+    if master.startswith(_CONNECT_SCHEME):
         return _connected(master)
     builder = SparkSession.builder.appName(_NAME).master(_with_slots(master, jobs))
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     if master.startswith("local"):
         for name, value in {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
             os.environ.setdefault(name, value)
         builder = builder.config(map=dict(_LOCAL))
-    _require_answer(master)
-    with translated(f"start at {master}"):
+    with translated("start"):
         return builder.getOrCreate()
 
 
-def is_connect(master: str) -> bool:
-    """Whether this is the address of a Spark Connect server."""
-    return master.startswith("sc://")
+def require_server(master: str) -> None:
+    """Fail at once where a Spark Connect server is gone. A cluster goes on with its jobs while its master is away."""
+    if master.startswith(_CONNECT_SCHEME):
+        _require_answer(master)
 
 
 def slots_of(session: SparkSession) -> int:
@@ -73,9 +75,8 @@ def slots_of(session: SparkSession) -> int:
 
 
 def _connected(master: str) -> SparkSession:
-    _require_answer(master)
     with translated("connect"):
-        session = SparkSession.builder.remote(master).appName(_NAME).create()
+        session = SparkSession.builder.remote(master).create()
         for name, value in _CONNECT.items():
             session.conf.set(name, value)
     return session

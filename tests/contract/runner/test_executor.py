@@ -1,0 +1,72 @@
+"""The executor's side of a job, in this process: what it needs of its environment, and what it says without."""
+
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+from deltamirror.config import StorageSettings
+from deltamirror.errors import InvalidSettings, PermissionDenied
+from deltamirror.pipeline.spark import executor
+from deltamirror.storage.open import StoreAddress
+from deltamirror.work import CommitUnit, Outcome
+from tests.support.checkpoints import first_commit
+from tests.support.commit_units import unit_of, work_of
+
+
+@pytest.fixture(autouse=True)
+def another_process() -> Iterator[None]:
+    """An executor keeps its resources for the life of its process."""
+    executor._resources.cache_clear()
+    yield
+    executor._resources.cache_clear()
+
+
+def ran(unit: CommitUnit, *, fetches: bool = False) -> Outcome:
+    rows = executor.rows_of([unit])
+    (batch,) = executor.run_rows(iter(rows.to_batches()), threads=2, fetches=fetches)
+    outcome: Outcome = pickle.loads(batch.column(0)[0].as_py())  # noqa: S301  our own bytes
+    return outcome
+
+
+def error_of(outcome: Outcome, kind: type) -> str:
+    assert outcome.failure is not None
+    assert type(outcome.failure.error) is kind
+    return f"{outcome.failure.error.message} {outcome.failure.error.hint}"
+
+
+def test_an_executor_without_the_stores_keys_names_the_variables(
+    s3_bucket: str, s3_settings: StorageSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTAMIRROR_STORAGE__ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY", "hunter2")
+    unit = unit_of([work_of(0, first_commit())], location="/nowhere")
+    address = StoreAddress.of(f"s3://{s3_bucket}/t", s3_settings)
+    told = error_of(ran(_at(unit, address)), PermissionDenied)
+    assert "DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY" in told
+    assert "hunter2" not in told
+
+
+def _at(unit: CommitUnit, address: StoreAddress) -> CommitUnit:
+    return CommitUnit(table_id=unit.table_id, table=unit.table, address=address, lease=unit.lease, commits=unit.commits)
+
+
+def test_an_executor_without_the_catalog_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DELTAMIRROR_CATALOG__URL", raising=False)
+    outcome = ran(unit_of([work_of(0, first_commit())]), fetches=True)
+    assert "DELTAMIRROR_CATALOG__URL" in error_of(outcome, InvalidSettings)
+
+
+def test_an_executor_with_wrong_settings_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTAMIRROR_STORAGE__RETRIES", "many")
+    outcome = ran(unit_of([work_of(0, first_commit())]))
+    assert "DELTAMIRROR_STORAGE__RETRIES" in error_of(outcome, InvalidSettings)
+
+
+def test_what_travels_holds_no_credentials(s3_settings: StorageSettings) -> None:
+    unit = unit_of([work_of(0, first_commit())])
+    rows = executor.rows_of([_at(unit, StoreAddress.of("s3://bucket/t", s3_settings))])
+    assert s3_settings.secret_access_key is not None
+    (row,) = rows.column(0).to_pylist()
+    assert b"s3://bucket/t" in row
+    assert s3_settings.secret_access_key.reveal().encode() not in row

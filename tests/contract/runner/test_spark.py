@@ -1,0 +1,59 @@
+"""What only Spark can get wrong: secrets in its logs, servers that go away, a machine without Java."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deltamirror.errors import MissingExtra, Unavailable
+from deltamirror.work import CommitUnit
+from tests.support.checkpoints import first_commit
+from tests.support.commit_units import unit_of, work_of
+from tests.support.postgres_server import PASSWORD
+from tests.support.runners import CANARY, SparkRig, started_driver
+from tests.support.seaweed_server import SECRET_KEY
+from tests.support.spark_connect import ConnectServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+
+def unit_at(folder: Path) -> CommitUnit:
+    return unit_of([work_of(0, first_commit())], location=str(folder), checksums=False)
+
+
+@pytest.mark.requirement("R113")
+def test_no_secret_is_in_what_spark_writes_down(spark_local: SparkRig, tmp_path: Path) -> None:
+    """The event log is all that Spark's pages show: plans, properties, the environment."""
+    spark_local.run([unit_at(tmp_path / "t")])
+    (log,) = [file for file in spark_local.events.rglob("*") if file.is_file() and "events" in file.name]
+    text = log.read_text()
+    assert "SparkListenerEnvironmentUpdate" in text
+    assert "MapInArrow" in text
+    for secret in {CANARY, PASSWORD, SECRET_KEY}:
+        assert secret not in text
+
+
+@pytest.fixture
+def without_java(tmp_path: Path) -> Iterator[SparkRig]:
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    with started_driver(folder, "local[1]", {"JAVA_HOME": "/nowhere"}) as rig:
+        yield rig
+
+
+def test_without_java_the_error_says_what_to_install(without_java: SparkRig, tmp_path: Path) -> None:
+    with pytest.raises(MissingExtra, match="no Java") as raised:
+        without_java.run([unit_at(tmp_path / "t")])
+    assert "Java runtime" in raised.value.hint
+
+
+def test_a_connect_server_that_comes_back_is_used_again(
+    spark_connect: SparkRig, connect_server: ConnectServer, tmp_path: Path
+) -> None:
+    spark_connect.run([unit_at(tmp_path / "before")])
+    connect_server.kill()
+    with pytest.raises(Unavailable, match="nobody answers"):
+        spark_connect.run([unit_at(tmp_path / "meanwhile")])
+    connect_server.start()
+    (outcome,) = spark_connect.run([unit_at(tmp_path / "after")])
+    assert outcome.failure is None

@@ -1,0 +1,73 @@
+"""The driver of a Spark as a worker: it has the runner, and runs what tests hand it.
+
+One process has one Spark; the tests talk to several. Its settings are those of its environment.
+"""
+
+import os
+import pickle
+import threading
+from base64 import b64decode, b64encode
+from typing import Any
+
+from msgspec.structs import replace
+
+from deltamirror.config import Settings, load
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.pipeline.runner import Runner
+from deltamirror.pipeline.spark.runner import SparkRunner
+from tests.support.worker import serve, take_stdout
+
+__all__ = ["packed", "unpacked"]
+
+
+def packed(value: object) -> str:
+    """A value as text."""
+    return b64encode(pickle.dumps(value)).decode()
+
+
+def unpacked(text: str) -> Any:
+    """The value of a text."""
+    return pickle.loads(b64decode(text))  # noqa: S301  a process of our own wrote it
+
+
+def _runner(settings: Settings, lines: str) -> SparkRunner:
+    return SparkRunner(replace(settings, spark=replace(settings.spark, lines=lines)))
+
+
+class Driver:
+    """Answers ``{"jobs": [units, …], "fetches": …}`` with the outcomes of each job, all of them run at once."""
+
+    def __init__(self) -> None:
+        settings = load(environment=os.environ).settings
+        self._runners = {fetches: _runner(settings, "fetched" if fetches else "carried") for fetches in (False, True)}
+
+    def answer(self, request: dict[str, Any]) -> list[str]:
+        """What came of each job: its outcomes, or the error that it raised."""
+        runner, jobs = self._runners[request["fetches"]], [unpacked(text) for text in request["jobs"]]
+        results: list[object] = [None] * len(jobs)
+        threads = [threading.Thread(target=_run, args=(runner, results, *job)) for job in enumerate(jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [packed(result) for result in results]
+
+    def close(self) -> None:
+        """Stop Spark."""
+        for runner in self._runners.values():
+            runner.close()
+
+
+def _run(runner: Runner, results: list[object], number: int, units: Any) -> None:
+    try:
+        results[number] = list(runner.run(units))
+    except DeltaMirrorError as error:
+        results[number] = error
+
+
+if __name__ == "__main__":
+    # Before the JVM starts and inherits standard output.
+    answers = take_stdout()
+    driver = Driver()
+    serve(answers, "driver", driver.answer)
+    driver.close()

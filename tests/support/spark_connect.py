@@ -1,0 +1,52 @@
+"""A Spark Connect server, with a local Spark of two slots behind it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.spark_programs import SparkProgram, answers, free_ports
+
+__all__ = ["ConnectServer", "started_connect"]
+
+
+@dataclass(frozen=True)
+class ConnectServer:
+    """A server that a test can kill and start again at the same place."""
+
+    program: SparkProgram
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address for clients."""
+        return f"sc://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        self.program.start(lambda: answers(self.port))
+
+    def kill(self) -> None:
+        """End the server at once."""
+        self.program.kill()
+
+
+@contextmanager
+def started_connect(folder: Path, environment: Mapping[str, str]) -> Iterator[ConnectServer]:
+    """A server whose executors have this environment."""
+    (port,) = free_ports(1)
+    options = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    service = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
+    confs = [text for name, value in options.items() for text in ("--conf", f"{name}={value}")]
+    command = ["spark-submit", "--master", "local[2]", *service, *confs, "spark-internal"]
+    server = ConnectServer(SparkProgram(command, log=folder / "connect.log", environment=environment), port)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()

@@ -1,0 +1,92 @@
+"""From settings to Spark, without one: what executors inherit, who fetches, and what Spark's complaints mean."""
+
+from pathlib import Path
+
+import pytest
+
+from deltamirror.config import CatalogSettings, Settings, SparkSettings, load
+from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, MissingExtra, Unavailable
+from deltamirror.pipeline.spark.environment import exported_environment
+from deltamirror.pipeline.spark.failures import from_spark, translated
+from deltamirror.pipeline.spark.runner import SparkRunner
+from tests.support.spark_programs import free_ports
+
+
+def test_executors_inherit_the_file_and_the_flags_over_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lake.toml").write_text('[storage]\nsecret_access_key = "hidden"\naccess_key_id = "me"\n')
+    monkeypatch.chdir(tmp_path)
+    flags = {"catalog.url": "postgresql://me:hunter2@db/lake"}
+    loaded = load(environment={}, config=Path("lake.toml"), flags=flags)
+    exported = exported_environment(loaded)
+    assert exported == {
+        "DELTAMIRROR_CONFIG": str(tmp_path / "lake.toml"),
+        "DELTAMIRROR_CATALOG__URL": "postgresql://me:hunter2@db/lake",
+    }
+    monkeypatch.chdir("/")
+    assert load(environment=exported).settings == loaded.settings
+
+
+def test_what_the_environment_says_is_inherited_without_our_doing() -> None:
+    loaded = load(environment={"DELTAMIRROR_STORAGE__REGION": "here"}, folder=Path("/nowhere"))
+    assert exported_environment(loaded) == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "lines", "fetches"),
+    [
+        ("postgresql://db/lake", "auto", True),
+        ("postgresql+psycopg://db/lake", "auto", True),
+        ("postgres://db/lake", "auto", True),
+        ("sqlite:///lake.db", "auto", False),
+        ("duckdb:///lake.duckdb", "auto", False),
+        ("postgresql://db/lake", "carried", False),
+        ("sqlite:///lake.db", "fetched", True),
+    ],
+)
+def test_executors_fetch_from_a_server_unless_told_otherwise(url: str, lines: str, fetches: bool) -> None:
+    settings = Settings(catalog=CatalogSettings(url=url), spark=SparkSettings(lines=lines))  # type: ignore[arg-type]
+    assert SparkRunner(settings).fetches is fetches
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_a_spark_that_is_not_there_is_known_at_once(scheme: str) -> None:
+    (port,) = free_ports(1)
+    runner = SparkRunner(Settings(spark=SparkSettings(master=f"{scheme}://127.0.0.1:{port}/;token=hunter2")))
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}") as raised:
+        runner.start()
+    assert "hunter2" not in str(raised.value.as_json())
+    runner.close()
+
+
+@pytest.mark.parametrize("master", ["spark://host:port", "sc://host:99999999"])
+def test_a_master_without_a_proper_port_is_a_wrong_setting(master: str) -> None:
+    with pytest.raises(InvalidSettings) as raised:
+        SparkRunner(Settings(spark=SparkSettings(master=master))).start()
+    assert raised.value.key == "spark.master"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "kind", "words"),
+    [
+        (ModuleNotFoundError("No module named 'grpc'"), MissingExtra, "pip install 'deltamirror[spark]'"),
+        (RuntimeError("Traceback (most recent call last):\nNo module named 'deltamirror'"), MissingExtra, "executor"),
+        (RuntimeError("Cannot call methods on a stopped SparkContext.\nat java"), Unavailable, "spark.master"),
+        (RuntimeError("[INVALID_HANDLE.SESSION_CHANGED] the server restarted"), Unavailable, "spark.master"),
+        (ConnectionRefusedError("nobody"), Unavailable, "spark.master"),
+        (RuntimeError("Could not parse Master URL: 'nonsense'"), InvalidSettings, "local[*]"),
+        (RuntimeError("something else"), Internal, ""),
+    ],
+)
+def test_what_spark_raises_becomes_one_of_our_errors(
+    complaint: Exception, kind: type[DeltaMirrorError], words: str
+) -> None:
+    found = from_spark(complaint, "Spark cannot run")
+    assert type(found) is kind
+    assert words in found.hint
+    assert "\n" not in found.message
+
+
+def test_the_reason_of_a_failed_worker_is_the_last_line_of_its_traceback() -> None:
+    text = "Thrown\nTraceback (most recent call last):\n  x\nValueError: postgresql://a:b@c is bad\n"
+    with pytest.raises(Internal, match=r"ValueError: postgresql://a:\*\*\*@c is bad"), translated("run"):
+        raise RuntimeError(text)
