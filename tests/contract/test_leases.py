@@ -38,8 +38,7 @@ def names(claims: Iterable[Claim]) -> list[str]:
 
 
 def held(catalog: Catalog, lease: Lease) -> bool:
-    with catalog.database.read() as connection:
-        return holds(connection, lease)
+    return holds(catalog.database, lease)
 
 
 def expire_all(catalog: Catalog) -> None:

@@ -8,7 +8,7 @@ goes through SQLAlchemy. Both are the same connection and the same transaction.
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -149,6 +149,14 @@ class Database(ABC):
             connection = fresh.execution_options(**self.snapshot_options())
             with connection.begin():
                 yield connection
+
+    def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
+        """What one query returns at this moment, by the shortest way: for questions that are asked very often."""
+        text, order = self.compiled(statement)
+        with self.translated(), closing(self.engine.raw_connection()) as driver:
+            cursor = driver.cursor()
+            cursor.execute(text, values if order is None else [values[name] for name in order])
+            return list(cursor.fetchall())
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -107,12 +107,9 @@ def surrender(session: Session, lease: Lease) -> int | None:
     return claimed_at
 
 
-def holds(connection: Connection, lease: Lease) -> bool:
-    """Whether a lease is still its owner's, and has not expired, as the connection's transaction sees it.
-
-    A transaction that has been reading for long sees the owner of that time: begin another for each question.
-    """
-    return connection.execute(_HELD, _identity(lease)).first() is not None
+def holds(database: Database, lease: Lease) -> bool:
+    """Whether a lease is still its owner's at this moment, and has not expired."""
+    return bool(database.glance(_HELD, _identity(lease)))
 
 
 _MINE: ColumnElement[bool] = and_(

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.pool import PoolProxiedConnection
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql import ClauseElement, ColumnElement
 
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
@@ -117,6 +117,20 @@ class PostgresqlDatabase(Database):
             raise
         self._idle.append(connection)
         return None if outcome == "stale" else tuple(committed)
+
+    def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
+        """One round trip, on a connection in autocommit."""
+        text, _ = self.compiled(statement)
+        connection = self._connection()
+        try:
+            with self.translated():
+                found: list[Row] = connection.execute(text, values).fetchall()
+        except BaseException:
+            connection.close()
+            self._close_idle()
+            raise
+        self._idle.append(connection)
+        return found
 
     def _connection(self) -> "psycopg.Connection[Any]":
         try:
