@@ -272,7 +272,7 @@ def test_processes_that_claim_at_once_get_tables_of_their_own(engine: str, reque
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    found = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    found = [json.loads(process.communicate(timeout=300)[0]) for process in running]
     taken = [name for some in found for name in some]
     assert [process.returncode for process in running] == [0, 0, 0]
     assert sorted(map(len, found)) == [2, 5, 5]

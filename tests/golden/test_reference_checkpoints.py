@@ -7,14 +7,9 @@ they have are compared. The order of map entries and of rows, which depend on sh
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from deltamirror.delta.actions import CommitInfo
@@ -27,6 +22,7 @@ from deltamirror.mirror.checkpoint.content import (
     rows,
     state_of_table,
 )
+from tests.support.checkpoint_rows import assert_same_rows, fields, reference
 from tests.support.reference import LOGS, SHARED, WITHOUT_SCHEMA, commit_files, name_of
 
 pytestmark = [
@@ -49,10 +45,6 @@ def label(path: Path) -> str:
     return f"{path.relative_to(SHARED).parts[0]}-{path.parents[1].name}-{int(path.name[:20])}-{path.name[-12:-8]}"
 
 
-def reference(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
-
-
 def state_at(path: Path) -> CheckpointState:
     """The state at the version of a checkpoint, from the commits of its log."""
     log = next(each for each in path.parents if each.name == "_delta_log")
@@ -65,41 +57,6 @@ def state_at(path: Path) -> CheckpointState:
 def time_of(commits: list[bytes]) -> int:
     infos = (action for commit in commits for action in decode_commit(commit) if isinstance(action, CommitInfo))
     return max((info.timestamp or 0 for info in infos), default=0)
-
-
-def fields(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """Every field with its path and its type, in order; INT96 does not tell whether a time has a zone."""
-    for each in schema:
-        if pa.types.is_struct(each.type):
-            yield each.name, "struct"
-            yield from ((f"{each.name}.{path}", kind) for path, kind in fields(pa.schema(list(each.type))))
-        elif pa.types.is_map(each.type):
-            yield each.name, f"map<{each.type.key_type}, {each.type.item_type}>"
-        elif pa.types.is_list(each.type):
-            yield each.name, f"list<{each.type.value_type}>"
-        else:
-            yield each.name, str(each.type).replace(", tz=UTC", "")
-
-
-def multiset(table: pa.Table, only: set[str]) -> Counter[str]:
-    """The rows, each as a text of those fields that are in ``only``; maps in the order of their keys."""
-    return Counter(
-        json.dumps(plain(row, "", only), sort_keys=True) for row in table.to_pylist(maps_as_pydicts="strict")
-    )
-
-
-def plain(value: Any, path: str, only: set[str]) -> Any:
-    if isinstance(value, dict) and (path == "" or any(each.startswith(f"{path}.") for each in only)):
-        inside = ((f"{path}.{name}" if path else name, name, part) for name, part in value.items())
-        return {name: plain(part, below, only) for below, name, part in inside if below in only}
-    if isinstance(value, datetime):
-        return repr(value.replace(tzinfo=None))
-    return value if isinstance(value, dict | list | str | int | None) else repr(value)
-
-
-def assert_same_rows(ours: pa.Table, theirs: pa.Table) -> None:
-    common = {path for path, _ in fields(ours.schema)} & {path for path, _ in fields(theirs.schema)}
-    assert multiset(ours, common) == multiset(theirs, common)
 
 
 @pytest.mark.parametrize("path", CLASSIC, ids=label)
