@@ -93,12 +93,13 @@ def _follow(engine: MirrorEngine, invocation: Invocation, settings: Settings) ->
 
 
 def _started(settings: Settings, *, json: bool) -> str:
-    url, mirroring = redact_url(settings.catalog.url), settings.mirror
+    url, master = redact_url(settings.catalog.url), redact_url(settings.spark.master)
+    runner, poll = settings.mirror.runner, settings.mirror.poll
     if json:
-        started = {"catalog": url, "runner": mirroring.runner, "master": settings.spark.master, "poll": mirroring.poll}
+        started = {"catalog": url, "runner": runner, "master": master if runner == "spark" else None, "poll": poll}
         return msgspec.json.encode({"started": started}).decode()
-    place = f"on Spark ({settings.spark.master})" if mirroring.runner == "spark" else "in this process"
-    return f"Mirroring {url} {place}; commits are looked for every {mirroring.poll:g} s. SIGTERM or Ctrl-C ends it."
+    place = f"on Spark ({master})" if runner == "spark" else "in this process"
+    return f"Mirroring {url} {place}; commits are looked for every {poll:g} s. SIGTERM or Ctrl-C ends it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

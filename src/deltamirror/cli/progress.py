@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deltamirror.cli.logs import configure_logs
 from deltamirror.config import LogSettings
+from deltamirror.pipeline.service import lasting_failure
 from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
 
 __all__ = ["LONG_BACKLOG", "Advance", "Tally", "shown"]
@@ -57,10 +58,9 @@ class Tally:
 
     def _note_failure(self, outcome: Outcome) -> None:
         place = outcome.table_id, outcome.lease.lane
-        if outcome.failure is not None:
-            self.failed[place] = outcome.failure
-        else:
-            self.failed.pop(place, None)
+        self.failed.pop(place, None)
+        if (failure := lasting_failure(outcome)) is not None:
+            self.failed[place] = failure
 
 
 @contextmanager
