@@ -10,7 +10,7 @@ from deltamirror.work import Unit
 __all__ = ["LARGEST", "Shares", "carried_bytes", "packed"]
 
 LARGEST: Final = 24 * 1024 * 1024
-"""How many bytes one job carries. The JVM keeps some ten copies of them, and hangs or ends when it has no room."""
+"""How many bytes one job carries. The JVM holds several copies of them, and hangs or ends when it has no room."""
 
 
 class Shares:
