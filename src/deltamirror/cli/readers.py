@@ -44,7 +44,7 @@ def _duckdb(folder: str) -> pa.Table:
         raise ModuleNotFoundError(f"no Delta extension for DuckDB {duckdb.__version__}")
     with duckdb.connect() as connection:
         connection.load_extension(str(file))
-        return connection.execute("SELECT * FROM delta_scan($1)", [folder]).to_arrow_table()
+        return connection.table_function("delta_scan", [folder]).to_arrow_table()
 
 
 READERS = (

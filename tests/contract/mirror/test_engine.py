@@ -290,7 +290,7 @@ def test_a_store_that_hangs_delays_its_own_tables_only(catalog: Catalog, tmp_pat
 
 
 def test_a_job_that_fails_as_a_whole_counts_against_no_table_and_is_repeated(catalog: Catalog, tmp_path: Path) -> None:
-    table = make_table(catalog, tmp_path)
+    make_table(catalog, tmp_path)
     fails = iter([True])
 
     def script(unit: Unit) -> Outcome | None:

@@ -18,8 +18,8 @@ from deltamirror.mirror.checkpoint.state import CheckpointState, tombstones_afte
 __all__ = ["replay"]
 
 _ORDINAL: Final = pa.field("ordinal", pa.int64())
-_EMPTY_ADDS: Final = FILES.append(_ORDINAL).empty_table()
-_EMPTY_REMOVES: Final = REMOVES.append(_ORDINAL).empty_table()
+_ADDS: Final = FILES.append(_ORDINAL)
+_REMOVES: Final = REMOVES.append(_ORDINAL)
 
 
 def replay(
@@ -32,7 +32,7 @@ def replay(
 
 
 def _gathered(blocks: Iterable[Block]) -> tuple[State, Columns, Columns]:
-    others, adds, removes = State(), [_EMPTY_ADDS], [_EMPTY_REMOVES]
+    others, adds, removes = State(), [_ADDS.empty_table()], [_REMOVES.empty_table()]
     for block in blocks:
         others.apply(block.actions)
         adds.append(block.adds)
