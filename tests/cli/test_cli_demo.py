@@ -91,6 +91,12 @@ def test_the_tour_does_not_touch_a_catalog_that_is_there(orders) -> None:
     assert (orders.dump(), sorted(orders.folder.iterdir())) == before
 
 
+def test_without_java_the_tour_says_how_to_go_on(tmp_path: Path) -> None:
+    done = typed("demo", folder=tmp_path, settings={"JAVA_HOME": "/nowhere"})
+    assert done.returncode == 18
+    assert "demo --runner local`" in done.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_tour_runs_on_spark_as_typed(tmp_path: Path) -> None:

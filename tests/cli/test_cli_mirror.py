@@ -284,6 +284,15 @@ def test_a_writer_that_cannot_publish_has_committed_all_the_same(orders, add, mo
     assert orders.json(*LOCAL)["versions"] == 2
 
 
+def test_a_spark_that_nobody_answers_for_is_unavailable_and_fails_no_table(orders) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        error = orders.error("mirror", "--once", "--master", f"spark://127.0.0.1:{nobody.getsockname()[1]}", exits=20)
+    assert "spark.master" in error["hint"]
+    [table] = orders.json("status")["tables"]
+    assert (table["pending"], table["failed"]) == (1, 0)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_publishes_with_the_settings_of_the_command_and_without_noise(

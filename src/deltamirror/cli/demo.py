@@ -7,7 +7,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,7 +20,7 @@ from deltamirror.cli.mirror import RUNNERS
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.tour import CHAPTERS, Chapter
 from deltamirror.config import CatalogSettings, MirrorSettings, Settings
-from deltamirror.errors import AlreadyExists, PermissionDenied
+from deltamirror.errors import AlreadyExists, MissingExtra, PermissionDenied
 from deltamirror.wiring import open_catalog
 
 __all__ = ["demo"]
@@ -59,11 +59,19 @@ def demo(invocation: Invocation, *, folder: Path | None, runner: Literal["spark"
         settings = _settings(lake, runner)
         with open_catalog(settings) as catalog:
             told = [_Told(chapter, catalog, lake, settings) for chapter in CHAPTERS]
-            if invocation.json:
-                chapters = [chapter.document() for chapter in told]
-                answer({"folder": folder and str(folder), "chapters": chapters}, Lines(()), json=True)
-            else:
-                _narrate(told, folder, runner)
+            try:
+                _tell(invocation, told, folder, runner)
+            except MissingExtra as error:
+                hint = f"{error.hint}; or go without Spark: `{_command()} demo --runner local`"
+                raise replace(error, hint=hint) from error
+
+
+def _tell(invocation: Invocation, told: Sequence["_Told"], folder: Path | None, runner: str) -> None:
+    if invocation.json:
+        chapters = [chapter.document() for chapter in told]
+        answer({"folder": folder and str(folder), "chapters": chapters}, Lines(()), json=True)
+    else:
+        _narrate(told, folder, runner)
 
 
 @dataclass(frozen=True, slots=True)
