@@ -179,8 +179,8 @@ def checksum_of(state: State, *, info: CommitInfo | None = None) -> Checksum:
     files = state.files.values()
     vectors = [add.deletion_vector.cardinality for add in files if add.deletion_vector is not None]
     return checksum_from_totals(
-        sizes=pa.array([add.size for add in files], pa.int64()),
-        cardinalities=pa.array(vectors, pa.int64()),
+        sizes=_integers([add.size for add in files]),
+        cardinalities=_integers(vectors),
         files=files,
         transactions=state.txns.values(),
         domains=state.domains.values(),
@@ -188,6 +188,11 @@ def checksum_of(state: State, *, info: CommitInfo | None = None) -> Checksum:
         metadata=state.metadata,
         info=info,
     )
+
+
+def _integers(values: list[int]) -> pa.Array:
+    # To look at values, pyarrow imports pandas where it is installed, which takes longer than all of a small commit.
+    return pa.array(values, pa.int64()) if values else pa.nulls(0, pa.int64())
 
 
 def checksum_from_totals(
