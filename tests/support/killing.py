@@ -6,28 +6,22 @@ The worker has imported everything and never touches a database itself, so that 
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
 from deltamirror import Add, Catalog
 from deltamirror.catalog import Committed, Transaction
 from deltamirror.config import Settings
-from deltamirror.txnlog.database import Database, Session
-from deltamirror.txnlog.engines.duckdb import DuckdbDatabase
-from deltamirror.txnlog.engines.postgresql import PostgresqlDatabase
-from deltamirror.txnlog.engines.sqlite import SqliteDatabase
+from tests.support.fuses import Fuse, arm_database
 from tests.support.worker import serve, take_stdout
 
 __all__ = ["SCENARIOS", "open_catalog", "path_of", "perform"]
 
 _STAGE_ABOVE = 3
 _LARGE = 8
-T = TypeVar("T")
 
 
 def open_catalog(url: str) -> Catalog:
@@ -81,50 +75,9 @@ def perform(catalog: Catalog, scenario: str, step: int) -> Committed:
     return tx.result
 
 
-@dataclass
-class _Fuse:
-    """Kills this process before the n-th step that passes it."""
-
-    remaining: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def burn(self) -> None:
-        with self.lock:
-            self.remaining -= 1
-            if self.remaining == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def before(self, function: Callable[..., T]) -> Callable[..., T]:
-        def burning(*args: Any, **kwargs: Any) -> T:
-            self.burn()
-            return function(*args, **kwargs)
-
-        return burning
-
-    def around(self, function: Callable[..., T]) -> Callable[..., T]:
-        def burning(*args: Any, **kwargs: Any) -> T:
-            self.burn()
-            result = function(*args, **kwargs)
-            self.burn()
-            return result
-
-        return burning
-
-
-def _arm(fuse: _Fuse) -> None:
-    """Count every statement of a session, every bulk insert, and COMMIT before and after it took place."""
-    patched: Any = Session
-    patched.run, patched.execute = fuse.before(Session.run), fuse.before(Session.execute)
-    for engine in (SqliteDatabase, DuckdbDatabase, PostgresqlDatabase):
-        patched = engine
-        patched.insert_many = fuse.before(engine.insert_many)
-    patched = Database
-    patched.commit_by = fuse.around(Database.commit_by)
-
-
 def _commit_and_die(request: dict[str, Any]) -> dict[str, int]:
     with open_catalog(request["url"]) as catalog:
-        _arm(_Fuse(request["kill_before"]))
+        arm_database(Fuse(request["kill_before"]))
         return dict(perform(catalog, request["scenario"], request["step"]).versions)
 
 
