@@ -57,6 +57,8 @@ class Access:
     status: int | None = None
     """The status of the answer, given to the client or lost; None where there was none."""
     fault: Fault | None = None
+    body: bytes = field(default=b"", repr=False)
+    """What was sent."""
 
     @classmethod
     def of(cls, request: Message, arrived: int) -> Self:
@@ -129,7 +131,7 @@ class RecordingProxy:
             writer.write(_CONTINUE)
         request = await read_body(reader, head)
         await asyncio.sleep(self._delay(access))
-        access = replace(access, fault=self._fault(access))
+        access = replace(access, fault=self._fault(access), body=request.body)
         match access.fault:
             case Fault.UNAVAILABLE:
                 self._log.append(replace(access, status=503))
