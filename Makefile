@@ -55,7 +55,7 @@ setup: $(STAMP)
 
 $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	@python=$$(sh scripts/find_python.sh) || exit 1; \
-	echo "Installing the locked dependencies into $(VENV), once (some minutes: Spark is 400 MB)"; \
+	echo "Installing the locked dependencies into $(VENV), once (some minutes: Spark and the readers are over 1 GB)"; \
 	"$$python" -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/build.txt
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation -r requirements/dev.txt
