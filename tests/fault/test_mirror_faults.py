@@ -15,10 +15,12 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.storage import files
 from deltamirror.storage.store import Store
+from deltamirror.txnlog.leases import Claim, release
 from tests.support.commit_units import watched
 from tests.support.faults import Fault, failing_at
 from tests.support.faulty_stores import FailingCalls, FailingPut, runner_over
 from tests.support.lake import add, execute
+from tests.support.mirroring import claimed
 from tests.support.mirrors import (
     append,
     committed_files,
@@ -164,6 +166,31 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
             assert published_files(table) == expected
             assert len(list(log_of(table).glob("*.crc"))) == 6
             assert execute(catalog, "SELECT count(*) FROM dl_mirror_status WHERE state <> 'SUCCESS'") == [(0,)]
+
+
+@pytest.mark.requirement("R29")
+def test_who_lost_the_lease_during_a_put_records_nothing_and_leaves_the_lease_to_its_owner(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    table, others = make_table(catalog, tmp_path), list[Claim]()
+    append(table, 3)
+
+    def overslept(operation: str, key: str) -> None:
+        if operation == "create" and key.endswith("00001.json") and not others:
+            execute(catalog, "UPDATE dl_leases SET expires_at = 1")
+            others.extend(claimed(catalog, owner="other"))
+
+    with mirror_over(catalog, lambda store: watched(store, before=overslept)[0]) as engine:
+        assert engine.run(once=True).failures == []
+        assert sorted(published_files(table)) == sorted(committed_files(table))[:2]
+        (status,) = engine.status()
+        assert (status.published, status.pending) == (None, 4)
+        assert claimed(catalog, owner="third") == []
+        (other,) = others
+        release(catalog.database, [other.lease])
+        assert engine.run(once=True).versions == 4
+    assert published_files(table) == committed_files(table)
+    assert execute(catalog, "SELECT DISTINCT state, attempts FROM dl_mirror_status") == [("SUCCESS", 1)]
 
 
 @contextmanager
