@@ -73,11 +73,11 @@ def _chosen(settings: Settings, runner: str | None, master: str | None) -> Setti
 
 def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:
     backlog = sum(status.lag_versions for status in engine.status() if status.state == "active")
-    with stopped_by_signals(engine.stop, quiet=invocation.json) as stopped:
+    with stopped_by_signals(engine.stop, quiet=invocation.json) as asked:
         with shown(backlog, quiet=invocation.json, log=settings.log) as advance:
             tally = Tally(advance)
             engine.run(once=True, observe=tally.observe)
-        report = _Report.of(tally, engine, stopped=stopped.is_set())
+        report = _Report.of(tally, engine, stopped=asked.to_stop)
     answer(report.document(), Lines(tuple(report.lines())), json=invocation.json)
     if status := EXIT_INTERRUPTED if report.stopped else report.exit_status:
         raise click.exceptions.Exit(status)

@@ -6,38 +6,46 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 from deltamirror.cli.failure import EXIT_INTERRUPTED
 
-__all__ = ["stopped_by_signals"]
+__all__ = ["Asked", "stopped_by_signals"]
 
 _IN_ORDER = b"stopping when the work in hand is finished; Ctrl-C ends at once\n"
 _AT_ONCE = b"ended at once; what was under way is taken up when its lease ends\n"
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
+@dataclass(slots=True)
+class Asked:
+    """Whether somebody asked to end. Without a lock: a handler may interrupt another one."""
+
+    to_stop: bool = False
+
+
 @contextmanager
-def stopped_by_signals(stop: Callable[[], None], *, quiet: bool) -> Iterator[threading.Event]:
-    """Inside, a signal calls ``stop``, and a Ctrl-C after it ends the process at once. The event says whether one came.
+def stopped_by_signals(stop: Callable[[], None], *, quiet: bool) -> Iterator[Asked]:
+    """Inside, a signal calls ``stop``, and a Ctrl-C after it ends the process at once.
 
     Standard error is told, unless ``quiet``.
     """
-    came = threading.Event()
+    asked = Asked()
 
     def handle(number: int, _: FrameType | None) -> None:
-        if came.is_set() and number == signal.SIGINT:
+        if asked.to_stop and number == signal.SIGINT:
             _tell(_AT_ONCE, quiet=quiet)
             os._exit(EXIT_INTERRUPTED)
-        if not came.is_set():
-            _tell(_IN_ORDER, quiet=quiet)
-        came.set()
+        # Before anything is said: whoever reads it may send the next signal at once.
+        asked.to_stop = True
+        _tell(_IN_ORDER, quiet=quiet)
         # In a thread of its own: the line that is interrupted here may hold the very lock that it needs.
         threading.Thread(target=stop, name="deltamirror-stop", daemon=True).start()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield came
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
