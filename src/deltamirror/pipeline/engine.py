@@ -162,7 +162,7 @@ class MirrorEngine:
         return self._service.run(once=once)
 
     def stop(self) -> None:
-        """Begin nothing more; what is under way is finished. Safe to call from a signal handler or another thread."""
+        """Begin nothing more; what is under way is finished. From another thread: a signal handler starts one."""
         self._stopping.set()
         if self._service is not None:
             self._service.stop()

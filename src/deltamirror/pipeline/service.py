@@ -18,6 +18,7 @@ __all__ = ["Observer", "Service", "Summary", "lasting_failure"]
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
+_KEPT_FAILURES = 1_000
 
 Observer = Callable[[Outcome], None]
 
@@ -29,6 +30,7 @@ class Summary:
     versions: int = 0
     checkpoints: int = 0
     failures: list[Failure] = field(default_factory=list)
+    """The latest of them: a service may run for years."""
 
     def add(self, outcome: Outcome) -> None:
         """Count what came of a unit."""
@@ -38,6 +40,7 @@ class Summary:
             self.checkpoints += 1
         if (failure := lasting_failure(outcome)) is not None:
             self.failures.append(failure)
+            del self.failures[:-_KEPT_FAILURES]
 
 
 def lasting_failure(outcome: Outcome) -> Failure | None:
@@ -72,7 +75,7 @@ class Service:
         self.summary = Summary()
 
     def stop(self) -> None:
-        """Claim nothing more; ``run`` returns when the work in hand is done. Safe to call from a signal handler."""
+        """Claim nothing more; ``run`` returns when the work in hand is done. For other threads than that of ``run``."""
         self._stopping.set()
         self._wake.set()
 
