@@ -368,3 +368,21 @@ def test_trouble_of_the_store_fails_no_commit_of_a_writer_that_publishes(lake_ur
 def inline_catalog(url: str) -> Catalog:
     settings = local_settings(Settings(), inline=True, inline_timeout=30.0, inline_bytes=10_000)
     return Catalog(url, settings=settings)
+
+
+@pytest.mark.requirement("R32")
+def test_the_next_checkpoint_starts_from_the_last_one_unless_that_was_changed(catalog: Catalog, tmp_path: Path) -> None:
+    table = make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "3"})
+    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), lambda unit: None)
+    with mirror_of(catalog, runner=runner) as engine:
+        for _ in range(3):
+            append(table, 3)
+            engine.mirror("t")
+            if table.info().head == 6:
+                (log_of(table) / "00000000000000000006.checkpoint.parquet").write_bytes(b"PAR1 something else PAR1")
+        (status,) = engine.status("t")
+    units = [unit for job in runner.jobs for unit in job if isinstance(unit, CheckpointUnit)]
+    read = [(unit.base and unit.base.version, [work.version for work in unit.commits]) for unit in units]
+    # What is not the file that was recorded is not believed; the one before it is.
+    assert read == [(None, [0, 1, 2, 3]), (3, [4, 5, 6]), (6, [7, 8, 9]), (3, [4, 5, 6, 7, 8, 9])]
+    assert (status.checkpoint and status.checkpoint.version, status.checkpoint_error) == (9, None)
