@@ -22,19 +22,24 @@ class Due:
     reason: str
 
 
-def due_checkpoint(cadence: Cadence, published: Sequence[tuple[int, int]], *, bytes_before: int = 0) -> Due | None:
+def due_checkpoint(
+    cadence: Cadence, published: Sequence[tuple[int, int]], *, head: int, bytes_before: int = 0
+) -> Due | None:
     """The checkpoint that versions which were published, each with its bytes, make due.
 
     ``bytes_before`` is how many bytes the versions before them have, back to the last checkpoint. Of several that are
-    due only the newest is written: the others would be superseded before anybody read them.
+    due, up to the table's ``head``, only the newest is written: the others would be superseded before anybody read
+    them.
     """
-    due, waiting = None, bytes_before
+    if not published or head - head % cadence.interval > published[-1][0]:
+        return None
+    due, waiting, is_last = None, bytes_before, published[-1][0] == head
     for version, num_bytes in published:
         waiting += num_bytes
         if version == 0:
             continue  # a checkpoint of the first version would hold what its one commit holds
         if version % cadence.interval == 0:
             due, waiting = Due(version, f"interval of {cadence.interval} versions"), 0
-        elif cadence.bytes is not None and waiting >= cadence.bytes:
+        elif is_last and cadence.bytes is not None and waiting >= cadence.bytes:
             due, waiting = Due(version, f"{waiting:,} bytes of commits, of {cadence.bytes:,}"), 0
     return due

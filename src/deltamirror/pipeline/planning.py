@@ -36,13 +36,15 @@ class CommitPlan:
     unit: CommitUnit
     cadence: Cadence | None
     bytes_before: int
+    head: int
+    """How far the table was committed when the unit was planned."""
 
     def due(self, outcome: CommitOutcome) -> Due | None:
         """The checkpoint that the outcome of the unit makes due."""
         if self.cadence is None:
             return None
         published = [(each.version, each.num_bytes) for each in outcome.published]
-        return due_checkpoint(self.cadence, published, bytes_before=self.bytes_before)
+        return due_checkpoint(self.cadence, published, head=self.head, bytes_before=self.bytes_before)
 
 
 def plan_commits(
@@ -77,7 +79,7 @@ def _commit_plan(
     )
     if settings.mirror.checksums:
         unit = _with_checksums(database, unit)
-    return CommitPlan(unit=unit, cadence=cadence, bytes_before=waiting)
+    return CommitPlan(unit=unit, cadence=cadence, bytes_before=waiting, head=newest)
 
 
 def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:

@@ -87,7 +87,7 @@ def test_the_tables_own_interval_goes_before_the_setting(
 def test_a_backlog_gets_its_newest_checkpoint_only(catalog: Catalog, tmp_path: Path) -> None:
     table = make_table(catalog, tmp_path)
     append(table, 35)
-    with mirror_of(catalog) as engine:
+    with mirror_of(catalog, batch_versions=7) as engine:
         engine.run(once=True)
     assert checkpoints(table) == [30]
 
