@@ -149,6 +149,8 @@ def test_ctrl_c_at_a_waiting_commit_exits_with_130_and_without_a_traceback(tmp_p
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**ENVIRONMENT, "DELTAMIRROR_LOG__LEVEL": "info"},
+        # A suite that was started in the background of a shell hands on that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert waiting.stderr
     # The line that says the input is being read; from then on the command waits for more of it.

@@ -5,12 +5,10 @@ import uuid
 from pathlib import Path
 
 import pytest
-from sqlalchemy import literal_column, select
 
 from deltamirror import Catalog, Cdc, DeletionVector
-from deltamirror.txnlog.engines.duckdb import DuckdbDatabase
+from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.engines.postgresql import PostgresqlDatabase
-from deltamirror.txnlog.engines.sqlite import SqliteDatabase
 from tests.support.catalogs import ENGINES
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, create, opened
@@ -69,9 +67,9 @@ def test_under_the_same_clock_the_times_are_the_same_too(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for the one statement of PostgreSQL, which has the clock built in: a token makes it take the general road."""
-    for database in (SqliteDatabase, DuckdbDatabase, PostgresqlDatabase):
-        monkeypatch.setattr(database, "clock", literal_column("1700000000000"))
-    monkeypatch.setattr("deltamirror.txnlog.engines.postgresql._CLOCK", select(literal_column("1700000000000")))
+    renderings = type(CLOCK)._compiler_dispatcher.specs  # type: ignore[attr-defined]
+    for name in ENGINES:
+        monkeypatch.setitem(renderings, name, lambda *_, **__: "1700000000000")
     monkeypatch.setattr(PostgresqlDatabase, "appends_in_one_statement", False)
     first, *others = (lines_of(lake_url_of(name, request, tmp_path), monkeypatch) for name in ENGINES)
     assert b'"timestamp":1700000000001' in first[1]
