@@ -83,7 +83,7 @@ def test_the_schema_of_a_checkpoint_is_that_of_the_reference(path: Path) -> None
     state, theirs = state_at(path), reference(path)
     ours = rows(state)
     assert list(fields(ours.schema)) == list(fields(theirs.schema_arrow))
-    assert checkpoint_schema(ours, state.metadata) == theirs.metadata.metadata[SCHEMA_KEY].decode()
+    assert checkpoint_schema(ours.schema) == theirs.metadata.metadata[SCHEMA_KEY].decode()
 
 
 @pytest.mark.parametrize("path", CURRENT_SIDECARS, ids=label)
@@ -92,7 +92,7 @@ def test_the_schema_of_a_sidecar_of_mapped_columns_is_that_of_the_reference(path
     ours = file_rows(state)
     assert "delta.columnMapping.id" in state.metadata.schema_string
     assert list(fields(ours.schema)) == list(fields(theirs.schema_arrow))
-    assert checkpoint_schema(ours, state.metadata) == theirs.metadata.metadata[SCHEMA_KEY].decode()
+    assert checkpoint_schema(ours.schema) == theirs.metadata.metadata[SCHEMA_KEY].decode()
 
 
 @pytest.mark.parametrize("pointer", POINTERS_WITH_SCHEMA, ids=lambda path: name_of(path.parent))
@@ -100,7 +100,7 @@ def test_the_schema_in_the_pointer_is_that_of_the_reference(pointer: Path) -> No
     text = pointer.read_text()
     version = json.loads(text)["version"]
     state = state_at(pointer.with_name(f"{version:020}.checkpoint.parquet"))
-    assert f'"checkpointSchema":{checkpoint_schema(rows(state), state.metadata)},' in text
+    assert f'"checkpointSchema":{checkpoint_schema(rows(state).schema)},' in text
 
 
 @pytest.mark.parametrize("path", CLASSIC, ids=label)

@@ -1,5 +1,7 @@
 """The content of a checkpoint is what a replay of all commits, action by action, leaves: with a base, and without."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -8,10 +10,11 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 
 from deltamirror.delta.actions import Action, Add, DeletionVector, Remove
-from deltamirror.delta.lines import decode_commit, wire_name
+from deltamirror.delta.lines import decode_commit, encode_commit, wire_name
 from deltamirror.delta.properties import deleted_file_retention_ms, transaction_retention_ms
 from deltamirror.delta.replay import State, checkpoint_actions
 from deltamirror.delta.replay import replay as replay_actions
+from deltamirror.mirror.checkpoint.classic import classic_state
 from deltamirror.mirror.checkpoint.content import (
     CheckpointState,
     can_continue,
@@ -20,6 +23,9 @@ from deltamirror.mirror.checkpoint.content import (
     state_of_table,
 )
 from deltamirror.mirror.checkpoint.filelines import MapKeys, parsed
+from deltamirror.mirror.checkpoint.layout import FILES
+from deltamirror.mirror.checkpoint.merging import merged
+from deltamirror.mirror.checkpoint.parquet import encoded
 from tests.support.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R11")]
@@ -104,10 +110,15 @@ def through_parquet(table: pa.Table) -> pa.Table:
     return pq.read_table(pa.BufferReader(sink.getvalue()))
 
 
+def in_another_order(state: CheckpointState) -> CheckpointState:
+    backwards = pa.array(range(state.files.num_rows)[::-1], pa.int64())
+    return replace(state, files=state.files.take(backwards))
+
+
 def assert_same(one: CheckpointState, other: CheckpointState) -> None:
     assert (one.version, one.protocol, one.metadata) == (other.version, other.protocol, other.metadata)
     assert (one.transactions, one.domains) == (other.transactions, other.domains)
-    assert one.files.equals(other.files)
+    assert one.files.select(FILES.names).equals(other.files.select(FILES.names))
     assert one.removes.equals(other.removes)
     assert rows(one).equals(rows(other))
 
@@ -130,6 +141,36 @@ def test_a_base_and_the_commits_since_give_what_all_commits_give(history: Histor
     times = {"base_committed_at": history.times[start], "committed_at": history.times[last]}
     assume(can_continue(base.metadata, full.metadata, **times))
     assert_same(content(history, last, base=read_back), full)
+    assert_same(content(history, last, base=in_another_order(read_back)), full)
+
+
+@given(histories(), st.data())
+@settings(deadline=None)
+def test_statistics_that_a_base_has_parsed_are_as_if_they_were_parsed_again(
+    history: History, data: st.DataObject
+) -> None:
+    last = len(history.commits) - 1
+    start = data.draw(st.integers(0, last), label="base")
+    full, table = content(history, last), rows(content(history, start))
+    file = encoded(table.to_batches(), table.schema, "{}", compression="zstd", row_group_bytes=1)
+    base = classic_state(bytes(file), version=start, with_statistics=True)
+    assert base is not None
+    times = {"base_committed_at": history.times[start], "committed_at": history.times[last]}
+    assume(can_continue(base.metadata, full.metadata, **times))
+    assert_same(content(history, last, base=base), full)
+
+
+@given(histories(), st.data())
+@settings(deadline=None)
+def test_few_newer_actions_are_worked_in_as_many_are(history: History, data: st.DataObject) -> None:
+    last = len(history.commits) - 1
+    start = data.draw(st.integers(0, last), label="base")
+    base, others = content(history, start), history.lines()[start + 1 :]
+    foundation = [encode_commit([base.protocol, base.metadata])]
+    newer = replay([foundation, *others], version=last, committed_at=0, base=None)
+    both = (base.files, base.removes), (newer.files, newer.removes)
+    few, many = merged(*both), merged(*both, most_newer=-1)
+    assert [table.combine_chunks() for table in few] == [table.combine_chunks() for table in many]
 
 
 @given(histories())

@@ -302,7 +302,7 @@ def _with_other_size(files: pa.Table) -> pa.Table:
 
 
 def _put_checkpoint(store: Store, table: pa.Table) -> bytes:
-    data = bytes(parquet.encoded(table, "{}", compression="zstd", row_group_bytes=1))
+    data = bytes(parquet.encoded(table.to_batches(), table.schema, "{}", compression="zstd", row_group_bytes=1))
     store.create(CHECKPOINT_KEY, data)
     return data
 

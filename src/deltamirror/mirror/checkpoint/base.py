@@ -28,7 +28,7 @@ def base_state(base: CheckpointBase, store: Store) -> CheckpointState | None:
     if found is None or sha256(found.data).digest() != base.digest:
         return None
     if isinstance(names.parse(base.name), names.Checkpoint):
-        return classic_state(found.data, version=base.version)
+        return classic_state(found.data, version=base.version, with_statistics=True)
     return _v2_state(found.data, base, store)
 
 

@@ -1,5 +1,6 @@
 """A checkpoint in one Parquet file of the classic name."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -12,6 +13,7 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.mirror.checkpoint import content, parquet, readback
 from deltamirror.mirror.checkpoint.content import CheckpointState
 from deltamirror.mirror.checkpoint.equivalence import is_equivalent
+from deltamirror.mirror.checkpoint.layout import FILES, STATS_PARSED, checkpoint_columns
 from deltamirror.mirror.checkpoint.placement import place
 from deltamirror.mirror.checkpoint.state import tombstones_after
 from deltamirror.mirror.checkpoint.written import Written
@@ -26,11 +28,7 @@ _UNREADABLE: Final = (DeltaMirrorError, pa.ArrowException, LookupError, TypeErro
 
 def write_classic(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
     """Put the checkpoint, or keep one of the same content that somebody else put there."""
-    table = content.rows(state)
-    schema = content.checkpoint_schema(table, state.metadata)
-    data = parquet.encoded(table, schema, compression=unit.compression, row_group_bytes=unit.row_group_bytes)
-    readback.check(data, table)
-    del table  # as large as the state once more, and not needed while the bytes travel
+    data, schema = _encoded(state, unit)
     name = names.checkpoint_name(unit.version)
 
     def holds_our_state(found: bytes) -> bool:
@@ -41,12 +39,41 @@ def write_classic(state: CheckpointState, unit: CheckpointUnit, store: Store, *,
     return _written(found.data, state, schema, name=name)
 
 
-def classic_state(data: bytes, *, version: int) -> CheckpointState | None:
-    """What a checkpoint in one file says; None where it cannot be read."""
+def _encoded(state: CheckpointState, unit: CheckpointUnit) -> tuple[pa.Buffer, str]:
+    """The bytes of the checkpoint, which were read back, and Spark's text of its schema."""
+    columns = checkpoint_columns(state.metadata, state.protocol)
+    schema = content.checkpoint_schema(columns)
+    kept: list[pa.RecordBatch] = []
+
+    def keeping() -> Iterator[pa.RecordBatch]:
+        for batch in content.row_batches(state):
+            kept.append(batch)
+            yield batch
+
+    data = parquet.encoded(
+        keeping(), columns, schema, compression=unit.compression, row_group_bytes=unit.row_group_bytes
+    )
+    readback.check(data, pa.Table.from_batches(kept, columns))
+    return data, schema
+
+
+def classic_state(data: bytes, *, version: int, with_statistics: bool = False) -> CheckpointState | None:
+    """What a checkpoint in one file says; None where it cannot be read.
+
+    ``with_statistics`` also takes over ``stats_parsed`` of a file of ours; others read texts in their own ways.
+    """
     try:
-        return content.state_of_table(parquet.table_of(data), version=version)
+        table = parquet.table_of(data)
+        columns = _with_statistics(table) if with_statistics and parquet.is_ours(data) else FILES
+        return content.state_of_table(table, version=version, columns=columns)
     except _UNREADABLE:
         return None
+
+
+def _with_statistics(table: pa.Table) -> pa.Schema:
+    add = table.schema.field("add").type
+    place = add.get_field_index(STATS_PARSED)
+    return FILES if place < 0 else FILES.append(add.field(place))
 
 
 def _unexpired(theirs: CheckpointState, ours: CheckpointState, unit: CheckpointUnit) -> CheckpointState:

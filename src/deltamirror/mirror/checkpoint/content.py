@@ -6,7 +6,7 @@ a table, so that the next checkpoint continues from the last.
 
 from deltamirror.mirror.checkpoint.reading import state_of_table
 from deltamirror.mirror.checkpoint.replaying import replay
-from deltamirror.mirror.checkpoint.rows import file_rows, rows
+from deltamirror.mirror.checkpoint.rows import file_rows, row_batches, rows
 from deltamirror.mirror.checkpoint.spark_schema import checkpoint_schema
 from deltamirror.mirror.checkpoint.state import CheckpointState, can_continue
 
@@ -16,6 +16,7 @@ __all__ = [
     "checkpoint_schema",
     "file_rows",
     "replay",
+    "row_batches",
     "rows",
     "state_of_table",
 ]

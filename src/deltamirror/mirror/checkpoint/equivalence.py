@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from deltamirror.delta.actions import Protocol
 from deltamirror.mirror.checkpoint.content import CheckpointState
+from deltamirror.mirror.checkpoint.layout import FILES
 from deltamirror.mirror.checkpoint.readback import is_same
 
 __all__ = ["is_equivalent"]
@@ -22,7 +23,7 @@ def is_equivalent(one: CheckpointState, other: CheckpointState) -> bool:
         and one.metadata == other.metadata
         and _features(one.protocol) == _features(other.protocol)
         and _by_name(one) == _by_name(other)
-        and _are_same_rows(one.files, other.files)
+        and _are_same_rows(one.files.select(FILES.names), other.files.select(FILES.names))
         and _are_same_rows(one.removes, other.removes)
     )
 

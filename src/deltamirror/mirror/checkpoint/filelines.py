@@ -15,6 +15,7 @@ import pyarrow.json as pj
 
 from deltamirror.delta.actions import Action, Add, Cdc, CommitInfo, Remove
 from deltamirror.delta.lines import decode, json_text
+from deltamirror.mirror.checkpoint.columns import combined
 from deltamirror.mirror.checkpoint.decoded import adds_table, removes_table
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES, VECTOR
 from deltamirror.mirror.checkpoint.maps import map_of_struct
@@ -106,7 +107,7 @@ def _by_arrow(data: bytes, keys: MapKeys) -> Block:
         lines = pj.read_json(pa.BufferReader(data), parse_options=options, read_options=reading)
     except pa.ArrowInvalid as error:
         raise _Unforeseen from error
-    adds, removes = (lines.column(name).combine_chunks() for name in ("add", "remove"))
+    adds, removes = (combined(lines.column(name)) for name in ("add", "remove"))
     _check_nulls(data, [adds.field("partitionValues"), removes.field("partitionValues")])
     return Block(actions=(), adds=_table(adds, FILES), removes=_table(removes, REMOVES), num_lines=lines.num_rows)
 

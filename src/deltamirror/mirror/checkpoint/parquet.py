@@ -10,15 +10,16 @@ engines that read Delta has to know them, and the reference never writes them.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamirror.errors import Internal, InvalidInput
+from deltamirror.mirror.checkpoint.blocks import in_threads
 
-__all__ = ["SCHEMA_KEY", "as_stored", "encoded", "leaves", "opened", "table_of"]
+__all__ = ["SCHEMA_KEY", "as_stored", "encoded", "is_ours", "leaves", "opened", "row_groups", "table_of"]
 
 SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _VERSION_KEY: Final = b"org.apache.spark.version"
@@ -34,7 +35,9 @@ _UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError)
 """What pyarrow raises for bytes that are no Parquet file, or a damaged one."""
 
 
-def encoded(table: pa.Table, schema: str, *, compression: str, row_group_bytes: int) -> pa.Buffer:
+def encoded(
+    batches: Iterable[pa.RecordBatch], columns: pa.Schema, schema: str, *, compression: str, row_group_bytes: int
+) -> pa.Buffer:
     """The bytes of the file; ``schema`` is Spark's text for the footer.
 
     A row group holds at most ``row_group_bytes`` of Arrow data, but no fewer than 10,000 rows unless it is the last.
@@ -42,8 +45,8 @@ def encoded(table: pa.Table, schema: str, *, compression: str, row_group_bytes: 
     sink = pa.BufferOutputStream()
     footer: Mapping[bytes, bytes] = {SCHEMA_KEY: schema.encode(), _VERSION_KEY: _VERSION}
     try:
-        with pq.ParquetWriter(sink, table.schema.with_metadata(None), **_layout(table.schema, compression)) as writer:
-            for group in _row_groups(table.replace_schema_metadata(None), row_group_bytes):
+        with pq.ParquetWriter(sink, columns, **_layout(columns, compression)) as writer:
+            for group in _row_groups(batches, columns, row_group_bytes):
                 writer.write_table(group, row_group_size=group.num_rows)
             writer.add_key_value_metadata(footer)
     except pa.ArrowException as error:
@@ -59,13 +62,25 @@ def opened(data: bytes | pa.Buffer) -> pq.ParquetFile:
         raise InvalidInput(f"not a Parquet file: {error}") from error
 
 
+def is_ours(data: bytes | pa.Buffer) -> bool:
+    """Whether the file looks as if ``encoded`` had written it: by Arrow, with Spark's version."""
+    footer = opened(data).metadata
+    return footer.created_by.startswith("parquet-cpp-arrow") and (footer.metadata or {}).get(_VERSION_KEY) == _VERSION
+
+
 def table_of(data: bytes | pa.Buffer) -> pa.Table:
     """All rows of a file; InvalidInput where they cannot be read."""
     file = opened(data)
     try:
-        return file.read()
+        groups = list(row_groups(data, file.num_row_groups))
+        return pa.concat_tables(groups) if groups else file.read()
     except _UNREADABLE as error:
         raise InvalidInput(f"a damaged Parquet file: {error}") from error
+
+
+def row_groups(data: bytes | pa.Buffer, count: int) -> Iterator[pa.Table]:
+    """The row groups of a file, in order, read by threads: Arrow's own read the leaves of a struct one by one."""
+    return in_threads(lambda number: opened(data).read_row_group(number, use_threads=False), range(count))
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:
@@ -96,13 +111,16 @@ def _layout(schema: pa.Schema, compression: str) -> dict[str, object]:
     }
 
 
-def _row_groups(table: pa.Table, limit: int) -> Iterator[pa.Table]:
-    start = 0
-    while start < table.num_rows:
-        rest = table.slice(start)
-        count = max(_rows_within(rest, limit), _FEWEST_ROWS)
-        yield rest.slice(0, count)
-        start += count
+def _row_groups(batches: Iterable[pa.RecordBatch], columns: pa.Schema, limit: int) -> Iterator[pa.Table]:
+    waiting = columns.empty_table()
+    for batch in batches:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while waiting.num_rows > _FEWEST_ROWS and waiting.nbytes > limit:
+            count = max(_rows_within(waiting, limit), _FEWEST_ROWS)
+            yield waiting.slice(0, count)
+            waiting = waiting.slice(count)
+    if waiting.num_rows:
+        yield waiting
 
 
 def _rows_within(table: pa.Table, limit: int) -> int:

@@ -24,8 +24,10 @@ _OTHERS: Final[Mapping[str, type[Action]]] = {
 }
 
 
-def state_of_table(table: pa.Table, *, version: int) -> CheckpointState:
+def state_of_table(table: pa.Table, *, version: int, columns: pa.Schema = FILES) -> CheckpointState:
     """What a classic checkpoint says: the inverse of ``rows``. Files and removes are in the order of its rows.
+
+    Files have these ``columns``.
 
     Columns and fields that the table lacks are null, those that a state does not have are passed over; InvalidInput
     where it is no checkpoint.
@@ -33,7 +35,7 @@ def state_of_table(table: pa.Table, *, version: int) -> CheckpointState:
     others = State()
     try:
         others.apply(list(_others(table)))
-        files, removes = _files(table, "add", FILES), _files(table, "remove", REMOVES)
+        files, removes = _files(table, "add", columns), _files(table, "remove", REMOVES)
     except (pa.ArrowException, msgspec.ValidationError, TypeError) as error:
         raise InvalidInput(f"these are not the columns of a checkpoint: {error}") from error
     return CheckpointState(

@@ -7,13 +7,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamirror.delta.actions import Action, DomainMetadata, Txn
+from deltamirror.delta.actions import DomainMetadata, Txn
 from deltamirror.delta.replay import State, checkpoint_actions
 from deltamirror.mirror.checkpoint.blocks import blocks_of, in_threads
 from deltamirror.mirror.checkpoint.filelines import Block, MapKeys, parsed
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
+from deltamirror.mirror.checkpoint.merging import merged
 from deltamirror.mirror.checkpoint.reconciliation import Columns, reconciled
 from deltamirror.mirror.checkpoint.state import CheckpointState, tombstones_after, transactions_after
+from deltamirror.mirror.checkpoint.typed import with_statistics
 
 __all__ = ["replay"]
 
@@ -26,20 +28,26 @@ def replay(
     fetched: Iterable[Iterable[bytes]], *, version: int, committed_at: int, base: CheckpointState | None
 ) -> CheckpointState:
     """The state after commits, oldest first, each of them a stream of whole lines, that follow on ``base``."""
-    others, adds, removes = _gathered(_blocks(fetched, base))
-    files, tombstones = reconciled(adds, removes)
+    others = State()
+    if base is not None:
+        others.apply([base.protocol, base.metadata, *base.transactions, *base.domains])
+    files, tombstones = reconciled(*_gathered(_blocks(fetched), others))
+    if base is not None:
+        older, files = with_statistics(base.files, files, others.metadata, others.protocol)
+        files, tombstones = merged((older, base.removes), (files, tombstones))
     return _state(others, files, tombstones, version=version, committed_at=committed_at)
 
 
-def _gathered(blocks: Iterable[Block]) -> tuple[State, Columns, Columns]:
-    others, adds, removes = State(), [_ADDS.empty_table()], [_REMOVES.empty_table()]
+def _gathered(blocks: Iterable[Block], others: State) -> tuple[Columns, Columns]:
+    """The file actions of all blocks; the other actions are applied to ``others``."""
+    adds, removes = [_ADDS.empty_table()], [_REMOVES.empty_table()]
     for block in blocks:
         others.apply(block.actions)
         adds.append(block.adds)
         removes.append(block.removes)
     # What parsing took goes back to the system before reconciliation needs about as much.
     pa.default_memory_pool().release_unused()
-    return others, _columns(adds), _columns(removes)
+    return _columns(adds), _columns(removes)
 
 
 def _columns(tables: Iterable[pa.Table]) -> Columns:
@@ -47,24 +55,13 @@ def _columns(tables: Iterable[pa.Table]) -> Columns:
     return {name: whole.column(name) for name in whole.column_names}
 
 
-def _blocks(fetched: Iterable[Iterable[bytes]], base: CheckpointState | None) -> Iterator[Block]:
-    """What the base and the lines say, with ordinals that go through."""
+def _blocks(fetched: Iterable[Iterable[bytes]]) -> Iterator[Block]:
+    """What the lines say, with ordinals that go through."""
     count = 0
-    if base is not None:
-        yield _of_base(base)
-        count = base.files.num_rows + base.removes.num_rows
     for block in in_threads(partial(parsed, keys=MapKeys()), blocks_of(fetched)):
         adds, removes = _numbered(block.adds, count), _numbered(block.removes, count)
         yield Block(actions=block.actions, adds=adds, removes=removes, num_lines=block.num_lines)
         count += block.num_lines
-
-
-def _of_base(base: CheckpointState) -> Block:
-    """Files and tombstones of one state have different keys: no order among them counts."""
-    adds = base.files.append_column(_ORDINAL, pa.array(range(base.files.num_rows), pa.int64()))
-    removes = base.removes.append_column(_ORDINAL, pa.array(range(base.removes.num_rows), pa.int64()))
-    actions: list[Action] = [base.protocol, base.metadata, *base.transactions, *base.domains]
-    return Block(actions=actions, adds=adds, removes=removes, num_lines=0)
 
 
 def _numbered(files: pa.Table, first: int) -> pa.Table:

@@ -13,32 +13,35 @@ import pyarrow as pa
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features.table import READER_FEATURES_VERSION, WRITER_FEATURES_VERSION
 from deltamirror.mirror.checkpoint.blocks import in_threads
+from deltamirror.mirror.checkpoint.columns import combined
 from deltamirror.mirror.checkpoint.layout import PARTITIONS_PARSED, STATS_PARSED, checkpoint_columns, file_columns
-from deltamirror.mirror.checkpoint.reconciliation import combined
 from deltamirror.mirror.checkpoint.state import CheckpointState
 from deltamirror.mirror.checkpoint.statistics import partition_schema, statistics_schema
 from deltamirror.mirror.checkpoint.typed import partition_values, statistics
 
-__all__ = ["file_rows", "rows"]
+__all__ = ["file_rows", "row_batches", "rows"]
 
 _PIECE_ROWS: Final = 32 * 1024
 _PIECE_BYTES: Final = 512 * 1024 * 1024
 """Far below the two gigabytes of a string column."""
 
 
-def rows(state: CheckpointState, *, file_rows: bool = True) -> pa.Table:
-    """The table of a classic checkpoint: txn, add, remove, metaData, protocol, domainMetadata, one of them in each row.
+def rows(state: CheckpointState) -> pa.Table:
+    """The table of a classic checkpoint: txn, add, remove, metaData, protocol, domainMetadata; one of them in a row."""
+    return pa.Table.from_batches(row_batches(state))
 
-    Without ``file_rows`` it has the same columns, and the rows of other actions alone.
-    """
+
+def row_batches(state: CheckpointState) -> Iterator[pa.RecordBatch]:
+    """The same table as it is made: while a batch is used, threads make the next ones."""
     schema = checkpoint_columns(state.metadata, state.protocol)
-    others = pa.Table.from_pylist(list(_others(state)), schema=schema)
-    return pa.concat_tables([others, _files(state, schema)]) if file_rows else others
+    yield pa.RecordBatch.from_pylist(list(_others(state)), schema=schema)
+    yield from _files(state, schema)
 
 
 def file_rows(state: CheckpointState) -> pa.Table:
     """The table of a sidecar: add, remove."""
-    return _files(state, file_columns(state.metadata, state.protocol))
+    schema = file_columns(state.metadata, state.protocol)
+    return pa.Table.from_batches(_files(state, schema), schema)
 
 
 def _others(state: CheckpointState) -> Iterator[Mapping[str, object]]:
@@ -63,7 +66,7 @@ def _metadata(metadata: Metadata) -> Mapping[str, object]:
     return {**body, "format": form, "configuration": sorted(metadata.configuration.items())}
 
 
-def _files(state: CheckpointState, schema: pa.Schema) -> pa.Table:
+def _files(state: CheckpointState, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     columns = _Columns(state)
     adds = (("add", piece) for piece in _pieces(state.files))
     removes = (("remove", piece) for piece in _pieces(state.removes))
@@ -76,8 +79,8 @@ def _files(state: CheckpointState, schema: pa.Schema) -> pa.Table:
         arrays = {**nulls, name: columns.struct(piece, schema.field(name).type)}
         return pa.record_batch(list(arrays.values()), schema)
 
-    batches = [*in_threads(batch, adds), *in_threads(batch, removes)]
-    return pa.Table.from_batches(batches, schema)
+    yield from in_threads(batch, adds)
+    yield from in_threads(batch, removes)
 
 
 def _pieces(files: pa.Table) -> Iterator[pa.Table]:
@@ -110,7 +113,7 @@ class _Columns:
         match each.name:
             case name if name == PARTITIONS_PARSED:
                 return partition_values(combined(piece.column("partitionValues")), self._partitions)
-            case name if name == STATS_PARSED:
+            case name if name == STATS_PARSED and name not in piece.column_names:
                 return statistics(combined(piece.column("stats")), self._statistics)
             case name:
                 return combined(piece.column(name)).cast(each.type)

@@ -26,6 +26,7 @@ from deltamirror.delta.actions import Action, CheckpointMetadata, Sidecar, Versi
 from deltamirror.delta.lastcheckpoint import V2Checkpoint
 from deltamirror.mirror.checkpoint import content, parquet, readback
 from deltamirror.mirror.checkpoint.content import CheckpointState
+from deltamirror.mirror.checkpoint.layout import file_columns
 from deltamirror.mirror.checkpoint.placement import place
 from deltamirror.mirror.checkpoint.written import Written
 from deltamirror.storage.store import Object, Store
@@ -56,7 +57,7 @@ def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guar
     """Put the sidecars, in parallel, and then the file that makes them a checkpoint."""
     writing = _Writing(
         state=state,
-        schema=content.checkpoint_schema(content.file_rows(_range(state, 0, 0)), state.metadata),
+        schema=content.checkpoint_schema(file_columns(state.metadata, state.protocol)),
         parts=-(-_num_actions(state) // unit.sidecar_actions),
         unit=unit,
         store=store,
@@ -95,7 +96,13 @@ def _one_at_a_time(guard: Guard) -> Guard:
 def _put_sidecar(writing: _Writing, part: int) -> Sidecar:
     unit, most = writing.unit, writing.unit.sidecar_actions
     rows = content.file_rows(_range(writing.state, part * most, most))
-    data = parquet.encoded(rows, writing.schema, compression=unit.compression, row_group_bytes=unit.row_group_bytes)
+    data = parquet.encoded(
+        rows.to_batches(),
+        rows.schema,
+        writing.schema,
+        compression=unit.compression,
+        row_group_bytes=unit.row_group_bytes,
+    )
     readback.check(data, rows)
     unique = unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
     name = names.sidecar_name(unit.version, unique, part=part + 1, parts=writing.parts)

@@ -25,7 +25,10 @@ class CheckpointState:
     transactions: tuple[Txn, ...]
     domains: tuple[DomainMetadata, ...]
     files: pa.Table
-    """One row an add, in the order of paths: the fields of ``add`` in a checkpoint, without ``*_parsed``."""
+    """One row an add, in the order of paths: the fields of ``add`` in a checkpoint, without ``*_parsed``.
+
+    A state that continues from a checkpoint may have ``stats_parsed``, which then need not be parsed again.
+    """
     removes: pa.Table
     """One row an unexpired remove, in the order of paths: the fields of ``remove`` in a checkpoint."""
 

@@ -13,10 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.properties import write_stats_as_struct
 from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType, to_arrow
+from deltamirror.mirror.checkpoint.columns import combined
+from deltamirror.mirror.checkpoint.layout import STATS_PARSED
+from deltamirror.mirror.checkpoint.parquet import as_stored
+from deltamirror.mirror.checkpoint.statistics import statistics_schema
 from deltamirror.mirror.checkpoint.values import as_date, as_decimal, as_float, as_local_time, as_time, of_partition
 
-__all__ = ["partition_values", "statistics"]
+__all__ = ["partition_values", "statistics", "with_statistics"]
 
 _FEW_TEXTS: Final = 256
 _DECODER: Final = json.JSONDecoder(parse_float=Number)
@@ -47,6 +53,22 @@ def statistics(texts: pa.Array, schema: StructType) -> pa.StructArray:
         return parsed
     places = pc.subtract(pc.cumulative_sum(texts.is_valid().cast(pa.int64())), 1)
     return parsed.take(pc.if_else(texts.is_valid(), places, pa.scalar(None, pa.int64())))
+
+
+def with_statistics(
+    older: pa.Table, newer: pa.Table, metadata: Metadata, protocol: Protocol
+) -> tuple[pa.Table, pa.Table]:
+    """Both tables with ``stats_parsed``, where the older one brings those that the table has; otherwise without."""
+    if STATS_PARSED not in older.column_names:
+        return older, newer
+    schema = statistics_schema(metadata, protocol)
+    field = pa.field(STATS_PARSED, pa.struct(list(to_arrow(schema))))
+    known = older.column(STATS_PARSED)
+    older = older.drop_columns([STATS_PARSED])
+    if not write_stats_as_struct(metadata) or known.type != as_stored(pa.schema([field])).field(0).type:
+        return older, newer
+    parsed = statistics(combined(newer.column("stats")), schema)
+    return older.append_column(field, known.cast(field.type)), newer.append_column(field, parsed)
 
 
 def _partition_column(maps: pa.MapArray, each: Field, kind: pa.DataType) -> pa.Array:

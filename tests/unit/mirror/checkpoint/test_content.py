@@ -129,14 +129,13 @@ def test_the_table_says_in_which_forms_it_wants_its_statistics(
     assert row.get("partitionValues_parsed", {"p": "1"}) == {"p": "1"}
 
 
-def test_rows_without_files_have_the_same_columns() -> None:
+def test_a_checkpoint_has_all_actions_and_a_sidecar_those_of_files() -> None:
     found = state(add("a"), remove("b", at=1), Txn(app_id="x", version=1))
-    assert rows(found, file_rows=False).schema.equals(rows(found).schema)
-    assert rows(found, file_rows=False).num_rows == 3
+    assert rows(found).num_rows == 5
     assert rows(found).column_names == ["txn", "add", "remove", "metaData", "protocol", "domainMetadata"]
     assert file_rows(found).column_names == ["add", "remove"]
     assert file_rows(found).num_rows == 2
-    assert '"name":"stats_parsed"' in checkpoint_schema(file_rows(found), found.metadata)
+    assert '"name":"stats_parsed"' in checkpoint_schema(file_rows(found).schema)
 
 
 def test_a_table_without_files_has_a_checkpoint() -> None:

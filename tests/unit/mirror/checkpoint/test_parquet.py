@@ -70,8 +70,11 @@ def _parsed() -> pa.DataType:
     return pa.struct([("parsed", TYPED)])
 
 
-def encoded(table: pa.Table, *, compression: str = "snappy", row_group_bytes: int = 128 * MEBIBYTE) -> pa.Buffer:
-    return parquet.encoded(table, "{}", compression=compression, row_group_bytes=row_group_bytes)
+def encoded(
+    table: pa.Table, *, schema: str = "{}", compression: str = "snappy", row_group_bytes: int = 128 * MEBIBYTE
+) -> pa.Buffer:
+    form = {"compression": compression, "row_group_bytes": row_group_bytes}
+    return parquet.encoded(table.to_batches(), table.schema, schema, **form)  # type: ignore[arg-type]
 
 
 def metadata_of(data: pa.Buffer) -> pq.FileMetaData:
@@ -149,7 +152,7 @@ def test_every_column_has_statistics() -> None:
 
 
 def test_the_file_says_what_spark_wants_to_know_and_nothing_of_arrow() -> None:
-    found = metadata_of(parquet.encoded(adds(1), '{"type":"struct"}', compression="snappy", row_group_bytes=1))
+    found = metadata_of(encoded(adds(1), schema='{"type":"struct"}'))
     assert found.metadata == {
         b"org.apache.spark.sql.parquet.row.metadata": b'{"type":"struct"}',
         b"org.apache.spark.version": b"4.2.0",
