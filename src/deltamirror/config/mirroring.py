@@ -150,7 +150,7 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     compression: Annotated[
         Literal["snappy", "zstd"], described("How the Parquet file is compressed.", reload=Reload.START)
-    ] = "snappy"
+    ] = "zstd"
     row_group_bytes: Annotated[
         int,
         COUNTING,
