@@ -114,7 +114,7 @@ USUAL, OTHER = Way("zstd", pointer=True), Way("snappy", pointer=False)
 
 WAYS = [
     *(pytest.param(name, USUAL, id=f"{name}-zstd") for name in TABLES),
-    *(pytest.param(name, OTHER, id=f"{name}-zstd-without pointer") for name in ("classic", "sidecars")),
+    *(pytest.param(name, OTHER, id=f"{name}-snappy-without pointer") for name in ("classic", "sidecars")),
 ]
 
 
