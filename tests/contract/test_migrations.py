@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,12 +12,16 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.migrations import SCHEMA_VERSION
-from tests.support import schema_v1
+from tests.support import schema_v1, schema_v2
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, opened, paths
 from tests.support.mirroring import claimed, published, record, status_of, work_on
 
 pytestmark = pytest.mark.requirement("R107")
+
+RELEASED = [
+    pytest.param(schema, id=f"from version {number}") for number, schema in enumerate((schema_v1, schema_v2), 1)
+]
 
 SHAPE = {
     "postgresql": (
@@ -72,8 +77,8 @@ def shape(url: str) -> list[tuple[object, ...]]:
     return sorted(found, key=repr)
 
 
-def stored(url: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows of the catalog, with the columns that version 1 has."""
+def stored(url: str, schema: ModuleType) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the catalog, with the columns that an older schema has."""
     with connected(url) as connection:
         return {
             table: [
@@ -82,17 +87,24 @@ def stored(url: str) -> dict[str, list[dict[str, Any]]]:
                     text(f"SELECT {', '.join(rows[0])} FROM {table} ORDER BY 1, 2")
                 ).mappings()
             ]
-            for table, rows in schema_v1.rows().items()
+            for table, rows in schema.rows().items()
         }
 
 
+@pytest.fixture(params=RELEASED)
+def schema(request: pytest.FixtureRequest) -> ModuleType:
+    """The schema of an older release."""
+    found: ModuleType = request.param
+    return found
+
+
 @pytest.fixture
-def old_url(catalog_url: str) -> str:
-    """A catalog of version 1 with a table in it."""
+def old_url(catalog_url: str, schema: ModuleType) -> str:
+    """A catalog of an older release with a table in it."""
     with connected(catalog_url) as connection:
-        for statement in schema_v1.statements(engine_of(catalog_url)):
+        for statement in schema.statements(engine_of(catalog_url)):
             connection.execute(text(statement))
-        for table, rows in schema_v1.rows().items():
+        for table, rows in schema.rows().items():
             for row in rows:
                 marks = ", ".join(f":{name}" for name in row)
                 connection.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})"), row)
@@ -116,10 +128,10 @@ def test_a_migrated_catalog_has_the_shape_of_a_fresh_one(old_url: str, fresh_url
     assert shape(migrated(old_url)) == shape(fresh_url)
 
 
-def test_a_migration_keeps_every_row(old_url: str) -> None:
-    before = stored(old_url)
-    assert {table: len(rows) for table, rows in before.items()} == {t: len(r) for t, r in schema_v1.rows().items()}
-    assert stored(migrated(migrated(old_url))) == before
+def test_a_migration_keeps_every_row(old_url: str, schema: ModuleType) -> None:
+    before = stored(old_url, schema)
+    assert {table: len(rows) for table, rows in before.items()} == {t: len(r) for t, r in schema.rows().items()}
+    assert stored(migrated(migrated(old_url)), schema) == before
     with connected(old_url) as connection:
         facts = {row.key: row.value for row in connection.execute(text("SELECT key, value FROM dl_catalog"))}
     assert facts == {"application": "deltamirror", "schema_version": str(SCHEMA_VERSION)}
@@ -129,7 +141,7 @@ def test_an_older_catalog_is_refused_until_it_is_migrated(old_url: str) -> None:
     with Catalog(old_url) as catalog:
         acts: tuple[Callable[[], object], ...] = (catalog.check, catalog.tables, lambda: catalog.table("t"))
         for act in acts:
-            with pytest.raises(CatalogMismatch, match="schema version 1") as caught:
+            with pytest.raises(CatalogMismatch, match=r"schema version [12]$") as caught:
                 act()
             assert "deltamirror init" in caught.value.hint
         catalog.init()

@@ -48,7 +48,14 @@ def _to_version_2(engine: str) -> Iterator[str]:
         yield "CREATE INDEX dl_file_ends_by_commit ON dl_file_ends (commit_id)"
 
 
-_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2,)
+def _to_version_3(_: str) -> Iterator[str]:
+    yield """CREATE TABLE dl_imports (
+        table_id BIGINT NOT NULL, name TEXT NOT NULL, location TEXT NOT NULL, first_version BIGINT NOT NULL,
+        base_name TEXT, next_version BIGINT NOT NULL, next_part INTEGER NOT NULL, owner TEXT NOT NULL,
+        started_at BIGINT NOT NULL, touched_at BIGINT NOT NULL, PRIMARY KEY (table_id))"""
+
+
+_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3)
 """How each version becomes the next, from version 1 on: the statements for an engine."""
 
 SCHEMA_VERSION = 1 + len(_MIGRATIONS)

@@ -39,6 +39,7 @@ __all__ = [
     "file_ends",
     "files",
     "heads",
+    "imports",
     "leases",
     "metadata",
     "mirror_status",
@@ -335,6 +336,22 @@ checksums = Table(
     Column("version", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
     comment="the newest .crc of a table, from which the next one is computed",
+)
+
+imports = Table(
+    "dl_imports",
+    METADATA,
+    _key("table_id"),
+    Column("name", Text, nullable=False),
+    Column("location", Text, nullable=False, comment="canonical"),
+    Column("first_version", BigInteger, nullable=False),
+    Column("base_name", Text, comment="the checkpoint that the first version comes from; null where lines tell it"),
+    Column("next_version", BigInteger, nullable=False, comment="the first that is not wholly stored"),
+    Column("next_part", Integer, nullable=False, comment="how many parts of it are stored"),
+    Column("owner", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("touched_at", BigInteger, nullable=False, comment="one that nobody touched for long may be taken over"),
+    comment="imports under way: what they store has their table_id, and is seen once that is in dl_tables",
 )
 
 CREATE_FILE_INTERVALS = """
