@@ -1,0 +1,1 @@
+"""Questions of operators, answered by frozen reports."""
