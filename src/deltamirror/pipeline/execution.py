@@ -3,11 +3,12 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from deltamirror.config import StorageSettings, redact_text
 from deltamirror.delta.chunks import Chunk
@@ -35,7 +36,10 @@ from deltamirror.work import (
 
 __all__ = ["Resources", "execute", "failed"]
 
+_SMALL = 1024 * 1024
 _AT_ONCE = 64 * 1024 * 1024
+
+U = TypeVar("U", CommitUnit, CheckpointUnit)
 
 
 class Resources:
@@ -90,7 +94,7 @@ def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | Non
         guard = partial(_check_lease, unit, resources=resources, given_up=given_up or threading.Event())
         if isinstance(unit, CommitUnit):
             return publish_commits(_carrying(unit, resources), store, fetch=fetch, guard=guard)
-        return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
+        return publish_checkpoint(_carrying(unit, resources), store, fetch=fetch, guard=guard)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
         return failed(unit, _ours(error), stage)
 
@@ -106,13 +110,20 @@ def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
     return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
 
 
-def _carrying(unit: CommitUnit, resources: Resources) -> CommitUnit:
-    """The unit with the chunks of its commits, fetched at once if they are small; large ones are fetched one by one."""
-    absent = [work for work in unit.commits if work.chunks is None]
-    if not absent or resources.database is None or sum(work.num_bytes for work in absent) > _AT_ONCE:
+def _carrying(unit: U, resources: Resources) -> U:
+    """The unit with the chunks of its small commits, fetched at once; large ones are fetched one by one."""
+    if resources.database is None or not (small := _small(unit.commits)):
         return unit
     with resources.database.read() as connection:
-        return replace(unit, commits=tuple(with_chunks(connection, unit.commits)))
+        fetched = {work.version: work for work in with_chunks(connection, small)}
+    return replace(unit, commits=tuple(fetched.get(work.version, work) for work in unit.commits))
+
+
+def _small(commits: Sequence[CommitWork]) -> list[CommitWork]:
+    """The commits to fetch that are small, as many as may be in memory."""
+    small = [work for work in commits if work.chunks is None and work.num_bytes <= _SMALL]
+    sizes = accumulate(work.num_bytes for work in small)
+    return [work for work, size in zip(small, sizes, strict=True) if size <= _AT_ONCE]
 
 
 def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
