@@ -15,6 +15,7 @@ from deltamirror.cli.demo import demo
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_USAGE, failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.mirror import mirror
+from deltamirror.cli.rebuild import rebuild_
 from deltamirror.cli.settings import config
 from deltamirror.cli.status import status
 from deltamirror.cli.table import table
@@ -73,7 +74,7 @@ def cli(_: Invocation) -> None:
     """
 
 
-for _command in (init, config, table, commit, mirror, status, checkpoint, demo):
+for _command in (init, config, table, commit, mirror, status, checkpoint, rebuild_, demo):
     cli.add_command(_command)
 
 

@@ -1,0 +1,158 @@
+"""The log of a table again, from SQL: its commits bit for bit, and the checkpoints that readers need."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from deltamirror.config import CheckpointSettings, StorageSettings
+from deltamirror.delta.chunks import Chunk
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.properties import checkpoint_interval
+from deltamirror.errors import Diverged
+from deltamirror.mirror.checkpoint.publish import publish_checkpoint
+from deltamirror.mirror.commits import publish_commits
+from deltamirror.ops.target import require_own_place, wanted_versions
+from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.probe import probe
+from deltamirror.storage.store import Store
+from deltamirror.txnlog.backlog import checkpoint_facts, commit_work, fetch_chunks
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.state import in_force
+from deltamirror.txnlog.tables import TableInfo, list_tables, table_info
+from deltamirror.work import CheckpointUnit, CommitUnit, CommitWork, Failure, Lane, Lease, Outcome
+
+__all__ = ["Observer", "Rebuilt", "rebuild"]
+
+Observer = Callable[[Outcome], None]
+
+_BATCH: Final = 500
+_HINT: Final = "nothing was overwritten: rebuild to an empty folder, or save that object, move it away and try again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """What a rebuild came to."""
+
+    first: int
+    last: int
+    versions: int
+    """How many commits were put; the others were there already, with the same bytes."""
+    checkpoint: int | None
+    """The newest version that was given a checkpoint."""
+
+
+def rebuild(
+    database: Database,
+    table: str,
+    *,
+    to: Store,
+    versions: range | None = None,
+    checkpoints: bool = False,
+    options: CheckpointSettings | None = None,
+    observe: Observer = lambda _: None,
+) -> Rebuilt:
+    """Write the commits of a table to a location as the database has them, all or those of ``versions``.
+
+    Objects that are there with the same bytes are fine; other bytes are ``Diverged``, and nothing is overwritten. Where
+    the log then begins above version 0, its first version gets a checkpoint: without one nobody could read it. With
+    ``checkpoints``, the newest version that is due by the table's interval gets one, too; ``options`` say how they are
+    written. ``observe`` is told of each piece of work. At the table's own location, only what is published there is
+    written again: the rest is the mirror's.
+    """
+    with database.read() as connection:
+        info = table_info(connection, table)
+        require_own_place(to.location, info, list_tables(connection))
+    wanted = wanted_versions(info, to.location, versions)
+    probe(to)
+    job = _Job(database, info, to, options or CheckpointSettings(), observe)
+    put = sum(job.publish(wanted[start : start + _BATCH]) for start in range(0, len(wanted), _BATCH))
+    written = [job.write_checkpoint(version) for version in job.checkpoints(wanted, due=checkpoints)]
+    return Rebuilt(first=wanted[0], last=wanted[-1], versions=put, checkpoint=max(written, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Writes one table to one store. Nobody else mirrors to it, or they put the same bytes: there is no lease."""
+
+    database: Database
+    info: TableInfo
+    store: Store
+    options: CheckpointSettings
+    observe: Observer
+
+    def publish(self, versions: range) -> int:
+        """Put the commits of consecutive versions; how many of them were not there."""
+        with self.database.read() as connection:
+            commits = commit_work(connection, self.info.id, first=versions[0], last=versions[-1])
+        unit = CommitUnit(
+            table_id=self.info.id,
+            table=self.info.name,
+            address=self._address,
+            lease=self._lease(Lane.COMMITS),
+            commits=tuple(commits),
+            checksums=False,
+            budget=math.inf,
+        )
+        outcome = publish_commits(unit, self.store, fetch=partial(_chunks, self.database), guard=_no_guard)
+        self._conclude(outcome, outcome.failure)
+        return sum(not each.already for each in outcome.published)
+
+    def checkpoints(self, versions: range, *, due: bool) -> list[int]:
+        """The versions that get a checkpoint, ascending."""
+        with self.database.read() as connection:
+            _, metadata = in_force(connection, self.info.id, versions[-1])
+        newest = versions[-1] - versions[-1] % checkpoint_interval(metadata)
+        is_due = due and newest >= max(versions[0], 1)
+        return sorted({*([versions[0]] if self._begins_with(versions[0]) else []), *([newest] if is_due else [])})
+
+    def write_checkpoint(self, version: int) -> int:
+        """Put the checkpoint of a version, from all commits up to it; that version."""
+        with self.database.read() as connection:
+            facts = checkpoint_facts(connection, self.info.id, version)
+            commits = commit_work(connection, self.info.id, first=0, last=version)
+        unit = CheckpointUnit(
+            table_id=self.info.id,
+            table=self.info.name,
+            address=self._address,
+            lease=self._lease(Lane.CHECKPOINTS),
+            version=version,
+            committed_at=facts.committed_at,
+            commits=tuple(commits),
+            num_files=facts.num_files,
+            compression=self.options.compression,
+            row_group_bytes=self.options.row_group_bytes,
+            sidecar_actions=self.options.sidecar_actions,
+        )
+        outcome = publish_checkpoint(unit, self.store, fetch=partial(_chunks, self.database), guard=_no_guard)
+        self._conclude(outcome, outcome.failure)
+        return version
+
+    def _begins_with(self, version: int) -> bool:
+        """Whether the log has nothing before a version that is not 0."""
+        return version > 0 and self.store.head(f"{LOG_DIRECTORY}/{commit_name(version - 1)}") is None
+
+    @property
+    def _address(self) -> StoreAddress:
+        return StoreAddress(self.store.location, StorageSettings())
+
+    def _lease(self, lane: Lane) -> Lease:
+        return Lease(table_id=self.info.id, lane=lane, owner="rebuild", epoch=0, held_until=math.inf)
+
+    def _conclude(self, outcome: Outcome, failure: Failure | None) -> None:
+        self.observe(outcome)
+        if failure is None:
+            return
+        if isinstance(failure.error, Diverged):
+            raise replace(failure.error, hint=_HINT) from failure.error
+        raise failure.error
+
+
+def _chunks(database: Database, work: CommitWork) -> Iterator[Chunk]:
+    with database.read() as connection:
+        yield from fetch_chunks(connection, work)
+
+
+def _no_guard() -> None:
+    """No lease can be lost."""

@@ -1,0 +1,221 @@
+"""A log that is written again from SQL: the commits bit for bit, whatever the database and the store."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltamirror import Catalog, Table
+from deltamirror.config import StorageSettings
+from deltamirror.delta.names import LOG_DIRECTORY, checkpoint_name, commit_name
+from deltamirror.errors import DeltaMirrorError, Diverged, InvalidInput, InvalidLocation, NotFound, Refused
+from deltamirror.ops.rebuild import Rebuilt, rebuild
+from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Store
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Outcome
+from tests.support.checkpoints import objects
+from tests.support.lake import add, opened
+from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
+from tests.support.readers import Reader
+
+HEAD = 12
+
+
+@pytest.fixture
+def lake(sqlite_lake: str) -> Iterator[Catalog]:
+    """An empty catalog, for what concerns no database in particular."""
+    with opened(sqlite_lake) as found:
+        yield found
+
+
+def lived(catalog: Catalog, folder: Path, **more: object) -> Table:
+    """A table with versions 0 to 12."""
+    table = make_table(catalog, folder / "home", **more)
+    append(table, 9)
+    table.remove(["f-3-2.parquet"])
+    with catalog.transaction() as tx:
+        tx.append("t", [add("x.parquet")])
+        tx.set_transaction("t", "app", 7)
+    table.append([add("y.parquet", size=7)])
+    return table
+
+
+def place(folder: Path, name: str = "again") -> Store:
+    return store_at(str(folder / name), StorageSettings())
+
+
+def commits_in(store: Store) -> dict[str, bytes]:
+    prefix = f"{LOG_DIRECTORY}/"
+    return {key.removeprefix(prefix): data for key, data in objects(store).items() if key.endswith(".json")}
+
+
+def checkpoints_in(store: Store) -> list[int]:
+    return [int(key.rpartition("/")[2][:20]) for key in objects(store) if ".checkpoint." in key]
+
+
+def put(store: Store, version: int, data: bytes) -> str:
+    key = f"{LOG_DIRECTORY}/{commit_name(version)}"
+    store.create(key, data)
+    return key
+
+
+@pytest.mark.requirement("R66")
+def test_rebuilt_commits_are_the_published_ones_byte_for_byte(catalog: Catalog, tmp_path: Path) -> None:
+    table = lived(catalog, tmp_path)
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+    done = rebuild(catalog.database, "t", to=place(tmp_path))
+    assert done == Rebuilt(first=0, last=HEAD, versions=HEAD + 1, checkpoint=None)
+    assert commits_in(place(tmp_path)) == published_files(table) == committed_files(table)
+
+
+def test_any_store_gets_nothing_but_the_commits(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
+    table = lived(lake, tmp_path)
+    rebuild(lake.database, "t", to=any_store)
+    assert objects(any_store) == {f"{LOG_DIRECTORY}/{name}": data for name, data in committed_files(table).items()}
+
+
+def test_a_second_rebuild_finds_everything_there(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
+    lived(lake, tmp_path)
+    rebuild(lake.database, "t", to=any_store, checkpoints=True)
+    before = objects(any_store)
+    done = rebuild(lake.database, "t", to=any_store, checkpoints=True)
+    assert (done.versions, done.checkpoint) == (0, 10)
+    assert objects(any_store) == before
+
+
+def test_what_is_missing_is_put_again(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
+    table = lived(lake, tmp_path)
+    rebuild(lake.database, "t", to=any_store)
+    any_store.delete([f"{LOG_DIRECTORY}/{commit_name(version)}" for version in (3, 4, HEAD)])
+    assert rebuild(lake.database, "t", to=any_store).versions == 3
+    assert commits_in(any_store) == committed_files(table)
+
+
+@pytest.mark.requirement("R66")
+def test_other_bytes_are_a_divergence_and_are_left_alone(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
+    table = lived(lake, tmp_path)
+    key = put(any_store, 5, b'{"commitInfo":{"operation":"WRITE"}}\n')
+    with pytest.raises(Diverged) as raised:
+        rebuild(lake.database, "t", to=any_store)
+    assert (raised.value.version, raised.value.key, raised.value.table) == (5, key, "t")
+    found = any_store.read(key)
+    assert found is not None
+    assert found.data == b'{"commitInfo":{"operation":"WRITE"}}\n'
+    below = {name: data for name, data in committed_files(table).items() if name < commit_name(5)}
+    assert commits_in(any_store) == {**below, commit_name(5): found.data}
+
+
+def test_a_range_that_continues_a_log_is_all_that_is_put(lake: Catalog, tmp_path: Path) -> None:
+    table, target = lived(lake, tmp_path), place(tmp_path)
+    rebuild(lake.database, "t", to=target, versions=range(4))
+    done = rebuild(lake.database, "t", to=target, versions=range(4, 7))
+    assert done == Rebuilt(first=4, last=6, versions=3, checkpoint=None)
+    wanted = {name: data for name, data in committed_files(table).items() if name < commit_name(7)}
+    assert commits_in(target) == wanted
+    assert not checkpoints_in(target)
+
+
+def test_a_log_that_begins_above_version_0_has_a_checkpoint_to_begin_with(
+    lake: Catalog, tmp_path: Path, any_store: Store
+) -> None:
+    lived(lake, tmp_path)
+    done = rebuild(lake.database, "t", to=any_store, versions=range(5, HEAD))
+    assert done == Rebuilt(first=5, last=HEAD - 1, versions=HEAD - 5, checkpoint=5)
+    assert checkpoints_in(any_store) == [5]
+    pointer = any_store.read(f"{LOG_DIRECTORY}/_last_checkpoint")
+    assert pointer is not None
+    assert json.loads(pointer.data)["version"] == 5
+
+
+def test_with_checkpoints_the_newest_that_is_due_is_written(catalog: Catalog, tmp_path: Path) -> None:
+    lived(catalog, tmp_path, properties={"delta.checkpointInterval": "4"})
+    observed: list[Outcome] = []
+    target = place(tmp_path)
+    done = rebuild(catalog.database, "t", to=target, versions=range(2, HEAD), checkpoints=True, observe=observed.append)
+    assert done.checkpoint == 8
+    assert checkpoints_in(target) == [2, 8]
+    assert [type(each) for each in observed] == [CommitOutcome, CheckpointOutcome, CheckpointOutcome]
+
+
+def test_no_checkpoint_is_due_before_the_first_interval(lake: Catalog, tmp_path: Path) -> None:
+    append(make_table(lake, tmp_path), 3)
+    assert rebuild(lake.database, "t", to=place(tmp_path), checkpoints=True).checkpoint is None
+
+
+def test_a_rebuilt_checkpoint_is_the_one_of_the_mirror(lake: Catalog, tmp_path: Path) -> None:
+    table = lived(lake, tmp_path)
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+    rebuild(lake.database, "t", to=place(tmp_path), checkpoints=True)
+    logs = log_of(table), tmp_path / "again" / LOG_DIRECTORY
+    ours, theirs = (pq.ParquetFile(log / checkpoint_name(10)) for log in logs)
+    assert ours.read().equals(theirs.read())
+    assert ours.metadata.row_group(0).column(0).compression == theirs.metadata.row_group(0).column(0).compression
+
+
+@pytest.mark.requirement("R89")
+@pytest.mark.parametrize("versions", [range(HEAD + 1), range(5, HEAD + 1)], ids=["whole", "range"])
+def test_delta_rs_reads_every_rebuilt_version(lake: Catalog, tmp_path: Path, delta_rs: Reader, versions: range) -> None:
+    table = lived(lake, tmp_path)
+    rebuild(lake.database, "t", to=place(tmp_path), versions=versions, checkpoints=True)
+    for version in versions:
+        seen = delta_rs.snapshot(tmp_path / "again", version)
+        ours = table.snapshot(version)
+        assert seen.version == version
+        assert seen.paths == sorted(ours.files().column("path").to_pylist())
+
+
+def test_a_log_that_was_lost_comes_back_in_its_place(lake: Catalog, tmp_path: Path) -> None:
+    table = lived(lake, tmp_path)
+    with mirror_of(lake) as engine:
+        engine.mirror("t", 8)
+        published = published_files(table)
+        for path in log_of(table).iterdir():
+            path.unlink()
+        done = rebuild(lake.database, "t", to=store_at(table.location, StorageSettings()))
+        assert (done.last, published_files(table)) == (8, published)
+        engine.run(once=True)
+    assert published_files(table) == committed_files(table)
+
+
+def test_at_its_own_location_what_was_not_published_is_left_to_the_mirror(lake: Catalog, tmp_path: Path) -> None:
+    table = lived(lake, tmp_path)
+    home = store_at(table.location, StorageSettings())
+    with pytest.raises(Refused, match="up to nothing"):
+        rebuild(lake.database, "t", to=home)
+    with mirror_of(lake) as engine:
+        engine.mirror("t", 3)
+    with pytest.raises(Refused, match="up to version 3"):
+        rebuild(lake.database, "t", to=home, versions=range(2, 6))
+    assert len(published_files(table)) == 4
+
+
+@pytest.mark.parametrize(
+    ("versions", "error"),
+    [
+        (range(3, HEAD + 2), NotFound),
+        (range(99, 100), NotFound),
+        (range(-1, 3), NotFound),
+        (range(5, 5), InvalidInput),
+    ],
+)
+def test_versions_that_are_not_there_are_refused(
+    lake: Catalog, tmp_path: Path, versions: range, error: type[DeltaMirrorError]
+) -> None:
+    lived(lake, tmp_path)
+    with pytest.raises(error):
+        rebuild(lake.database, "t", to=place(tmp_path), versions=versions)
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("where", ["other", "other/inside", "home/t/inside", "home", "."])
+def test_a_location_that_meets_a_table_of_the_catalog_is_refused(lake: Catalog, tmp_path: Path, where: str) -> None:
+    lived(lake, tmp_path)
+    make_table(lake, tmp_path, "other")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidLocation, match="location of table"):
+        rebuild(lake.database, "t", to=place(tmp_path, where))
+    assert sorted(tmp_path.rglob("*")) == before
