@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AZURITE := $(VENV)/azurite/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
 TESTS ?=
@@ -14,7 +15,7 @@ TESTS ?=
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
 
-demo: java setup ## Show what deltamirror does, in the terminal
+demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 	@$(BIN)/deltamirror demo
 
 test: java setup ## Run all checks and the default test suite
@@ -43,6 +44,7 @@ format: setup ## Format the code, sort imports, write the generated documents
 lock: setup ## Resolve the dependencies again, to the latest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements/build.txt
 	$(COMPILE) --upgrade --all-extras --group dev -c requirements/build.txt pyproject.toml -o requirements/dev.txt
+	$(BIN)/python scripts/azurite.py lock
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
@@ -51,7 +53,7 @@ clean: ## Remove the virtual environment and all caches
 java:
 	@sh scripts/check_java.sh
 
-setup: $(STAMP)
+setup: $(STAMP) $(AZURITE)
 
 $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	@python=$$(sh scripts/find_python.sh) || exit 1; \
@@ -60,4 +62,9 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/build.txt
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(AZURITE): $(STAMP) scripts/azurite.py tests/azurite/.npmrc tests/azurite/package.json tests/azurite/package-lock.json
+	@echo "Installing the Azure server of the tests into $(VENV), once"
+	@$(BIN)/python scripts/azurite.py install
 	@touch $@

@@ -1,5 +1,6 @@
 """What an installed deltamirror is made of, and what the repository promises about its set-up."""
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+AZURITE = ROOT / "tests" / "azurite"
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -61,6 +63,22 @@ def test_the_locks_hold_everything_that_the_project_asks_for() -> None:
     extras = [name for names in PROJECT["optional-dependencies"].values() for name in names]
     asked = {re.split(r"[^\w-]", name)[0] for name in PROJECT["dependencies"] + extras}
     assert asked - {"deltamirror"} <= locked
+
+
+def test_every_locked_package_of_the_azure_server_has_a_version_and_a_hash_and_no_address() -> None:
+    asked = json.loads((AZURITE / "package.json").read_text())["dependencies"]
+    packages = json.loads((AZURITE / "package-lock.json").read_text())["packages"]
+    assert packages.pop("")["dependencies"] == asked
+    assert packages["node_modules/azurite"]["version"] == asked["azurite"]
+    assert not [name for name, package in packages.items() if not package["version"]]
+    assert not [name for name, package in packages.items() if not package["integrity"].startswith("sha512-")]
+    assert not [name for name, package in packages.items() if "resolved" in package]
+
+
+def test_the_set_up_installs_the_azure_server() -> None:
+    done = run("make", "--dry-run", "setup", "VENV=no-such-folder")
+    assert done.returncode == 0, done.stderr
+    assert "scripts/azurite.py install" in done.stdout
 
 
 def test_a_missing_java_is_one_sentence(tmp_path: Path) -> None:
