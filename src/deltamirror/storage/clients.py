@@ -66,7 +66,7 @@ def _remote(scheme: str, bucket: str, options: StorageSettings, credentials: Cre
         )
     except (BaseError, ValueError) as error:
         raise from_client(error, f"cannot use {scheme}://{bucket}") from None
-    return Clients(calls, transfers, tag="version" if scheme == "gs" else "e_tag")
+    return Clients(calls, transfers, tag="version" if scheme == "gs" else "e_tag", quoted=store is AzureStore)
 
 
 def _client(options: StorageSettings, timeout: float) -> "ClientConfig":

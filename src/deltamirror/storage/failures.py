@@ -33,18 +33,25 @@ from deltamirror.errors import (
 
 __all__ = ["from_client", "from_os", "from_store", "is_missing_bucket", "status_of", "translated"]
 
-_STATUS: Final = re.compile(r"status code: (\d{3})")
+# Azure answers a delete of many with a status and a reason for each, without a document.
+_STATUS: Final = re.compile(r"(?:status |\()code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
-_MESSAGE: Final = re.compile(r"<Message>([^<\n]{1,200})")
+_MESSAGE: Final = re.compile(r'(?:<Message>|\breason: ")([^<"\n]{1,200})')
 _KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _CAUSE: Final = re.compile(r'(?:message|ConnectError\(\s*|error: )\s*:?\s*"([^"]{1,120})"')
 
-_MISSING_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_MISSING_BUCKET: Final = (
+    "NoSuchBucket",
+    "ContainerNotFound",
+    "The specified bucket does not exist",
+    "The specified container does not exist",
+)
 _EXPIRED: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed")
 # The places where a machine in a cloud finds its own identity, asked when there are no keys.
 _NO_IDENTITY: Final = (
     "169.254.169.254",
     "/latest/api/token",
+    "/metadata/identity/oauth2/token",
     "metadata.google.internal",
     "External AWS credential provider",
 )

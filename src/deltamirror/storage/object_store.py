@@ -37,11 +37,15 @@ _BEFORE_SLASH: Final = re.compile(r"[\x20-\x2e]")
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The clients of one bucket, which differ in how long they wait, and the member that names an object's content."""
+    """The clients of one bucket, which differ in how long they wait, and the member that names an object's content.
+
+    ``quoted``: the name is in quotes, also where a listing leaves them out, as Azure's does.
+    """
 
     calls: Client
     transfers: Client
     tag: Literal["e_tag", "version"] = "e_tag"
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +201,8 @@ class ObjectStore:
         return f"{self.path}/{folder}" if folder else self.path
 
     def _tag(self, found: ObjectMeta | PutResult) -> ETag:
-        return ETag(found[self.clients.tag] or "")
+        tag = found[self.clients.tag] or ""
+        return ETag(f'"{tag}"' if self.clients.quoted and not tag.startswith('"') else tag)
 
     def _meta(self, found: ObjectMeta) -> Meta:
         return Meta(
