@@ -8,14 +8,15 @@ from urllib.parse import unquote
 import deltalake
 import pyarrow as pa
 
+from tests.support.azure_access import AzureAccess
 from tests.support.rows import fingerprint
 from tests.support.s3_access import S3Access
 from tests.support.worker import serve, take_stdout
 
 
 def snapshot(request: dict[str, Any]) -> dict[str, object]:
-    s3 = S3Access.asked(request)
-    options = s3.environment() if s3 else None
+    access = S3Access.asked(request) or AzureAccess.asked(request)
+    options = access.environment() if access else None
     table = deltalake.DeltaTable(request["location"], version=request["version"], storage_options=options)
     return {
         "version": table.version(),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from deltamirror.config import StorageSettings
+from tests.support.azure_access import AzureAccess
 from tests.support.inventory import record
 from tests.support.s3_access import S3Access
 from tests.support.worker import RequestFailed, Worker
@@ -78,16 +79,21 @@ class Reader:
     ) -> SeenTable:
         """The table at a location, at its newest or a given version; ``rows`` also reads the data files.
 
-        ``store`` says how to reach the server of a location that begins with ``s3://``.
+        ``store`` says how to reach the server of a location that begins with ``s3://``, or, for delta-rs, ``az://``.
         """
-        s3 = None if store is None else asdict(S3Access.of(store))
-        request = {"location": str(location), "version": version, "rows": rows, "s3": s3}
+        request = {"location": str(location), "version": version, "rows": rows, **_access(store)}
         return _seen_table(self.name, self._worker.ask(request))
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a statement; only Delta Lake on Spark runs SQL."""
         result: list[dict[str, Any]] = self._worker.ask({"sql": statement})
         return result
+
+
+def _access(store: StorageSettings | None) -> dict[str, object]:
+    azure = None if store is None else AzureAccess.of(store)
+    s3 = None if store is None or azure is not None else S3Access.of(store)
+    return {"s3": s3 and asdict(s3), "azure": azure and asdict(azure)}
 
 
 def assert_same_table(tables: Sequence[SeenTable]) -> None:
