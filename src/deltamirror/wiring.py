@@ -1,12 +1,20 @@
 """Settings become objects here, and nowhere else."""
 
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
 from deltamirror.catalog import Catalog
 from deltamirror.config import Settings
+from deltamirror.ops.importing import TableImporter
 from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.pipeline.open import open_harvester
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 
-__all__ = ["open_catalog", "open_engine", "open_location"]
+__all__ = ["open_catalog", "open_engine", "open_importer", "open_location"]
 
 
 def open_catalog(settings: Settings) -> Catalog:
@@ -22,3 +30,11 @@ def open_engine(settings: Settings) -> MirrorEngine:
 def open_location(settings: Settings, location: str) -> Store:
     """The store at a location, whether or not a table of the catalog lies there."""
     return store_at(location, settings.storage)
+
+
+@contextmanager
+def open_importer(catalog: Catalog, settings: Settings, *, runner: str | None = None) -> Iterator[TableImporter]:
+    """What brings tables into the catalog. Without a runner, Spark is started for large logs alone."""
+    owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    with closing(open_harvester(settings, runner=runner)) as harvester:
+        yield TableImporter(catalog.database, settings, harvester, owner=owner)

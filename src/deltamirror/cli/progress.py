@@ -64,33 +64,34 @@ class Tally:
 
 
 @contextmanager
-def shown(total: int, *, quiet: bool, log: LogSettings) -> Iterator[Advance]:
-    """Show on standard error how many of ``total`` versions are published, if they are many; not when ``quiet``."""
+def shown(total: int, *, quiet: bool, log: LogSettings, done: str = "published") -> Iterator[Advance]:
+    """Show on standard error how many of ``total`` versions are ``done``, if they are many; not when ``quiet``."""
     if quiet or total <= LONG_BACKLOG:
         yield _untold
     elif sys.stderr.isatty():
-        with _bar(total, log) as advance:
+        with _bar(total, log, done) as advance:
             yield advance
     else:
-        yield _Lines(total)
+        yield _Lines(total, done)
 
 
 class _Lines:
     """A line for each tenth of the work."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, what: str) -> None:
         self._total = total
+        self._what = what
         self._done = 0
 
     def __call__(self, versions: int) -> None:
         before, self._done = self._done, self._done + versions
         if before * _LINES // self._total < self._done * _LINES // self._total:
-            click.echo(f"{self._done:,} of {self._total:,} versions published", err=True)
+            click.echo(f"{self._done:,} of {self._total:,} versions {self._what}", err=True)
 
 
 @contextmanager
-def _bar(total: int, log: LogSettings) -> Iterator[Advance]:
-    columns = (TextColumn("publishing"), BarColumn(), MofNCompleteColumn(), TextColumn("versions"))
+def _bar(total: int, log: LogSettings, done: str) -> Iterator[Advance]:
+    columns = (TextColumn(done), BarColumn(), MofNCompleteColumn(), TextColumn("versions"))
     console = Console(stderr=True, highlight=False)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("", total=total)

@@ -121,7 +121,8 @@ def _carrying(unit: U, resources: Resources) -> U:
 
 def _small(commits: Sequence[CommitWork]) -> list[CommitWork]:
     """The commits to fetch that are small, as many as may be in memory."""
-    small = [work for work in commits if work.chunks is None and work.num_bytes <= _SMALL]
+    absent = [work for work in commits if work.chunks is None and not work.is_base]
+    small = [work for work in absent if work.num_bytes <= _SMALL]
     sizes = accumulate(work.num_bytes for work in small)
     return [work for work, size in zip(small, sizes, strict=True) if size <= _AT_ONCE]
 

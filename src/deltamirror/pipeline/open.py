@@ -1,29 +1,91 @@
-"""The runner that the settings name."""
+"""The runner and the harvester that the settings name."""
 
+from collections.abc import Iterable, Iterator
 from importlib import import_module
+from itertools import chain
+from types import ModuleType
+from typing import Final
 
 from deltamirror.config import Settings
 from deltamirror.errors import MissingExtra
+from deltamirror.pipeline.harvest import Harvester, LocalHarvester
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.runner import Runner
+from deltamirror.pipeline.slices import LogSlice, Part
 from deltamirror.txnlog.database import Database
 
-__all__ = ["open_runner"]
+__all__ = ["open_harvester", "open_runner"]
 
-_SPARK = "deltamirror.pipeline.spark.runner"
+_LARGE_BYTES: Final = 64 * 1024 * 1024
+_MANY_COMMITS: Final = 5_000
+"""A log that is smaller is read before Spark has started."""
 
 
 def open_runner(settings: Settings, database: Database) -> Runner:
     """Spark, or threads of this process. Spark starts when it is first used."""
     if settings.mirror.runner == "local":
         return InProcessRunner(database, settings)
+    runner: Runner = _spark("runner").SparkRunner(settings, database)
+    return runner
+
+
+def open_harvester(settings: Settings, *, runner: str | None) -> Harvester:
+    """Spark, or this process; without a ``runner`` that says which, Spark for large logs."""
+    match runner:
+        case "local":
+            return LocalHarvester(settings.storage)
+        case "spark":
+            harvester: Harvester = _spark("harvester").SparkHarvester(settings)
+            return harvester
+        case _:
+            return _HarvesterBySize(settings)
+
+
+class _HarvesterBySize:
+    """Reads small logs in this process, and large ones on Spark."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._here: Harvester = LocalHarvester(settings.storage)
+        self._spark: Harvester | None = None
+        self._settings = settings
+
+    def read(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
+        """By whoever suits the size of the log."""
+        first, rest = _begun(iter(slices))
+        return (self._on_spark() if _is_large(first) else self._here).read(chain(first, rest))
+
+    def close(self) -> None:
+        """Stop Spark, if it was started."""
+        if self._spark is not None:
+            self._spark.close()
+
+    def _on_spark(self) -> Harvester:
+        if self._spark is None:
+            self._spark = open_harvester(self._settings, runner="spark")
+        return self._spark
+
+
+def _begun(slices: Iterator[LogSlice]) -> tuple[list[LogSlice], Iterator[LogSlice]]:
+    """The first slices, so many that they would be large, and the others."""
+    first: list[LogSlice] = []
+    for work in slices:
+        first.append(work)
+        if _is_large(first):
+            break
+    return first, slices
+
+
+def _is_large(slices: Iterable[LogSlice]) -> bool:
+    num_bytes = sum(work.num_bytes for work in slices)
+    return num_bytes > _LARGE_BYTES or sum(len(work.commits) for work in slices) > _MANY_COMMITS
+
+
+def _spark(name: str) -> ModuleType:
     try:
-        module = import_module(_SPARK)
+        return import_module(f"deltamirror.pipeline.spark.{name}")
     except ImportError as error:
         raise MissingExtra(
-            f"the mirror runs on Spark, which is not installed: {error.name}",
-            hint="pip install 'deltamirror[spark]', or set mirror.runner to local",
+            f"this runs on Spark, which is not installed: {error.name}",
+            hint="pip install 'deltamirror[spark]', or do without it: set mirror.runner to local, or --runner local",
             extra="spark",
         ) from error
-    runner: Runner = module.SparkRunner(settings, database)
-    return runner

@@ -16,6 +16,7 @@ from deltamirror.txnlog.backlog import (
     bytes_since_checkpoint,
     checkpoint_facts,
     commit_work,
+    replay_work,
     with_chunks,
     with_counts,
 )
@@ -94,13 +95,13 @@ def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:
 
 
 def plan_checkpoint(database: Database, claim: Claim, settings: Settings, *, carried: bool) -> CheckpointUnit:
-    """The checkpoint that a claim is for, from the newest earlier one that holds all it needs, or from version 0."""
+    """The checkpoint that a claim is for, from the newest earlier one that holds all it needs, or from the beginning."""
     version = claim.checkpoint
     with database.read() as connection:
         facts = checkpoint_facts(connection, claim.table_id, version)
         base = _base(facts)
-        first = 0 if base is None else base.version + 1
-        commits = commit_work(connection, claim.table_id, first=first, last=version)
+        after = None if base is None else base.version
+        commits = replay_work(connection, claim.table_id, last=version, after=after)
         if carried:
             commits = with_chunks(connection, commits)
     options = settings.checkpoint

@@ -4,11 +4,12 @@ import gc
 import pickle
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltamirror.config import Settings
@@ -21,7 +22,10 @@ from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
 from deltamirror.txnlog.database import Database
 from deltamirror.work import Outcome, Unit
 
-__all__ = ["SparkRunner"]
+__all__ = ["SparkRunner", "Task"]
+
+Task: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What executors do: batches of rows in, batches of rows out."""
 
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
@@ -78,20 +82,24 @@ class SparkRunner:
                 require_server(self._settings.spark.master)
                 session.stop()
 
-    def _run(self, units: list[Unit]) -> Iterator[Outcome]:
+    def job(self, rows: pa.Table, task: Task, columns: str) -> Iterator[Any]:
+        """What a task makes of rows, one value each, by one Spark job."""
         session = self._started()
         try:
             if not self._is_given:
                 require_server(self._settings.spark.master)
-            with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(units)) as share:
-                task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches)
+            with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(rows)) as share:
                 # As many partitions as slots; fewer of them without a shuffle.
-                rows = session.createDataFrame(rows_of(units)).coalesce(share)
-                for outcome in _collected(rows.mapInArrow(task, OUTCOMES)):
-                    yield pickle.loads(outcome)  # noqa: S301  our own executors wrote it
+                frame = session.createDataFrame(rows).coalesce(share)
+                yield from _collected(frame.mapInArrow(task, columns))
         except Unavailable:
             self._forget(session)
             raise
+
+    def _run(self, units: list[Unit]) -> Iterator[Outcome]:
+        task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches)
+        for outcome in self.job(rows_of(units), task, OUTCOMES):
+            yield pickle.loads(outcome)  # noqa: S301  our own executors wrote it
 
     def _started(self) -> SparkSession:
         with self._lock:

@@ -1,0 +1,102 @@
+"""Finding tables to import: below a pattern of locations, or in a list."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Final
+
+from deltamirror.config import StorageSettings
+from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.errors import InvalidInput
+from deltamirror.ops.importing import ImportOrder
+from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Store
+
+__all__ = ["Pattern", "find_tables", "listed_tables"]
+
+_WILD: Final = re.compile(r"[*?\[]")
+_LOG: Final = f"/{LOG_DIRECTORY}/"
+_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_\-]+")
+_BEHIND_ALL: Final = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """``s3://lake/raw/**``: the tables below ``root`` whose folder matches. ``**`` stands for folders at any depth."""
+
+    root: str
+    wild: str
+
+    @classmethod
+    def of(cls, text: str) -> "Pattern":
+        """The pattern in a text; without a wildcard, every table below it is meant."""
+        found = _WILD.search(text)
+        if found is None:
+            return cls(text.rstrip("/"), "**")
+        root, _, _ = text[: found.start()].rpartition("/")
+        if not root or root.endswith((":/", ":")):
+            raise InvalidInput(
+                f"{text!r} has no fixed folder to begin with", hint="write the bucket or folder out: s3://lake/**"
+            )
+        return cls(root, text[len(root) + 1 :])
+
+    def matches(self, folder: str) -> bool:
+        """Whether a folder, relative to the root, is meant."""
+        return re.fullmatch(_expression(self.wild.strip("/")), folder) is not None
+
+
+def find_tables(pattern: Pattern, storage: StorageSettings, *, prefix: str = "") -> Iterator[ImportOrder]:
+    """The tables that a pattern means, named by their folders: ``sales/orders`` becomes ``sales.orders``."""
+    store = store_at(pattern.root, storage)
+    for folder in _tables_below(store):
+        if pattern.matches(folder):
+            yield ImportOrder(location=f"{pattern.root}/{folder}", name=prefix + _name(folder))
+
+
+def listed_tables(lines: Iterable[str]) -> Iterator[ImportOrder]:
+    """The tables of a list: a location in each line, and a name after it if it is not to be the folder's."""
+    for number, line in enumerate(lines, 1):
+        match words := line.split():
+            case []:
+                continue
+            case [first, *_] if first.startswith("#"):
+                continue
+            case [location]:
+                yield ImportOrder(location=location, name=_name(location.rstrip("/").rpartition("/")[2]))
+            case [location, name]:
+                yield ImportOrder(location=location, name=name)
+            case _:
+                raise InvalidInput(
+                    f"line {number} of the list has {len(words)} words", hint="write LOCATION, or LOCATION NAME"
+                )
+
+
+def _tables_below(store: Store) -> Iterator[str]:
+    """The folders that have a log. What lies beside a log belongs to its table, and is skipped."""
+    after: str | None = None
+    while (found := _next_table(store, after)) is not None:
+        yield found
+        after = f"{found}/{_BEHIND_ALL}"
+
+
+def _next_table(store: Store, after: str | None) -> str | None:
+    for meta in store.list(after=after):
+        folder, log, _ = meta.key.partition(_LOG)
+        if log:
+            return folder
+    return None
+
+
+def _name(folder: str) -> str:
+    parts = (_UNNAMEABLE.sub("_", part).lstrip("-") or "_" for part in folder.split("/"))
+    return ".".join(parts)
+
+
+def _expression(wild: str) -> str:
+    """``*`` and ``?`` stay within a folder's name, as in a shell; ``**`` goes across."""
+    pieces = []
+    for part in wild.split("**"):
+        inner = translate(part).removeprefix("(?s:").removesuffix(r")\Z")
+        pieces.append(inner.replace(".*", "[^/]*"))
+    return ".*".join(pieces)
