@@ -78,6 +78,8 @@ class CommitWork:
     """None: the executor fetches them."""
     num_files: int | None = None
     """How many live files SQL counts after it; None: not counted. A commit may add files that are live already."""
+    is_base: bool = False
+    """To be replayed as the whole state of its version, with which an imported table begins; not as its commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,10 @@ class CheckpointBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointUnit:
-    """A checkpoint to write: the state after ``commits``, which follow on ``base`` (from version 0, without one)."""
+    """A checkpoint to write: the state after ``commits``, which follow on ``base``.
+
+    Without one they begin with version 0, or with the version that an imported table begins with, as a base.
+    """
 
     table_id: int
     table: str

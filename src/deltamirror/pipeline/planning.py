@@ -95,7 +95,7 @@ def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:
 
 
 def plan_checkpoint(database: Database, claim: Claim, settings: Settings, *, carried: bool) -> CheckpointUnit:
-    """The checkpoint that a claim is for, from the newest earlier one that holds all it needs, or from the beginning."""
+    """The checkpoint that a claim is for, from the newest one before it that has all it needs, or from the first on."""
     version = claim.checkpoint
     with database.read() as connection:
         facts = checkpoint_facts(connection, claim.table_id, version)

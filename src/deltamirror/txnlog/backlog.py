@@ -11,6 +11,7 @@ from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.chunks import Chunk
+from deltamirror.txnlog.base import base_chunks
 from deltamirror.txnlog.chunks import read_chunks
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
@@ -30,6 +31,7 @@ __all__ = [
     "count_files",
     "fetch_chunks",
     "make_due",
+    "replay_work",
     "request_checkpoint",
     "with_chunks",
     "with_counts",
@@ -63,24 +65,40 @@ class CheckpointFacts:
 
 
 def commit_work(connection: Connection, table_id: int, *, first: int, last: int) -> list[CommitWork]:
-    """The commits from one version to another, in order, without their chunks."""
+    """The commits from one version to another, in order, without their chunks.
+
+    The first version of an imported table is left out where its log had no commit file of it.
+    """
     c = versions.c
-    query: Select[Any] = (
-        select(c.version, c.commit_id, c.committed_at, c.digest, c.num_bytes, c.num_chunks)
-        .where(c.table_id == table_id, c.version.between(first, last))
-        .order_by(c.version)
-    )
-    return [_work(row) for row in connection.execute(query)]
+    between = _WORK.where(_at(table_id), c.version.between(first, last), c.num_chunks > 0)
+    return [_work(row) for row in connection.execute(between)]
+
+
+def replay_work(connection: Connection, table_id: int, *, last: int, after: int | None = None) -> list[CommitWork]:
+    """What leads to a version, in order, without its chunks: all commits, or those after one.
+
+    An imported table that does not begin with version 0 begins with its base: the state of the first version.
+    """
+    query = _WORK.where(_at(table_id), versions.c.version <= last)
+    if after is not None:
+        query = query.where(versions.c.version > after)
+    work = [_work(row) for row in connection.execute(query)]
+    if after is None and work and (work[0].version > 0 or not work[0].num_chunks):
+        work[0] = replace(work[0], is_base=True)
+    return work
 
 
 def with_chunks(connection: Connection, work: Sequence[CommitWork]) -> list[CommitWork]:
     """The same commits, carrying their chunks; all of them are in memory at once."""
     carried: dict[int, list[Chunk]] = {each.commit_id: [] for each in work}
-    for some in _batches(work):
+    for some in _batches([each for each in work if not each.is_base]):
         query = select(chunks).where(chunks.c.commit_id.in_(some)).order_by(chunks.c.commit_id, chunks.c.chunk)
         for row in connection.execute(query):
             chunk = Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
             carried[row.commit_id].append(chunk)
+    for each in work:
+        if each.is_base:
+            carried[each.commit_id] += fetch_chunks(connection, each)
     return [replace(each, chunks=tuple(carried[each.commit_id])) for each in work]
 
 
@@ -99,8 +117,11 @@ def with_counts(connection: Connection, work: Sequence[CommitWork], *, before: i
 
 
 def fetch_chunks(connection: Connection, work: CommitWork) -> Iterator[Chunk]:
-    """The chunks of one commit, in order, as they come from the database."""
-    return read_chunks(connection, work.commit_id)
+    """The chunks of one commit, in order, as they come from the database; of a base, those of its state."""
+    if not work.is_base:
+        return read_chunks(connection, work.commit_id)
+    table_id = select(versions.c.table_id).where(versions.c.commit_id == work.commit_id)
+    return base_chunks(connection, int(connection.execute(table_id).scalar_one()), work.version)
 
 
 def checkpoint_facts(connection: Connection, table_id: int, version: int) -> CheckpointFacts:
@@ -196,6 +217,16 @@ def _batches(work: Sequence[CommitWork]) -> Iterator[list[int]]:
 
 def _at(table_id: int) -> ColumnElement[bool]:
     return versions.c.table_id == table_id
+
+
+_WORK: Select[Any] = select(
+    versions.c.version,
+    versions.c.commit_id,
+    versions.c.committed_at,
+    versions.c.digest,
+    versions.c.num_bytes,
+    versions.c.num_chunks,
+).order_by(versions.c.version)
 
 
 def _work(row: Row[Any]) -> CommitWork:

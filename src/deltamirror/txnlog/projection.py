@@ -8,22 +8,12 @@ from sqlalchemy import Connection, Table, bindparam, select
 from sqlalchemy.engine import Row as ResultRow
 from sqlalchemy.sql import ColumnElement, Select
 
-from deltamirror.delta import lines
-from deltamirror.delta.actions import Action, Add, DomainMetadata, FileKey, Metadata, Protocol, Remove, Txn
+from deltamirror.delta.actions import Action, Add, FileKey, Remove
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.replay import reconciliation_key
 from deltamirror.txnlog.database import Row, Session
-from deltamirror.txnlog.rows import file_row, path_hash, remove_row
-from deltamirror.txnlog.schema import (
-    app_transactions,
-    domains,
-    file_ends,
-    files,
-    metadata,
-    protocols,
-    removes,
-    versions,
-)
+from deltamirror.txnlog.rows import file_row, path_hash, remove_row, small_row
+from deltamirror.txnlog.schema import file_ends, files, removes, versions
 
 __all__ = [
     "FileChanges",
@@ -158,18 +148,9 @@ def insert_ends(session: Session, table_id: int, commit_id: int, ended: Iterable
 def insert_small_actions(session: Session, table_id: int, version: int, actions: Iterable[Action]) -> None:
     """Project what a commit has besides files: metadata, protocol, application transactions, domains."""
     for action in actions:
-        match action:
-            case Metadata():
-                session.insert_many(metadata, [(table_id, version, lines.encode(action).decode())])
-            case Protocol():
-                session.insert_many(protocols, [(table_id, version, lines.encode(action).decode())])
-            case Txn():
-                row = (table_id, action.app_id, version, action.version, action.last_updated)
-                session.insert_many(app_transactions, [row])
-            case DomainMetadata():
-                session.insert_many(domains, [(table_id, action.domain, version, action.configuration, action.removed)])
-            case _:
-                pass
+        if (found := small_row(table_id, version, action)) is not None:
+            projection, row = found
+            session.insert_many(projection, [row])
 
 
 def hash_batches(paths: Iterable[str]) -> Iterator[list[int]]:

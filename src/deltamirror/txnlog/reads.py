@@ -1,5 +1,6 @@
 """Reading the log: any version of a table as one state, and the history that led to it."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.delta import lines
-from deltamirror.delta.actions import Add, CommitInfo, DeletionVector, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.schema import Field, StructType, parse_schema
@@ -22,6 +23,7 @@ from deltamirror.txnlog.chunks import commit_bytes
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.projection import ended_by, hash_batches
 from deltamirror.txnlog.ratify import not_in_table
+from deltamirror.txnlog.rows import add_of
 from deltamirror.txnlog.schema import app_transactions, chunks, domains, files, versions
 from deltamirror.txnlog.state import in_force
 from deltamirror.txnlog.tables import table_info
@@ -60,6 +62,7 @@ FILES_SCHEMA = pa.schema(
 
 _NUMBERS_SCHEMA = pa.schema([pa.field("size", pa.int64(), nullable=False), pa.field("deletion_vector", pa.string())])
 
+_COMMIT_INFO = re.compile(rb'^\s*\{\s*"commitInfo".*$', re.MULTILINE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -117,7 +120,7 @@ class Snapshot:
     def adds(self) -> list[Add]:
         """The data files as actions, for tables that have few."""
         with self.database.read() as connection:
-            return [_add(row) for row in connection.execute(self.files_query())]
+            return [add_of(row) for row in connection.execute(self.files_query())]
 
     def count_files(self) -> int:
         """How many data files there are."""
@@ -221,7 +224,7 @@ def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
     with taken.database.read() as connection:
         for some in hash_batches(paths):
             for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
-                found[path_identity(row.path)] = _add(row)
+                found[path_identity(row.path)] = add_of(row)
     if missing := [path for path in paths if path_identity(path) not in found]:
         raise not_in_table(taken.table, missing)
     return {path: found[path_identity(path)] for path in paths}
@@ -235,7 +238,7 @@ def history(database: Database, name: str, *, limit: int | None = None) -> list[
         info = table_info(connection, name)
         query = (
             select(versions, chunks.c.codec, chunks.c.raw_bytes, chunks.c.digest.label("chunk_digest"), chunks.c.data)
-            .join(chunks, (chunks.c.commit_id == versions.c.commit_id) & (chunks.c.chunk == 0))
+            .outerjoin(chunks, (chunks.c.commit_id == versions.c.commit_id) & (chunks.c.chunk == 0))
             .where(versions.c.table_id == info.id)
             .order_by(versions.c.version.desc())
             .limit(limit)
@@ -248,10 +251,18 @@ def commit_file(database: Database, name: str, version: int) -> bytes:
     with database.read() as connection:
         info = table_info(connection, name)
         c = versions.c
-        commit_id = connection.execute(select(c.commit_id).where(c.table_id == info.id, c.version == version)).scalar()
-        if commit_id is None:
+        query = select(c.commit_id, c.num_chunks).where(c.table_id == info.id, c.version == version)
+        row = connection.execute(query).one_or_none()
+        if row is None:
             raise _no_such_version(connection, info.id, name, version, None)
-        return commit_bytes(connection, commit_id)
+        if not row.num_chunks:
+            raise NotFound(
+                f"table {name!r} has no commit file of version {version}: its log began with a checkpoint alone",
+                hint="the state of that version is there, as a snapshot",
+                table=name,
+                version=version,
+            )
+        return commit_bytes(connection, row.commit_id)
 
 
 def _at(head: int, version: int | None, as_of: int | str | datetime | None) -> ColumnElement[bool]:
@@ -283,6 +294,8 @@ def _no_such_version(
     oldest, newest, begin = connection.execute(bounds).one()
     if version is not None or as_of is None:
         message = f"table {name!r} has no version {version}: it has {oldest} to {newest}"
+        if version is not None and 0 <= version < oldest:
+            hint = f"it was imported from version {oldest} on; {hint}"
         return NotFound(message, hint=hint, table=name, version=version)
     asked, started = _spelled(_milliseconds(as_of)), _spelled(begin)
     return NotFound(f"table {name!r} has no version at {asked}: it begins at {started}", hint=hint, table=name)
@@ -308,27 +321,8 @@ def _newest(projection: Any, key: str, table_id: int, version: int) -> Select[An
     return select(projection).join(newest, matches)
 
 
-def _add(row: Row[Any]) -> Add:
-    return Add(
-        path=row.path,
-        partition_values=msgspec.json.decode(row.partition_values),
-        size=row.size,
-        modification_time=row.modification_time,
-        data_change=row.data_change,
-        stats=row.stats,
-        tags=None if row.tags is None else msgspec.json.decode(row.tags),
-        deletion_vector=None
-        if row.deletion_vector is None
-        else msgspec.json.decode(row.deletion_vector, type=DeletionVector),
-        base_row_id=row.base_row_id,
-        default_row_commit_version=row.default_row_commit_version,
-        clustering_provider=row.clustering_provider,
-    )
-
-
 def _entry(row: Row[Any]) -> HistoryEntry:
-    first = Chunk(row.codec, row.raw_bytes, bytes(row.chunk_digest), bytes(row.data)).decoded()
-    info = _commit_info(first.partition(b"\n")[0])
+    info = CommitInfo() if row.codec is None else _commit_info(row)
     parameters = info.operation_parameters or {}
     return HistoryEntry(
         version=row.version,
@@ -349,6 +343,9 @@ def _entry(row: Row[Any]) -> HistoryEntry:
     )
 
 
-def _commit_info(line: bytes) -> CommitInfo:
-    action = lines.decode(line) if line else None
+def _commit_info(row: Row[Any]) -> CommitInfo:
+    """What a commit says of itself; in the lines of other writers, not always first."""
+    first = Chunk(row.codec, row.raw_bytes, bytes(row.chunk_digest), bytes(row.data)).decoded()
+    found = _COMMIT_INFO.search(first)
+    action = None if found is None else lines.decode(found[0])
     return action if isinstance(action, CommitInfo) else CommitInfo()

@@ -1,18 +1,40 @@
-"""Rows of the projections, from actions."""
+"""Rows of the projections, from actions and back."""
 
 import zlib
 from itertools import count, repeat
+from typing import Any
 
 import msgspec
+from sqlalchemy import Table
+from sqlalchemy.engine import Row as ResultRow
 
-from deltamirror.delta.actions import Add, DeletionVector, Remove
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Action, Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.txnlog.database import Row
+from deltamirror.txnlog.schema import app_transactions, domains, metadata, protocols
 
-__all__ = ["file_row", "file_rows", "path_hash", "remove_row"]
+__all__ = [
+    "add_of",
+    "file_row",
+    "file_rows",
+    "json_text",
+    "path_hash",
+    "remove_of",
+    "remove_row",
+    "small_row",
+    "vector_text",
+]
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.decode
+_decode_vector = msgspec.json.Decoder(DeletionVector).decode
+
+
+def json_text(value: object) -> str:
+    """JSON as the columns keep it."""
+    return _encode(value).decode()
 
 
 def path_hash(path: str) -> int:
@@ -30,13 +52,13 @@ def file_row(table_id: int, commit_id: int, ordinal: int, add: Add) -> Row:
         ordinal,
         add.path,
         None if vector is None else vector.unique_id,
-        _encode(add.partition_values).decode(),
+        json_text(add.partition_values),
         add.size,
         add.modification_time,
         add.data_change,
         add.stats,
-        None if add.tags is None else _encode(add.tags).decode(),
-        _vector_text(vector),
+        None if add.tags is None else json_text(add.tags),
+        vector_text(vector),
         add.base_row_id,
         add.default_row_commit_version,
         add.clustering_provider,
@@ -84,13 +106,61 @@ def remove_row(table_id: int, commit_id: int, ordinal: int, remove: Remove) -> R
         remove.deletion_timestamp,
         remove.data_change,
         remove.extended_file_metadata,
-        None if values is None else _encode(values).decode(),
+        None if values is None else json_text(values),
         remove.size,
-        _vector_text(vector),
+        vector_text(vector),
         remove.base_row_id,
         remove.default_row_commit_version,
     )
 
 
-def _vector_text(vector: DeletionVector | None) -> str | None:
-    return None if vector is None else _encode(vector).decode()
+def vector_text(vector: DeletionVector | None) -> str | None:
+    """A deletion vector as the columns keep it."""
+    return None if vector is None else json_text(vector)
+
+
+def small_row(table_id: int, version: int, action: Action) -> tuple[Table, Row] | None:
+    """The row of what a commit has besides files, and the table that it belongs to; None for what leaves none."""
+    match action:
+        case Metadata():
+            return metadata, (table_id, version, lines.encode(action).decode())
+        case Protocol():
+            return protocols, (table_id, version, lines.encode(action).decode())
+        case Txn():
+            return app_transactions, (table_id, action.app_id, version, action.version, action.last_updated)
+        case DomainMetadata():
+            return domains, (table_id, action.domain, version, action.configuration, action.removed)
+        case _:
+            return None
+
+
+def add_of(row: ResultRow[Any]) -> Add:
+    """The action behind a row of ``dl_files``."""
+    return Add(
+        path=row.path,
+        partition_values=_decode(row.partition_values),
+        size=row.size,
+        modification_time=row.modification_time,
+        data_change=row.data_change,
+        stats=row.stats,
+        tags=None if row.tags is None else _decode(row.tags),
+        deletion_vector=None if row.deletion_vector is None else _decode_vector(row.deletion_vector),
+        base_row_id=row.base_row_id,
+        default_row_commit_version=row.default_row_commit_version,
+        clustering_provider=row.clustering_provider,
+    )
+
+
+def remove_of(row: ResultRow[Any]) -> Remove:
+    """The action behind a row of ``dl_removes``, without what that does not keep: tags and statistics."""
+    return Remove(
+        path=row.path,
+        deletion_timestamp=row.deletion_timestamp,
+        data_change=row.data_change,
+        extended_file_metadata=row.extended_file_metadata,
+        partition_values=None if row.partition_values is None else _decode(row.partition_values),
+        size=row.size,
+        deletion_vector=None if row.deletion_vector is None else _decode_vector(row.deletion_vector),
+        base_row_id=row.base_row_id,
+        default_row_commit_version=row.default_row_commit_version,
+    )

@@ -106,8 +106,14 @@ def load_state(connection: Connection, name: str) -> TableState:
 
 def in_force(connection: Connection, table_id: int, version: int) -> tuple[Protocol, Metadata]:
     """Protocol and metadata as of a version."""
-    protocol = connection.execute(_newest(protocols, table_id, version)).scalar_one()
-    table_metadata = connection.execute(_newest(metadata, table_id, version)).scalar_one()
+    protocol = connection.execute(_newest(protocols, table_id, version)).scalar_one_or_none()
+    table_metadata = connection.execute(_newest(metadata, table_id, version)).scalar_one_or_none()
+    if protocol is None or table_metadata is None:
+        raise NotFound(
+            f"the catalog has no version {version} of the table, whose history begins later",
+            hint="`deltamirror table history` shows its versions",
+            version=version,
+        )
     return _decoded(protocol, Protocol), _decoded(table_metadata, Metadata)
 
 

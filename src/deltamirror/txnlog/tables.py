@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Row
 
 from deltamirror.delta.commitinfo import create_table_parameters
@@ -18,10 +18,21 @@ from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import draft_of
 from deltamirror.txnlog.ratify import Head, ratify
 from deltamirror.txnlog.request import Change, Committed, Operation
-from deltamirror.txnlog.schema import heads, tables
+from deltamirror.txnlog.schema import heads, imports, tables
 from deltamirror.txnlog.state import TableState
 
-__all__ = ["TableInfo", "create_table", "drop_table", "list_tables", "pause_mirror", "table_info"]
+__all__ = [
+    "TableInfo",
+    "create_table",
+    "drop_table",
+    "fresh_table_id",
+    "insert_table",
+    "list_tables",
+    "pause_mirror",
+    "require_free",
+    "require_name",
+    "table_info",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_][A-Za-z0-9_\-]*)*")
 _LONGEST_NAME = 255
@@ -67,14 +78,14 @@ def table_info(connection: Connection, name: str) -> TableInfo:
 
 def create_table(database: Database, definition: TableDefinition, *, engine_info: str) -> Committed:
     """Create a table and commit its version 0, in one transaction."""
-    _require_name(definition.name)
+    require_name(definition.name)
     definition = replace(definition, location=canonical_location(definition.location))
     with database.write() as session:
         session.lock_tables()
-        _require_free(session.connection, definition)
+        require_free(session.connection, name=definition.name, location=definition.location)
         clock = int(session.execute(select(CLOCK)).scalar_one())
-        table_id = int(session.execute(select(func.coalesce(func.max(tables.c.table_id), 0))).scalar_one()) + 1
-        session.execute(insert(tables), _row(table_id, definition, clock))
+        table_id = fresh_table_id(session.connection)
+        insert_table(session, table_id, name=definition.name, location=definition.location, created_at=clock)
         session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
         return _commit_first(session, table_id, definition, clock=clock, engine_info=engine_info)
 
@@ -153,7 +164,8 @@ def _commit_first(
     return Committed(versions={definition.name: done.version}, timestamp=done.committed_at)
 
 
-def _require_name(name: str) -> None:
+def require_name(name: str) -> None:
+    """Refuse what is not a table name."""
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise InvalidInput(
             f"{name!r} is not a table name",
@@ -161,35 +173,54 @@ def _require_name(name: str) -> None:
         )
 
 
-def _require_free(connection: Connection, definition: TableDefinition) -> None:
+def require_free(connection: Connection, *, name: str, location: str) -> None:
+    """Refuse a name that a table has, and a location in which one lies or which lies in one's."""
     for row in connection.execute(select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))):
-        if row.name == definition.name:
+        if row.name == name:
             raise AlreadyExists(f"there is a table {row.name!r} already", hint="choose another name", table=row.name)
-        if row.location == definition.location:
+        if row.location == location:
             raise AlreadyExists(
                 f"the location {row.location} belongs to the table {row.name!r}",
                 hint="a location holds one table: choose another one",
                 table=row.name,
                 location=row.location,
             )
-        if is_inside(definition.location, row.location) or is_inside(row.location, definition.location):
+        if is_inside(location, row.location) or is_inside(row.location, location):
             raise InvalidLocation(
-                f"{definition.location} and the location of table {row.name!r}, {row.location}, lie in one another",
+                f"{location} and the location of table {row.name!r}, {row.location}, lie in one another",
                 hint="choose a location outside of every other table's",
-                location=definition.location,
+                location=location,
             )
 
 
-def _row(table_id: int, definition: TableDefinition, clock: int) -> dict[str, object]:
-    return {
-        "table_id": table_id,
-        "name": definition.name,
-        "location": definition.location,
-        "created_at": clock,
-        "mirror_paused": False,
-        "log_start": 0,
-        "published_version": -1,
-    }
+def fresh_table_id(connection: Connection) -> int:
+    """An id that neither a table has, dropped ones included, nor an import."""
+    taken = union_all(select(tables.c.table_id), select(imports.c.table_id)).subquery()
+    return int(connection.execute(select(func.coalesce(func.max(taken.c.table_id), 0))).scalar_one()) + 1
+
+
+def insert_table(
+    session: Session,
+    table_id: int,
+    *,
+    name: str,
+    location: str,
+    created_at: int,
+    log_start: int = 0,
+    published: int = -1,
+) -> None:
+    """Make a table known by its name and location."""
+    session.execute(
+        insert(tables).values(
+            table_id=table_id,
+            name=name,
+            location=location,
+            created_at=created_at,
+            mirror_paused=False,
+            log_start=log_start,
+            published_version=published,
+        )
+    )
 
 
 def _info(row: Row[Any]) -> TableInfo:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Action, Metadata
@@ -96,9 +96,9 @@ class SqlTxnLogWriter:
         state, c = self.state(name), versions.c
         with self.database.read() as connection:
             clock = int(connection.execute(select(CLOCK)).scalar_one())
-            expired = (c.table_id == state.table_id) & (c.committed_at <= clock - log_retention_ms(state.metadata))
-            newest = connection.execute(select(func.max(c.version)).where(expired)).scalar()
-        return 0 if newest is None else int(newest)
+            newest_expired = func.max(case((c.committed_at <= clock - log_retention_ms(state.metadata), c.version)))
+            found = select(func.coalesce(newest_expired, func.min(c.version))).where(c.table_id == state.table_id)
+            return int(connection.execute(found).scalar_one())
 
     def optimise(self, *, older_than: float) -> int:
         """Delete stages whose writers died."""

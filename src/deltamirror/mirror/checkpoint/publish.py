@@ -92,11 +92,16 @@ def _commit_key(unit: CheckpointUnit) -> str:
 
 def _check_plan(unit: CheckpointUnit) -> None:
     first = 0 if unit.base is None else unit.base.version + 1
+    if unit.base is None and unit.commits and unit.commits[0].is_base:
+        first = unit.commits[0].version
     if [work.version for work in unit.commits] != list(range(first, unit.version + 1)):
         raise Internal(f"the commits for the checkpoint {unit.version} of {unit.table} do not follow on one another")
 
 
 def _check_commit_is_there(unit: CheckpointUnit, store: Store) -> None:
+    last = unit.commits[-1]
+    if last.is_base and not last.num_chunks:
+        return  # the log of an imported table may begin with a checkpoint alone
     if store.head(_commit_key(unit)) is None:
         raise NotFound(
             f"{_commit_key(unit)} is not in {store.location}: a checkpoint never comes before its commit",
@@ -118,11 +123,13 @@ def _state(unit: CheckpointUnit, store: Store, fetch: Fetch) -> CheckpointState:
 
 
 def _decoded(work: CommitWork, fetch: Fetch) -> Iterator[bytes]:
-    """The commit's lines, chunk by chunk; at the end it is sure that none is missing."""
+    """The commit's lines, chunk by chunk; at the end it is sure that none is missing. A base has no digest."""
     digests = []
     for chunk in fetch(work):
         digests.append(chunk.digest)
         yield _decoded_chunk(chunk, work)
+    if work.is_base:
+        return
     if not digests or commit_digest(digests) != work.digest:
         raise Internal(f"the stored commit {work.version} does not have the digest that it was stored with")
 
