@@ -1,0 +1,80 @@
+"""The bytes of listed objects: commits in blocks of whole lines, many small ones read ahead of their use."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from deltamirror.errors import Transient
+from deltamirror.storage.store import Meta, Store
+
+__all__ = ["changed", "read_blocks", "read_commits", "read_whole"]
+
+_BLOCK_BYTES: Final = 8 * 1024 * 1024
+_SMALL_BYTES: Final = 1024 * 1024
+_THREADS: Final = 16
+"""They wait for the store, and do next to nothing else."""
+
+_AHEAD: Final = 2 * _THREADS
+
+
+def read_whole(store: Store, meta: Meta) -> bytes:
+    """The object as it was listed; Transient where it is gone, or another one is in its place."""
+    found = store.read(meta.key)
+    if found is None or len(found.data) != meta.size:
+        raise changed(store, meta)
+    return found.data
+
+
+def read_blocks(store: Store, meta: Meta, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
+    """The bytes of a commit, in order, cut behind the last newline of every ``block_bytes`` that were read.
+
+    Joined, the blocks are the file. An empty file has none.
+    """
+    rest, at = b"", 0
+    while at < meta.size:
+        data = store.read_range(meta.key, at, min(block_bytes, meta.size - at))
+        if not data:
+            raise changed(store, meta)
+        at += len(data)
+        whole, newline, begun = data.rpartition(b"\n")
+        if newline:
+            yield rest + whole + newline
+            rest = begun
+        else:
+            rest += begun
+    if rest:
+        yield rest
+
+
+def read_commits(store: Store, metas: Sequence[Meta]) -> Iterator[Iterable[bytes]]:
+    """The blocks of each commit. Small ones are read ahead, in threads; of a large one a block is in memory."""
+    for meta, data in zip(metas, _ahead(store, metas), strict=True):
+        yield read_blocks(store, meta) if data is None else [data]
+
+
+def changed(store: Store, meta: Meta) -> Transient:
+    """Somebody changes the log while it is read."""
+    return Transient(
+        f"{meta.key} in {store.location} is not what it was when the log was listed",
+        hint="somebody cleans up, or writes there: try again when that has come to an end",
+    )
+
+
+def _ahead(store: Store, metas: Sequence[Meta]) -> Iterator[bytes | None]:
+    pending: deque[Future[bytes] | None] = deque()
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="commits") as threads:
+        try:
+            for meta in metas:
+                small = meta.size <= _SMALL_BYTES
+                pending.append(threads.submit(read_whole, store, meta) if small else None)
+                if len(pending) > _AHEAD:
+                    yield _result(pending.popleft())
+            while pending:
+                yield _result(pending.popleft())
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def _result(future: Future[bytes] | None) -> bytes | None:
+    return None if future is None else future.result()

@@ -1,0 +1,140 @@
+"""What lies in a ``_delta_log/``, from one listing: commits, checkpoints that are complete, compactions, checksums."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final, Literal, TypeAlias
+
+from deltamirror.delta import names
+from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
+from deltamirror.storage.store import Meta, Store
+
+__all__ = ["CheckpointFiles", "CheckpointKind", "CompactionFile", "LogListing", "read_listing"]
+
+CheckpointKind: TypeAlias = Literal["classic", "parts", "v2"]
+
+_CheckpointName: TypeAlias = names.Checkpoint | names.CheckpointPart | names.UuidCheckpoint
+
+_FOLDER: Final = f"{names.LOG_DIRECTORY}/"
+_BEYOND_NUMBERS: Final = f"{_FOLDER}:"
+"""Names of log files begin with a digit, and a colon follows on the digits: sidecars and the pointer lie beyond."""
+
+_PREFERENCE: Final[Mapping[CheckpointKind, int]] = {"classic": 0, "parts": 1, "v2": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFiles:
+    """A checkpoint with all files that bear its version; the sidecars that these may name are not looked for.
+
+    ``kind`` is that of the name: a file of the classic name may have sidecars, too.
+    """
+
+    version: int
+    kind: CheckpointKind
+    metas: tuple[Meta, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its first file, within ``_delta_log/``."""
+        return self.metas[0].key.removeprefix(_FOLDER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionFile:
+    """What remains of the commits from ``first`` to ``last``, in one file."""
+
+    first: int
+    last: int
+    meta: Meta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogListing:
+    """The files of a log. It has at least one commit or checkpoint."""
+
+    location: str
+    commits: Mapping[int, Meta]
+    checkpoints: tuple[CheckpointFiles, ...]
+    """Ascending; of several at one version, first the one that needs the fewest files."""
+    compactions: tuple[CompactionFile, ...]
+    checksums: Mapping[int, Meta]
+
+    @property
+    def last(self) -> int:
+        """The newest version that a commit or a checkpoint is there for."""
+        return max([*self.commits, *(each.version for each in self.checkpoints)])
+
+
+def read_listing(store: Store) -> LogListing:
+    """The log below a store's location; an error that says what is there instead where there is none.
+
+    Empty checkpoints, which writers leave that died, and incomplete ones are passed over, as readers do.
+    """
+    commits: dict[int, Meta] = {}
+    checksums: dict[int, Meta] = {}
+    compactions: list[CompactionFile] = []
+    checkpoints: list[tuple[_CheckpointName, Meta]] = []
+    for meta in _numbered(store):
+        match names.parse(meta.key.removeprefix(_FOLDER)):
+            case names.Commit(version):
+                commits[version] = meta
+            case names.Checksum(version):
+                checksums[version] = meta
+            case names.Compaction(version, end):
+                compactions.append(CompactionFile(first=version, last=end, meta=meta))
+            case names.Checkpoint() | names.CheckpointPart() | names.UuidCheckpoint() as file if meta.size:
+                checkpoints.append((file, meta))
+    complete = tuple(sorted(_complete(checkpoints), key=lambda each: (each.version, _PREFERENCE[each.kind], each.name)))
+    if not commits and not complete:
+        raise _no_log(store)
+    return LogListing(
+        location=store.location,
+        commits=commits,
+        checkpoints=complete,
+        compactions=tuple(compactions),
+        checksums=checksums,
+    )
+
+
+def _numbered(store: Store) -> Iterator[Meta]:
+    """A store that lists folder by folder never looks into that of the sidecars."""
+    return takewhile(lambda meta: meta.key < _BEYOND_NUMBERS, store.list(names.LOG_DIRECTORY))
+
+
+def _complete(checkpoints: Iterable[tuple[_CheckpointName, Meta]]) -> Iterator[CheckpointFiles]:
+    parts: defaultdict[tuple[int, int], dict[int, Meta]] = defaultdict(dict)
+    for file, meta in checkpoints:
+        match file:
+            case names.Checkpoint(version):
+                yield CheckpointFiles(version=version, kind="classic", metas=(meta,))
+            case names.UuidCheckpoint(version):
+                yield CheckpointFiles(version=version, kind="v2", metas=(meta,))
+            case names.CheckpointPart(version, part, count):
+                parts[version, count][part] = meta
+    for (of_version, of_parts), found in parts.items():
+        if len(found) == of_parts:
+            yield CheckpointFiles(version=of_version, kind="parts", metas=tuple(found[each] for each in sorted(found)))
+
+
+def _no_log(store: Store) -> DeltaMirrorError:
+    """What there is in place of a log."""
+    location = store.location
+    if next(store.list(names.LOG_DIRECTORY), None) is not None:
+        return InvalidInput(
+            f"the log at {location} has neither a commit nor a complete checkpoint",
+            hint=f"look into {_FOLDER}: a copy may have come to an end too early; without commits there is no table",
+        )
+    if any(meta.key.endswith(".metadata.json") for meta in store.list("metadata")):
+        return InvalidInput(
+            f"at {location} is an Iceberg table, and no Delta table",
+            hint="convert it first: with Spark, CONVERT TO DELTA iceberg.`<location>`",
+        )
+    if next(store.list(), None) is None:
+        return NotFound(f"there is nothing at {location}", hint="check the location, and who may read it")
+    if location.endswith(f"/{names.LOG_DIRECTORY}"):
+        return InvalidInput(f"{location} is a log, and not a table", hint="give the folder above it")
+    return InvalidInput(
+        f"at {location} are files, but no Delta log: there is no {names.LOG_DIRECTORY} folder",
+        hint="give the folder of the table itself; to make a table of Parquet files: CONVERT TO DELTA with Spark",
+    )

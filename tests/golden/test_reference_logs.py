@@ -1,0 +1,158 @@
+"""Every reference log is read as its writer meant it, or refused with the reason.
+
+File times of these logs are those of a checkout, long after all tombstones expired. So they are taken from what the
+commits say of themselves.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from deltamirror.config import StorageSettings
+from deltamirror.delta.actions import CommitInfo
+from deltamirror.delta.lines import decode_commit
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.mirror.checkpoint.content import CheckpointState, replay
+from deltamirror.mirror.log.admission import require_importable
+from deltamirror.mirror.log.checkpoints import checkpoint_pieces, read_checkpoint, read_piece
+from deltamirror.mirror.log.listing import LogListing, read_listing
+from deltamirror.mirror.log.reach import Reach, reach
+from deltamirror.mirror.log.states import commit_time, state_at
+from deltamirror.mirror.log.statistics import statistics_texts, zoned_times
+from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Store
+from tests.support.foreign_logs import assert_same_state
+from tests.support.reference import LOGS, SHARED, WITHOUT_METADATA, WITHOUT_PROTOCOL, WITHOUT_SCHEMA, commit_files
+
+pytestmark = [
+    pytest.mark.requirement("R66"),
+    pytest.mark.skipif(not LOGS, reason=f"no reference logs under {SHARED}"),
+]
+
+# What is wrong with a table is met in its checkpoint first, which may lack something else than its commits do.
+REFUSED = {
+    **dict.fromkeys(WITHOUT_SCHEMA, r"schemaString"),
+    **dict.fromkeys(WITHOUT_METADATA, r"states no metaData"),
+    **dict.fromkeys(WITHOUT_PROTOCOL, r"states no protocol"),
+    "golden/deltalog-state-reconstruction-from-checkpoint-missing-metadata": r"10\.checkpoint.* states no metaData",
+    "golden/versions-not-contiguous": r"lacks the commits of version 1, and there is no checkpoint",
+    "golden/deltalog-invalid-protocol-version": r"reader version 99",
+    "golden/log-store-listFrom": r"no Delta log",
+    "golden/log-store-read": r"no Delta log",
+}
+WITHOUT_LOG = [
+    path
+    for path in sorted((SHARED / "golden").glob("*"))
+    if path.is_dir() and not any(path in log.parents for log in LOGS)
+]
+TABLES = [*(log.parent for log in LOGS), *WITHOUT_LOG]
+GOOD = [table for table in TABLES if str(table.relative_to(SHARED)) not in REFUSED]
+WITH_CHECKPOINT = [table for table in GOOD if any((table / "_delta_log").glob("*.checkpoint.*"))]
+TYPED = [
+    path
+    for path in sorted(SHARED.rglob("_delta_log/**/*.parquet"))
+    if pq.read_schema(path).field("add").type.get_field_index("stats_parsed") >= 0
+]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(SHARED))
+
+
+def store_of(table: Path) -> Store:
+    return store_at(str(table), StorageSettings())
+
+
+def listing_of(table: Path) -> LogListing:
+    """The listing, with the times that the commits state as those of their files."""
+    listed = read_listing(store_of(table))
+    commits = {
+        version: replace(meta, modified=stated_time(table / meta.key) or 0) for version, meta in listed.commits.items()
+    }
+    return replace(listed, commits=commits)
+
+
+def stated_time(path: Path) -> int | None:
+    infos = [action for action in decode_commit(path.read_bytes()) if isinstance(action, CommitInfo)]
+    return infos[0].timestamp if infos else None
+
+
+def imported(table: Path) -> tuple[Reach, CheckpointState]:
+    """What an import looks at first."""
+    store = store_of(table)
+    listing = read_listing(store)
+    found, state = reach(listing), state_at(store, listing)
+    require_importable(state.protocol, location=store.location)
+    return found, state
+
+
+@pytest.mark.parametrize("table", GOOD, ids=name)
+def test_a_good_table_is_reached_from_its_beginning(table: Path) -> None:
+    found, state = imported(table)
+    assert found == Reach(0, len(list(commit_files(table / "_delta_log"))) - 1, None)
+    assert state.version == found.last
+
+
+@pytest.mark.parametrize("table", REFUSED)
+def test_a_bad_table_is_refused_with_the_reason(table: str) -> None:
+    with pytest.raises(DeltaMirrorError, match=REFUSED[table]) as caught:
+        imported(SHARED / table)
+    assert table in caught.value.message
+
+
+@pytest.mark.parametrize("table", WITH_CHECKPOINT, ids=name)
+def test_a_checkpoint_and_the_commits_after_it_give_what_all_commits_give(table: Path) -> None:
+    store, listing = store_of(table), listing_of(table)
+    commits = list(commit_files(table / "_delta_log"))
+    committed_at = commit_time(listing, listing.last, data=commits[-1])
+    expected = replay([[each] for each in commits], version=listing.last, committed_at=committed_at, base=None)
+    assert_same_state(state_at(store, listing), expected)
+    assert_same_state(state_at(store, replace(listing, checkpoints=())), expected)
+
+
+@pytest.mark.parametrize("table", WITH_CHECKPOINT, ids=name)
+def test_a_log_is_reached_from_its_checkpoint_when_the_commits_before_it_are_gone(table: Path) -> None:
+    store, whole = store_of(table), listing_of(table)
+    for base in whole.checkpoints:
+        kept = {version: meta for version, meta in whole.commits.items() if version >= base.version}
+        listing = replace(whole, commits=kept)
+        found = reach(listing, from_version=base.version)
+        assert (found.first, found.last) == (base.version, whole.last)
+        # Without a commit, version 0 is reached from its checkpoint; with it, no checkpoint is needed.
+        assert found.base == base or base.version == 0
+        assert_same_state(state_at(store, listing, base.version), state_at(store, whole, base.version))
+
+
+@pytest.mark.parametrize("table", WITH_CHECKPOINT, ids=name)
+def test_the_pieces_of_a_checkpoint_are_the_checkpoint(table: Path) -> None:
+    store = store_of(table)
+    for files in read_listing(store).checkpoints:
+        whole = read_checkpoint(store, files)
+        pieces = [read_piece(store, piece) for piece in checkpoint_pieces(store, files)]
+        others = [action for each in pieces for action in each.others]
+        assert len(others) == 2 + len(whole.transactions) + len(whole.domains)
+        assert all(each in others for each in (whole.protocol, whole.metadata, *whole.transactions, *whole.domains))
+        assert pa.concat_tables([each.files for each in pieces]).equals(whole.files)
+        assert pa.concat_tables([each.removes for each in pieces]).equals(whole.removes)
+
+
+@pytest.mark.parametrize("path", TYPED, ids=lambda path: f"{name(path)[-90:]}")
+def test_the_text_of_typed_statistics_is_the_one_that_the_reference_wrote_beside_them(path: Path) -> None:
+    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+    for adds in file.read(columns=["add.stats", "add.stats_parsed"]).column("add").chunks:
+        texts = statistics_texts(adds.field("stats_parsed"), zoned=zoned_times(file))
+        # Java spells the smallest of all numbers with a digit more than it needs.
+        assert pc.replace_substring(texts, "5.0E-324", "4.9E-324").to_pylist() == adds.field("stats").to_pylist()
+
+
+def test_there_is_something_to_read_and_something_to_refuse() -> None:
+    assert {name(table) for table in TABLES} >= REFUSED.keys()
+    assert len(GOOD) > 80
+    assert len(WITH_CHECKPOINT) > 15
+    tombstones = [state_at(store_of(table), listing_of(table)).removes.num_rows for table in WITH_CHECKPOINT]
+    assert sum(map(bool, tombstones)) > 5
+    assert len(TYPED) > 15
