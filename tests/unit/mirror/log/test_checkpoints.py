@@ -9,6 +9,7 @@ import pytest
 from deltamirror.delta.actions import DeletionVector, Txn
 from deltamirror.errors import DeltaMirrorError, InvalidInput, Transient, Unsupported
 from deltamirror.mirror.checkpoint.content import CheckpointState, replay, rows
+from deltamirror.mirror.log import checkpoints as log_checkpoints
 from deltamirror.mirror.log import parquet as log_parquet
 from deltamirror.mirror.log import pieces as log_pieces
 from deltamirror.mirror.log.checkpoints import checkpoint_pieces, read_checkpoint, read_piece, read_pieces
@@ -78,6 +79,7 @@ def test_pieces_are_bounded_and_together_the_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch, row_group_size: int
 ) -> None:
     monkeypatch.setattr(log_pieces, "_MOST_ROWS", 300)
+    monkeypatch.setattr(log_checkpoints, "_BATCH_ROWS", 70)
     put_classic(store, 1, rows(MANY), row_group_size=row_group_size)
     pieces = pickle.loads(pickle.dumps(checkpoint_pieces(store, only_checkpoint(store))))  # noqa: S301 - our own
     assert sum(piece.rows for piece in pieces) == rows(MANY).num_rows
