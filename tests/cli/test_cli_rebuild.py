@@ -30,6 +30,7 @@ def test_the_log_is_written_again_bit_for_bit(lived) -> None:
         "first": 0,
         "last": 3,
         "versions": 4,
+        "already": 0,
         "checkpoint": None,
     }
     assert commits(lived.folder / "again") == commits(lived.folder / "lake/orders")

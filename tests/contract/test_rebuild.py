@@ -11,13 +11,25 @@ from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, checkpoint_name, commit_name
 from deltamirror.errors import DeltaMirrorError, Diverged, InvalidInput, InvalidLocation, NotFound, Refused
+from deltamirror.ops.diff import compare
+from deltamirror.ops.importing import ImportOrder
 from deltamirror.ops.rebuild import Rebuilt, rebuild
+from deltamirror.ops.sides import location_state, table_state
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
+from deltamirror.wiring import open_importer
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Outcome
 from tests.support.checkpoints import objects
-from tests.support.lake import add, opened
-from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
+from tests.support.lake import add, opened, paths
+from tests.support.mirrors import (
+    append,
+    committed_files,
+    local_settings,
+    log_of,
+    make_table,
+    mirror_of,
+    published_files,
+)
 from tests.support.readers import Reader
 
 HEAD = 12
@@ -67,7 +79,7 @@ def test_rebuilt_commits_are_the_published_ones_byte_for_byte(catalog: Catalog, 
     with mirror_of(catalog) as engine:
         engine.run(once=True)
     done = rebuild(catalog.database, "t", to=place(tmp_path))
-    assert done == Rebuilt(first=0, last=HEAD, versions=HEAD + 1, checkpoint=None)
+    assert done == Rebuilt(first=0, last=HEAD, versions=HEAD + 1, already=0, checkpoint=None)
     assert commits_in(place(tmp_path)) == published_files(table) == committed_files(table)
 
 
@@ -82,7 +94,7 @@ def test_a_second_rebuild_finds_everything_there(lake: Catalog, tmp_path: Path, 
     rebuild(lake.database, "t", to=any_store, checkpoints=True)
     before = objects(any_store)
     done = rebuild(lake.database, "t", to=any_store, checkpoints=True)
-    assert (done.versions, done.checkpoint) == (0, 10)
+    assert done == Rebuilt(first=0, last=HEAD, versions=0, already=HEAD + 1, checkpoint=10)
     assert objects(any_store) == before
 
 
@@ -112,7 +124,7 @@ def test_a_range_that_continues_a_log_is_all_that_is_put(lake: Catalog, tmp_path
     table, target = lived(lake, tmp_path), place(tmp_path)
     rebuild(lake.database, "t", to=target, versions=range(4))
     done = rebuild(lake.database, "t", to=target, versions=range(4, 7))
-    assert done == Rebuilt(first=4, last=6, versions=3, checkpoint=None)
+    assert done == Rebuilt(first=4, last=6, versions=3, already=0, checkpoint=None)
     wanted = {name: data for name, data in committed_files(table).items() if name < commit_name(7)}
     assert commits_in(target) == wanted
     assert not checkpoints_in(target)
@@ -123,7 +135,7 @@ def test_a_log_that_begins_above_version_0_has_a_checkpoint_to_begin_with(
 ) -> None:
     lived(lake, tmp_path)
     done = rebuild(lake.database, "t", to=any_store, versions=range(5, HEAD))
-    assert done == Rebuilt(first=5, last=HEAD - 1, versions=HEAD - 5, checkpoint=5)
+    assert done == Rebuilt(first=5, last=HEAD - 1, versions=HEAD - 5, already=0, checkpoint=5)
     assert checkpoints_in(any_store) == [5]
     pointer = any_store.read(f"{LOG_DIRECTORY}/_last_checkpoint")
     assert pointer is not None
@@ -163,9 +175,54 @@ def test_delta_rs_reads_every_rebuilt_version(lake: Catalog, tmp_path: Path, del
     rebuild(lake.database, "t", to=place(tmp_path), versions=versions, checkpoints=True)
     for version in versions:
         seen = delta_rs.snapshot(tmp_path / "again", version)
-        ours = table.snapshot(version)
-        assert seen.version == version
-        assert seen.paths == sorted(ours.files().column("path").to_pylist())
+        assert (seen.version, seen.paths) == (version, paths(table, version=version))
+
+
+def imported(catalog: Catalog, folder: Path, *, without: range) -> Table:
+    """A table that is imported from its checkpoint of version 5, after these commits were cleaned up."""
+    table = lived(catalog, folder)
+    with mirror_of(catalog) as engine:
+        engine.mirror("t", 5)
+        engine.checkpoint("t")
+        engine.run(once=True)
+    log, location = log_of(table), table.location
+    for version in without:
+        (log / commit_name(version)).unlink()
+    catalog.drop_table("t")
+    with open_importer(catalog, local_settings(), runner="local") as importer:
+        importer.run(ImportOrder(location=location, name="u"))
+    return catalog.table("u")
+
+
+@pytest.mark.requirement("R66")
+def test_the_log_of_an_imported_table_is_rebuilt_from_its_first_version(catalog: Catalog, tmp_path: Path) -> None:
+    table, target = imported(catalog, tmp_path, without=range(5)), place(tmp_path)
+    done = rebuild(catalog.database, "u", to=target)
+    assert done == Rebuilt(first=5, last=HEAD, versions=HEAD - 4, already=0, checkpoint=5)
+    assert commits_in(target) == published_files(table)
+    assert_same_versions(table, target, range(5, HEAD + 1))
+
+
+def test_an_imported_table_without_its_first_commit_begins_with_a_checkpoint(
+    catalog: Catalog, tmp_path: Path, delta_rs: Reader
+) -> None:
+    table, target = imported(catalog, tmp_path, without=range(6)), place(tmp_path)
+    done = rebuild(catalog.database, "u", to=target, checkpoints=True)
+    assert done == Rebuilt(first=5, last=HEAD, versions=HEAD - 5, already=0, checkpoint=10)
+    assert commits_in(target) == published_files(table)
+    assert checkpoints_in(target) == [5, 10]
+    assert_same_versions(table, target, range(5, HEAD + 1))
+    for version in range(5, HEAD + 1):
+        assert delta_rs.snapshot(tmp_path / "again", version).paths == paths(table, version=version)
+
+
+def assert_same_versions(table: Table, target: Store, versions: range) -> None:
+    """SQL, the log that was imported, and the one that was rebuilt say the same."""
+    home = store_at(table.location, StorageSettings())
+    for version in versions:
+        state = location_state(target, version)
+        assert compare(state, location_state(home, version)).equal
+        assert compare(state, table_state(table.snapshot().database, table.name, version)).equal
 
 
 def test_a_log_that_was_lost_comes_back_in_its_place(lake: Catalog, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from deltamirror.cli.catalog import init
 from deltamirror.cli.checkpoint import checkpoint
 from deltamirror.cli.commit import commit
 from deltamirror.cli.demo import demo
+from deltamirror.cli.diff import diff
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_USAGE, failure_of, report
+from deltamirror.cli.importing import import_
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.mirror import mirror
 from deltamirror.cli.rebuild import rebuild_
@@ -74,7 +76,7 @@ def cli(_: Invocation) -> None:
     """
 
 
-for _command in (init, config, table, commit, mirror, status, checkpoint, rebuild_, demo):
+for _command in (init, config, table, import_, commit, mirror, status, checkpoint, rebuild_, diff, demo):
     cli.add_command(_command)
 
 

@@ -1,6 +1,7 @@
 """``deltamirror rebuild``: the log of a table again, from SQL."""
 
 import re
+from dataclasses import asdict
 from functools import partial
 from typing import Final
 
@@ -63,7 +64,7 @@ def rebuild_(invocation: Invocation, *, table: str, location: str, versions: ran
                 options=settings.checkpoint,
                 observe=partial(_observe, advance),
             )
-    document = {"table": table, "location": store.location, **_document(done)}
+    document = {"table": table, "location": store.location, **asdict(done)}
     answer(document, Lines((_told(table, store.location, done),)), json=invocation.json)
 
 
@@ -72,13 +73,8 @@ def _observe(advance: Advance, outcome: Outcome) -> None:
         advance(len(outcome.published))
 
 
-def _document(done: Rebuilt) -> dict[str, object]:
-    return {"first": done.first, "last": done.last, "versions": done.versions, "checkpoint": done.checkpoint}
-
-
 def _told(table: str, location: str, done: Rebuilt) -> str:
-    there = done.last - done.first + 1 - done.versions
-    already = f" ({there:,} of them were there already)" if there else ""
+    already = f" ({done.already:,} of them were there already)" if done.already else ""
     checkpoint = "" if done.checkpoint is None else f", with a checkpoint of version {done.checkpoint}"
     versions = f"versions {done.first} to {done.last}" if done.last > done.first else f"version {done.first}"
     return f"{location} has {versions} of {table}{already}{checkpoint}."

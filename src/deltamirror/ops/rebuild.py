@@ -17,11 +17,11 @@ from deltamirror.ops.target import require_own_place, wanted_versions
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.backlog import checkpoint_facts, commit_work, fetch_chunks
+from deltamirror.txnlog.backlog import checkpoint_facts, commit_work, fetch_chunks, replay_work
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.state import in_force
 from deltamirror.txnlog.tables import TableInfo, list_tables, table_info
-from deltamirror.work import CheckpointUnit, CommitUnit, CommitWork, Failure, Lane, Lease, Outcome
+from deltamirror.work import CheckpointUnit, CommitUnit, CommitWork, Failure, Lane, Lease, Outcome, Published
 
 __all__ = ["Observer", "Rebuilt", "rebuild"]
 
@@ -38,7 +38,9 @@ class Rebuilt:
     first: int
     last: int
     versions: int
-    """How many commits were put; the others were there already, with the same bytes."""
+    """How many commits were put."""
+    already: int
+    """How many were there before, with the same bytes."""
     checkpoint: int | None
     """The newest version that was given a checkpoint."""
 
@@ -67,9 +69,18 @@ def rebuild(
     wanted = wanted_versions(info, to.location, versions)
     probe(to)
     job = _Job(database, info, to, options or CheckpointSettings(), observe)
-    put = sum(job.publish(wanted[start : start + _BATCH]) for start in range(0, len(wanted), _BATCH))
+    published = [
+        each for start in range(0, len(wanted), _BATCH) for each in job.publish(wanted[start : start + _BATCH])
+    ]
     written = [job.write_checkpoint(version) for version in job.checkpoints(wanted, due=checkpoints)]
-    return Rebuilt(first=wanted[0], last=wanted[-1], versions=put, checkpoint=max(written, default=None))
+    already = sum(each.already for each in published)
+    return Rebuilt(
+        first=wanted[0],
+        last=wanted[-1],
+        versions=len(published) - already,
+        already=already,
+        checkpoint=max(written, default=None),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +93,12 @@ class _Job:
     options: CheckpointSettings
     observe: Observer
 
-    def publish(self, versions: range) -> int:
-        """Put the commits of consecutive versions; how many of them were not there."""
+    def publish(self, versions: range) -> tuple[Published, ...]:
+        """Put the commits of consecutive versions. An imported table may have none of its first version."""
         with self.database.read() as connection:
             commits = commit_work(connection, self.info.id, first=versions[0], last=versions[-1])
+        if not commits:
+            return ()
         unit = CommitUnit(
             table_id=self.info.id,
             table=self.info.name,
@@ -97,7 +110,7 @@ class _Job:
         )
         outcome = publish_commits(unit, self.store, fetch=partial(_chunks, self.database), guard=_no_guard)
         self._conclude(outcome, outcome.failure)
-        return sum(not each.already for each in outcome.published)
+        return outcome.published
 
     def checkpoints(self, versions: range, *, due: bool) -> list[int]:
         """The versions that get a checkpoint, ascending."""
@@ -111,7 +124,7 @@ class _Job:
         """Put the checkpoint of a version, from all commits up to it; that version."""
         with self.database.read() as connection:
             facts = checkpoint_facts(connection, self.info.id, version)
-            commits = commit_work(connection, self.info.id, first=0, last=version)
+            commits = replay_work(connection, self.info.id, last=version)
         unit = CheckpointUnit(
             table_id=self.info.id,
             table=self.info.name,

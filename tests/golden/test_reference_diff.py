@@ -1,0 +1,31 @@
+"""Of the reference logs, what the commits alone say equals what their checkpoints, and the commits after them, say."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deltamirror.config import StorageSettings
+from deltamirror.mirror.log.listing import read_listing
+from deltamirror.mirror.log.states import state_at
+from deltamirror.ops.diff import compare
+from deltamirror.storage.open import store_at
+from tests.support.reference import LOGS, WITHOUT_SCHEMA, name_of
+
+WHOLE = [
+    log
+    for log in LOGS
+    if name_of(log) not in WITHOUT_SCHEMA and (log / f"{0:020}.json").exists() and any(log.glob("*.checkpoint.*"))
+]
+
+
+def test_there_are_logs_with_checkpoints() -> None:
+    assert len(WHOLE) > 20
+
+
+@pytest.mark.parametrize("log", WHOLE, ids=name_of)
+def test_a_checkpoint_says_what_the_commits_before_it_said(log: Path) -> None:
+    store = store_at(str(log.parent), StorageSettings())
+    listing = read_listing(store)
+    found = compare(state_at(store, listing), state_at(store, replace(listing, checkpoints=())))
+    assert found.equal, found.first
