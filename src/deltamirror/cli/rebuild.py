@@ -46,8 +46,8 @@ def _versions(context: click.Context, parameter: click.Parameter, value: str | N
 def rebuild_(invocation: Invocation, *, table: str, location: str, versions: range | None, checkpoints: bool) -> None:
     """Write the log of TABLE to LOCATION/_delta_log/, as the database has it, bit for bit.
 
-    Commits that are there with the same bytes are fine. One with other bytes ends the command with exit status 2;
-    nothing is overwritten. A log that begins above version 0 gets a checkpoint of its first version. Data files are not
+    Commits that are there with the same bytes are fine. One with other bytes ends the command with exit status 2; no
+    commit is overwritten. A log that begins above version 0 gets a checkpoint of its first version. Data files are not
     copied.
     """
     with invocation.open() as catalog:
