@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import bulk, checkpoint, crowd, growth, publish, single
+from benchmarks import bulk, checkpoint, crowd, growth, importing, publish, single
 from benchmarks.aims import verdicts
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
@@ -19,6 +19,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "growth": growth.run,
     "publish": publish.run,
     "checkpoint": checkpoint.run,
+    "import": importing.run,
 }
 
 

@@ -15,11 +15,20 @@ _PUBLISH = 10.0
 _BATCHES = 5.0
 _CHECKPOINT = {"delta-rs": {"first": 1.5, "next": 5.0}, "Delta Spark": {"first": 3.0, "next": 10.0}}
 _SIZE = 5.0
+_IMPORT_FILES = 1 / 1.5
+_IMPORT_COMMITS = 1 / 2
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[str]:
     """A line for each aim that was measured."""
-    judges = {"single": _single, "crowd": _crowd, "bulk": _bulk, "publish": _publish, "checkpoint": _checkpoint}
+    judges = {
+        "single": _single,
+        "crowd": _crowd,
+        "bulk": _bulk,
+        "publish": _publish,
+        "checkpoint": _checkpoint,
+        "import": _import,
+    }
     judged = [line for result in results if result.name in judges for line in judges[result.name](result.figures)]
     if judged:
         yield "\nAgainst the aims (of the peer in the same run)\n"
@@ -28,7 +37,7 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
 
 def _verdict(what: str, ratio: float, aim: float, note: str = "") -> str:
     word = "reached" if ratio >= aim else "missed"
-    return f"{word:<8} {what:<48} {ratio:6.1f} × of {aim:g} ×{note}"
+    return f"{word:<8} {what:<48} {ratio:6.2f} × of {aim:.3g} ×{note}"
 
 
 def _single(figures: dict[str, Any]) -> Iterator[str]:
@@ -76,3 +85,15 @@ def _checkpoint(figures: dict[str, Any]) -> Iterator[str]:
         for which, aim in aims.items():
             yield _verdict(f"{which} checkpoint, beside {peer}", figures[peer][which] / ours[which], aim)
     yield _verdict("size, beside delta-rs", figures["delta-rs"]["megabytes"] / ours["megabytes"], _SIZE)
+
+
+def _import(figures: dict[str, Any]) -> Iterator[str]:
+    for engine in ("sqlite", "postgresql"):
+        large, many = figures["checkpoint"], figures["commits"]
+        floor = large["delta-rs open"]["seconds"] + large[f"bare {engine}"]["seconds"]
+        ours = large[f"deltamirror {engine}"]["seconds"]
+        yield _verdict(f"import of a checkpoint, {engine}, of delta-rs and bare load", floor / ours, _IMPORT_FILES)
+        ours = many[f"deltamirror {engine}"]["seconds"]
+        yield _verdict(
+            f"import of commits, {engine}, of delta-rs", many["delta-rs open"]["seconds"] / ours, _IMPORT_COMMITS
+        )
