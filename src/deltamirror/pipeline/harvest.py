@@ -9,7 +9,8 @@ from typing import Final, Protocol, TypeVar
 from deltamirror.config import StorageSettings
 from deltamirror.pipeline.slices import LogSlice, Part, batches_of, read_slice
 from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import open_store
+from deltamirror.storage.open import StoreAddress, open_store
+from deltamirror.storage.store import Store
 
 __all__ = ["Harvester", "LocalHarvester", "ahead"]
 
@@ -35,17 +36,24 @@ class LocalHarvester:
 
     def __init__(self, storage: StorageSettings) -> None:
         self._credentials = Credentials.of(storage)
+        self._stores: dict[StoreAddress, Store] = {}
 
     def read(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
         """A thread reads a few batches ahead."""
         return ahead(lambda: batches_of(self._parts(slices)), most=2)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Let go of the stores."""
+        self._stores.clear()
 
     def _parts(self, slices: Iterable[LogSlice]) -> Iterator[Part]:
         for work in slices:
-            yield from read_slice(work, open_store(work.address, credentials=self._credentials))
+            yield from read_slice(work, self._store(work.address))
+
+    def _store(self, address: StoreAddress) -> Store:
+        if address not in self._stores:
+            self._stores[address] = open_store(address, credentials=self._credentials)
+        return self._stores[address]
 
 
 def ahead(items: Callable[[], Iterator[_T]], *, most: int) -> Iterator[_T]:
