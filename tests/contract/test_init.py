@@ -111,16 +111,6 @@ def test_many_processes_may_init_at_once(engine: str, tmp_path: Path, request: p
         create(catalog)
 
 
-def test_a_second_process_is_told_that_duckdb_is_taken(tmp_path: Path) -> None:
-    url = f"duckdb:///{tmp_path / 'lake.duckdb'}"
-    with Catalog(url) as catalog:
-        catalog.init()
-        command = [sys.executable, "-c", INIT, url]
-        other = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert other.returncode == 1
-    assert "is open in another process" in other.stderr
-
-
 def test_a_port_that_is_no_number_is_a_wrong_address_without_its_password() -> None:
     with pytest.raises(InvalidSettings) as caught:
         Catalog("postgresql://me:hunter2@db:port/lake")

@@ -258,7 +258,7 @@ def test_a_duckdb_file_that_is_let_go_is_free_for_others_and_opens_again(
             work_on(catalog)
             assert status_of(catalog).lag_versions == 0
             assert table.append([add(f"{expected}")]).versions == {"t": expected}
-            catalog.database.close()
+            assert catalog.database.let_go()
             done = subprocess.run(
                 [sys.executable, "-c", COMMIT.replace("theirs", f"theirs{expected}"), url],
                 capture_output=True,
@@ -267,5 +267,20 @@ def test_a_duckdb_file_that_is_let_go_is_free_for_others_and_opens_again(
                 timeout=60,
             )
             assert (done.stdout, done.stderr) == (f"{expected + 1}\n", "")
-        assert catalog.database.serves_one_process
         assert status_of(catalog).lag_versions == 2
+
+
+def test_a_duckdb_file_is_not_let_go_by_one_thread_while_another_writes(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with opened(lake_url_of("duckdb", request, tmp_path)) as catalog:
+        with catalog.database.write():
+            assert not catalog.database.let_go()
+        assert catalog.database.let_go()
+
+
+def test_a_database_in_memory_is_never_let_go() -> None:
+    with opened("duckdb://") as catalog:
+        catalog.init()
+        assert not catalog.database.let_go()
+        assert catalog.tables() == []

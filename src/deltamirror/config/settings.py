@@ -27,7 +27,11 @@ class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
     busy_timeout: Annotated[
         float,
         POSITIVE,
-        described("How long a statement waits for a lock that another process holds.", unit="s", reload=Reload.OPEN),
+        described(
+            "How long a statement waits for a lock that another process holds, or for a DuckDB file that it has open.",
+            unit="s",
+            reload=Reload.OPEN,
+        ),
     ] = 30.0
     transaction_timeout: Annotated[
         float,

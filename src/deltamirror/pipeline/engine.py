@@ -179,6 +179,8 @@ class MirrorEngine:
         """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""
         job = lane.job_of(table_id, upto=upto)
         if job is None:
+            if not self._shares_database:
+                self.database.let_go()
             self._stopping.wait(self._settings.mirror.poll)
             return
         with closing(job):

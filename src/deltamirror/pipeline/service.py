@@ -62,7 +62,7 @@ class Service:
         self, database: Database, lanes: Sequence[MirrorLane], *, poll: float, observe: Observer, shares_database: bool
     ) -> None:
         self._database = database
-        self._lets_go = database.serves_one_process and not shares_database
+        self._lets_go = not shares_database
         self._lanes = [lane for lane in lanes if lane.concurrency > 0]
         self._poll = poll
         self._observe = observe
@@ -169,7 +169,7 @@ class Service:
     def _let_go(self) -> None:
         """Let others open the database between two passes, where only one process can have it open."""
         if self._lets_go and not self._is_busy():
-            self._database.close()
+            self._database.let_go()
 
     def _watching(self) -> threading.Thread:
         thread = threading.Thread(target=self._watch, name="deltamirror-watch", daemon=True)

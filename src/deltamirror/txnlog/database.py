@@ -101,8 +101,6 @@ class Database(ABC):
     """The file that the database is, if it is one."""
     appends_in_one_statement: ClassVar[bool] = False
     """Whether ``append`` does anything."""
-    serves_one_process: ClassVar[bool] = False
-    """Whether nobody else can open it before ``close``."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -189,6 +187,15 @@ class Database(ABC):
     def close(self) -> None:
         """Give back all connections. The next use opens others."""
         self.engine.dispose()
+
+    def let_go(self) -> bool:
+        """Let others in until the next use, where one process at a time can have the database open; whether we did."""
+        return False
+
+    @contextmanager
+    def patience(self, seconds: float) -> Iterator[None]:
+        """Wait, in this thread, no longer than this for another process to let us in."""
+        yield
 
     def require_present(self) -> None:
         """Refuse a file that is not there: opening it would make an empty one."""

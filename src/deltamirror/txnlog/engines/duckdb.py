@@ -1,6 +1,9 @@
 """DuckDB: one process at a time opens the file; inside it, one writer at a time."""
 
+import logging
+import re
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +17,12 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Connection,
+    Dialect,
     Integer,
     LargeBinary,
     Table,
     create_engine,
+    event,
     func,
 )
 from sqlalchemy.pool import PoolProxiedConnection
@@ -39,6 +44,13 @@ from deltamirror.txnlog.engines.queue import FileQueue
 
 __all__ = ["DuckdbDatabase"]
 
+_log = logging.getLogger(__name__)
+
+_LOCKED = "Could not set lock"
+_HOLDER = re.compile(r"held in (.+) \(PID (\d+)\)")
+# A service lets go of the file for `mirror.poll` seconds: often enough to meet that.
+_PAUSE = 0.02
+
 # Where the file of a database says that it is one.
 _MAGIC = slice(8, 12)
 
@@ -50,7 +62,6 @@ class DuckdbDatabase(Database):
     """A catalog in a DuckDB file."""
 
     name: ClassVar[str] = "duckdb"
-    serves_one_process: ClassVar[bool] = True
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         self.path = url.database or ":memory:"
@@ -58,14 +69,66 @@ class DuckdbDatabase(Database):
         _require_own_format(self.file)
         # Under a name, all threads have one database in memory; each would have its own.
         super().__init__(create_engine(url if self.file else url.set(database=f":memory:{uuid.uuid4().hex}")))
+        self._patience = _Patience(settings.busy_timeout)
+        event.listen(self.engine, "do_connect", self._connected)
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._mutex = threading.Lock()
+        self._writers = 0
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Queue for the database: concurrent updates of one row fail in DuckDB instead of waiting."""
-        with self._mutex if self.file is None else self._queue.turn():
+        if self.file is None:
+            with self._mutex:
+                yield
+        else:
+            with self._kept_open(), self._queue.turn():
+                yield
+
+    def let_go(self) -> bool:
+        """Close the file, unless somebody is writing. What is in memory would be lost."""
+        if self.file is None:
+            return False
+        with self._mutex:
+            if not self._writers:
+                self.close()
+            return not self._writers
+
+    @contextmanager
+    def patience(self, seconds: float) -> Iterator[None]:
+        """Wait no longer than this for the process that has the file open."""
+        usual, self._patience.seconds = self._patience.seconds, seconds
+        try:
             yield
+        finally:
+            self._patience.seconds = usual
+
+    @contextmanager
+    def _kept_open(self) -> Iterator[None]:
+        """Have the file open before it is queued for: who has it open may be in the queue, and would wait for us."""
+        with self._mutex:
+            self._writers += 1
+        try:
+            with self.translated():
+                self.engine.raw_connection().close()
+            yield
+        finally:
+            with self._mutex:
+                self._writers -= 1
+
+    def _connected(self, dialect: Dialect, _: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+        """A connection, once no other process has the file open."""
+        deadline, is_waiting = time.monotonic() + self._patience.seconds, False
+        while True:
+            try:
+                return dialect.connect(*arguments, **options)
+            except duckdb.IOException as error:
+                if _LOCKED not in str(error) or time.monotonic() >= deadline:
+                    raise
+                if not is_waiting:
+                    _log.info("waiting for %s, which %s has open", self.path, _holder(str(error)))
+                    is_waiting = True
+            time.sleep(_PAUSE)
 
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
         """By ``json_extract_string``, with a JSON pointer."""
@@ -99,9 +162,9 @@ class DuckdbDatabase(Database):
         """Decide by DuckDB's exception class, and by its text where one class means several things."""
         text = str(error)
         described = f"DuckDB database {self.path}: {text}"
-        if "Could not set lock" in text:
+        if _LOCKED in text:
             return Unavailable(
-                f"the DuckDB database {self.path} is open in another process",
+                f"the DuckDB database {self.path} is open in {_holder(text)}, also after {self._patience.seconds:g} s",
                 hint="DuckDB serves one process at a time: stop the other one, or use PostgreSQL or SQLite",
             )
         if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
@@ -125,6 +188,19 @@ class DuckdbDatabase(Database):
         if isinstance(error, duckdb.IOException):
             return Unavailable(described, hint="check the path and the disk")
         return Internal(described)
+
+
+class _Patience(threading.local):
+    """How long a thread waits for the file."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+def _holder(text: str) -> str:
+    """The process that has the file open, as DuckDB names it."""
+    found = _HOLDER.search(text)
+    return f"another process ({Path(found[1]).name}, PID {found[2]})" if found else "another process"
 
 
 def _arrow(table: Table, rows: Sequence[Row]) -> pa.Table:
