@@ -160,6 +160,8 @@ class CommitOutcome:
 
     table_id: int
     lease: Lease
+    table: str = ""
+    """The name of the table, for whoever is told of the outcome."""
     published: tuple[Published, ...] = ()
     failure: Failure | None = None
     """None also where the lease was lost or the budget spent: then fewer versions are published than asked for."""
@@ -175,6 +177,8 @@ class CheckpointOutcome:
 
     table_id: int
     lease: Lease
+    table: str = ""
+    """The name of the table, for whoever is told of the outcome."""
     version: int
     name: str = ""
     digest: bytes = b""

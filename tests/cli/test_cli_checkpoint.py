@@ -36,7 +36,17 @@ def test_a_table_without_a_published_version_has_nothing_to_write(orders) -> Non
 def test_a_paused_table_is_refused(orders) -> None:
     orders(*LOCAL)
     orders("table", "pause", "orders")
-    assert "resume" in orders.error("checkpoint", "orders", exits=16)["hint"]
+    assert orders.error("checkpoint", "orders", exits=16)["hint"] == "run `deltamirror table resume orders`"
+
+
+def test_a_table_that_is_paused_with_all_others_is_refused_with_what_resumes_them(orders) -> None:
+    orders(*LOCAL)
+    orders("table", "pause", "--all")
+    error = orders.error("checkpoint", "orders", exits=16)
+    assert (error["message"], error["hint"]) == (
+        "the mirror of all tables is paused",
+        "run `deltamirror table resume --all`",
+    )
 
 
 def test_a_table_that_is_not_there_is_not_found(orders) -> None:

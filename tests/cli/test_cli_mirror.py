@@ -57,6 +57,22 @@ def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders, add)
     assert orders(*LOCAL).stdout == "Nothing was due.\n"
 
 
+def test_the_log_names_tables_by_their_names(orders) -> None:
+    settings = {"DELTAMIRROR_LOG__LEVEL": "info", "DELTAMIRROR_CHECKPOINT__INTERVAL": "1"}
+    with_backlog(orders.folder, 1)
+    log = orders.folder / "lake/orders/_delta_log"
+    log.parent.mkdir(parents=True)
+    log.write_text("in the way")
+    failed = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
+    assert "warning pipeline.service: version 0 of table 'orders' failed at " in failed
+    log.unlink()
+    (log / f"{1:020}.crc").mkdir(parents=True)
+    done = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
+    assert f"_delta_log/{1:020}.crc of table 'orders' is not written: " in done
+    assert "table 'orders': versions 0 to 1 published\n" in done
+    assert "table 'orders': checkpoint of version 1\n" in done
+
+
 def test_the_summary_counts_versions_tables_and_checkpoints(orders, add) -> None:
     with_backlog(orders.folder, 10)
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
@@ -135,7 +151,7 @@ def test_a_long_backlog_is_a_bar_on_a_terminal(orders) -> None:
         shown = _all_of(ours)
         said = process.stdout.read() if process.stdout else b""
     assert process.returncode == 0
-    assert "publishing" in shown
+    assert "published" in shown
     assert f"{LONG_BACKLOG + 1}/{LONG_BACKLOG + 1} versions" in shown
     assert said.startswith(b"Published 201 versions of 1 table")
 

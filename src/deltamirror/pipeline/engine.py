@@ -24,6 +24,7 @@ from deltamirror.txnlog.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.migrations import require_current
 from deltamirror.txnlog.open import open_database
+from deltamirror.txnlog.pause import is_paused
 from deltamirror.txnlog.status import TableStatus, all_status, table_status
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
 
@@ -170,10 +171,15 @@ class MirrorEngine:
     def _mirrored(self, table: str) -> TableStatus:
         (status,) = self.status(table)
         if status.state == "paused":
-            raise Refused(
-                f"the mirror of table {table!r} is paused", hint=f"run `deltamirror table resume {table}`", table=table
-            )
+            raise self._paused(table)
         return status
+
+    def _paused(self, table: str) -> Refused:
+        with self.database.read() as connection:
+            everything = is_paused(connection)
+        message = "the mirror of all tables is paused" if everything else f"the mirror of table {table!r} is paused"
+        which = "--all" if everything else table
+        return Refused(message, hint=f"run `deltamirror table resume {which}`", table=table)
 
     def _outcomes(self, lane: MirrorLane, table_id: int, *, upto: int | None = None) -> Iterator[Outcome]:
         """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltamirror.config import Settings
 from deltamirror.pipeline.backoff import RetryPolicy
@@ -42,6 +42,7 @@ class Job(ABC):
         self._shop = shop
         self._units = tuple(units)
         self._waiting = {unit.table_id: unit.lease for unit in units}
+        self._names = {unit.table_id: unit.table for unit in units}
         self.store = _store(units[0].address.location)
         shop.heartbeat.add(self._waiting.values())
 
@@ -50,7 +51,7 @@ class Job(ABC):
         for outcome in self._shop.runner.run(self._units):
             self._record(outcome)
             self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
-            yield outcome
+            yield replace(outcome, table=self._names[outcome.table_id])
 
     def close(self) -> None:
         """Give back the leases of units that came to nothing."""

@@ -137,10 +137,10 @@ class Service:
             self.summary.add(outcome)
             self._pause = _FIRST_PAUSE
         if (failure := lasting_failure(outcome)) is not None:
-            what = f"version {failure.version} of table {outcome.table_id}"
+            what = f"version {failure.version} of table {outcome.table!r}"
             _log.warning("%s failed at %s: %s", what, failure.stage, failure.error)
         if isinstance(outcome, CommitOutcome) and (missing := outcome.checksum_failure) is not None:
-            _log.warning("%s of table %d is not written: %s", missing.key, outcome.table_id, missing.error)
+            _log.warning("%s of table %r is not written: %s", missing.key, outcome.table, missing.error)
         self._observe(outcome)
 
     @contextmanager
