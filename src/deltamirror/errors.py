@@ -25,6 +25,7 @@
     ├── CapacityExceeded          the disk, database or a documented limit is full
     ├── Transient                 worth trying again: a deadlock, a serialisation failure
     │   ├── Throttled             the store asks for fewer requests
+    │   ├── LogChanged            somebody changes a log while it is read
     │   └── CommitUnknown         the reply of COMMIT was lost; the log has to be asked what happened
     └── Internal                  a broken invariant of ours
 
@@ -53,6 +54,7 @@ __all__ = [
     "InvalidSettings",
     "Late",
     "LeaseLost",
+    "LogChanged",
     "MissingExtra",
     "NotFound",
     "PermissionDenied",
@@ -315,6 +317,13 @@ class Throttled(Transient):
     retry_after: float | None = None
 
     code: ClassVar[str] = "throttled"
+
+
+@dataclass(eq=False)
+class LogChanged(Transient):
+    """Somebody changes a log while it is read: a file is gone, or another one is in its place."""
+
+    code: ClassVar[str] = "log-changed"
 
 
 @dataclass(eq=False)

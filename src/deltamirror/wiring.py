@@ -1,14 +1,12 @@
 """Settings become objects here, and nowhere else."""
 
-import os
-import socket
-import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from deltamirror.catalog import Catalog
 from deltamirror.config import Settings
 from deltamirror.ops.importing import TableImporter
+from deltamirror.ops.owners import owner_name
 from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.pipeline.open import open_harvester
 from deltamirror.storage.open import store_at
@@ -35,6 +33,5 @@ def open_location(settings: Settings, location: str) -> Store:
 @contextmanager
 def open_importer(catalog: Catalog, settings: Settings, *, runner: str | None = None) -> Iterator[TableImporter]:
     """What brings tables into the catalog. Without a runner, Spark is started for large logs alone."""
-    owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
     with closing(open_harvester(settings, runner=runner)) as harvester:
-        yield TableImporter(catalog.database, settings, harvester, owner=owner)
+        yield TableImporter(catalog, settings, harvester, owner=owner_name())

@@ -1,7 +1,7 @@
 """Reading the slices of a log, in order and ahead of their use: in a thread of this process, or on Spark."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from queue import Full, Queue
 from typing import Final, Protocol, TypeVar
@@ -21,7 +21,7 @@ _PATIENCE: Final = 0.2
 class Harvester(Protocol):
     """Reads slices. Safe to use from several threads at once."""
 
-    def read(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
+    def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """The parts of all slices, in their order, in batches for one transaction each.
 
         The first thing that is wrong is raised in the place of what it is wrong with.
@@ -38,7 +38,7 @@ class LocalHarvester:
         self._credentials = Credentials.of(storage)
         self._stores: dict[StoreAddress, Store] = {}
 
-    def read(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
+    def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """A thread reads a few batches ahead."""
         return ahead(lambda: batches_of(self._parts(slices)), most=2)
 
@@ -56,7 +56,7 @@ class LocalHarvester:
         return self._stores[address]
 
 
-def ahead(items: Callable[[], Iterator[_T]], *, most: int) -> Iterator[_T]:
+def ahead(items: Callable[[], Iterator[_T]], *, most: int) -> Generator[_T]:
     """The items, made by a thread that is at most so many ahead; what it raises is raised here."""
     made: Queue[tuple[_T | None, BaseException | None]] = Queue(most)
     with _worker(items, made):

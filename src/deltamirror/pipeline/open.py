@@ -1,6 +1,6 @@
 """The runner and the harvester that the settings name."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from importlib import import_module
 from itertools import chain
 from types import ModuleType
@@ -49,7 +49,7 @@ class _HarvesterBySize:
         self._spark: Harvester | None = None
         self._settings = settings
 
-    def read(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
+    def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """By whoever suits the size of the log."""
         first, rest = _begun(iter(slices))
         return (self._on_spark() if _is_large(first) else self._here).read(chain(first, rest))

@@ -1,5 +1,6 @@
 """The row of ``dl_imports``: what an import is of, whose it is, and how far it is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,15 +92,16 @@ class ImportRecord:
         )
 
 
-def claim_import(session: Session, source: Source, *, owner: str) -> ImportRecord:
+def claim_import(session: Session, source: Source, *, owner: str, is_gone: Callable[[str], bool]) -> ImportRecord:
     """The record of an import: one that was abandoned, or another. What else was left at its location is discarded."""
     found = None
     for row in session.execute(select(imports).where(imports.c.location == source.location)).all():
+        free = _is_free(row, owner, gone=is_gone(row.owner))
         if _source(row) == source:
-            _take(session, row, owner)
+            _take(session, row, owner, free)
             found = row.table_id
         else:
-            _discard(session, row, owner)
+            _discard(session, row, free)
     table_id = _insert(session, source, owner) if found is None else found
     return ImportRecord(table_id=table_id, source=source, owner=owner)
 
@@ -145,21 +147,23 @@ def _insert(session: Session, source: Source, owner: str) -> int:
     return table_id
 
 
-def _take(session: Session, row: ResultRow[Any], owner: str) -> None:
-    taking = update(imports).where(_is_free(row, owner)).values(owner=owner, touched_at=CLOCK)
+def _take(session: Session, row: ResultRow[Any], owner: str, free: ColumnElement[bool]) -> None:
+    taking = update(imports).where(free).values(owner=owner, touched_at=CLOCK)
     if session.execute(taking.returning(imports.c.table_id)).first() is None:
         raise _busy(row)
 
 
-def _discard(session: Session, row: ResultRow[Any], owner: str) -> None:
-    if session.execute(delete(imports).where(_is_free(row, owner)).returning(imports.c.table_id)).first() is None:
+def _discard(session: Session, row: ResultRow[Any], free: ColumnElement[bool]) -> None:
+    if session.execute(delete(imports).where(free).returning(imports.c.table_id)).first() is None:
         raise _busy(row)
     delete_rows(session, row.table_id)
 
 
-def _is_free(row: ResultRow[Any], owner: str) -> ColumnElement[bool]:
+def _is_free(row: ResultRow[Any], owner: str, *, gone: bool) -> ColumnElement[bool]:
+    """Whether the import has no other owner who may be alive, when that is decided."""
     c = imports.c
-    return and_(c.table_id == row.table_id, or_(c.owner == owner, c.touched_at <= CLOCK - _ABANDONED_AFTER))
+    nobody = c.owner == (row.owner if gone else owner)
+    return and_(c.table_id == row.table_id, or_(nobody, c.touched_at <= CLOCK - _ABANDONED_AFTER))
 
 
 def _source(row: ResultRow[Any]) -> Source:

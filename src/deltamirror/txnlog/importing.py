@@ -4,7 +4,7 @@ Whoever imports owns a row of ``dl_imports``, which says how far it is. A transa
 belongs to it, or does neither: an import whose owner died goes on where it was, by whoever begins it again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Table, delete, func, insert, select, update
@@ -32,7 +32,7 @@ from deltamirror.txnlog.schema import (
 )
 from deltamirror.txnlog.tables import TableInfo, insert_table, require_free, require_name, table_info
 
-__all__ = ["Import", "ImportedCheckpoint", "begin_import"]
+__all__ = ["Import", "ImportedCheckpoint", "StoredFile", "begin_import", "no_foundation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +50,48 @@ class ImportedCheckpoint:
     num_files: int | None = None
 
 
-def begin_import(database: Database, *, name: str, location: str, first: int, base: str | None, owner: str) -> "Import":
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A commit file that is wholly stored; of a base without one, the time is that of the checkpoint."""
+
+    version: int
+    num_bytes: int
+    modified: int
+    """The time of the file (ms)."""
+
+
+def begin_import(
+    database: Database,
+    *,
+    name: str,
+    location: str,
+    first: int,
+    base: str | None,
+    owner: str,
+    is_gone: Callable[[str], bool] = lambda _: False,
+) -> "Import":
     """Begin to import a table from version ``first`` on, whose state is in the checkpoint ``base`` if it is in one.
 
     An import of the same that its owner abandoned goes on; one of something else at that location is discarded.
-    Refused while somebody else is at either.
+    Refused while somebody else is at either. ``is_gone`` says of an owner whether it is surely dead; others are taken
+    for abandoned after a minute without a sign of them.
     """
     require_name(name)
     source = Source(name=name, location=canonical_location(location), first=first, base=base)
     with database.write() as session:
         session.lock_tables()
         require_free(session.connection, name=name, location=source.location)
-        record = claim_import(session, source, owner=owner)
+        record = claim_import(session, source, owner=owner, is_gone=is_gone)
         progress = load_progress(session.connection, record.table_id)
     return Import(database, record, progress)
+
+
+def no_foundation(location: str, action: str) -> InvalidInput:
+    """The error for a log that nowhere states what every table has to have."""
+    return InvalidInput(
+        f"the log of {location} states no {action}",
+        hint="it is not the log of a Delta table, or its beginning is missing: import from a checkpoint",
+    )
 
 
 class Import:
@@ -101,6 +129,18 @@ class Import:
             self._insert_versions(session, intake, known=None if before.tally is None else before.tally.version)
             _insert_rows(session, intake)
         self._progress = intake.progress
+
+    def stored_files(self) -> list[StoredFile]:
+        """The commits before the next version, in order: small rows, one for each."""
+        v, status = versions.c, mirror_status.c
+        query = select(v.version, v.num_bytes, status.published_at).where(
+            v.table_id == self.table_id,
+            v.version < self.next_version,
+            status.table_id == v.table_id,
+            status.version == v.version,
+        )
+        with self._database.read() as connection:
+            return [StoredFile(*row) for row in connection.execute(query.order_by(v.version))]
 
     def touch(self) -> None:
         """Stay the owner while nothing is stored. LeaseLost where somebody else took over."""
@@ -186,10 +226,7 @@ class Import:
         newest = select(func.max(projection.c.version)).where(projection.c.table_id == self.table_id)
         found: int | None = session.execute(newest).scalar_one()
         if found is None:
-            raise InvalidInput(
-                f"the log of {self._source.location} states no {action}",
-                hint="it is not the log of a Delta table, or its beginning is missing: import from a checkpoint",
-            )
+            raise no_foundation(self._source.location, action)
         return found
 
     def _insert_table(self, session: Session, head: int) -> None:

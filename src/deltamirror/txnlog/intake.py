@@ -7,7 +7,7 @@ from sqlalchemy import Table
 
 from deltamirror.delta.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.chunks import commit_digest
-from deltamirror.errors import Internal, Transient
+from deltamirror.errors import Internal, LogChanged
 from deltamirror.txnlog.chunks import chunk_row
 from deltamirror.txnlog.database import Row
 from deltamirror.txnlog.parts import BasePart, CommitPart, imported_commit_id
@@ -198,7 +198,7 @@ def _after(tally: Tally) -> Progress:
 
 def _require_same(part: CommitPart, tally: Tally) -> None:
     if part.chunk.digest != tally.digests[part.part]:
-        raise Transient(f"the file of version {part.version} is not the one that was read before", hint="begin again")
+        raise LogChanged(f"the file of version {part.version} is not the one that was read before", hint="begin again")
 
 
 def _unexpected(what: str, at: Progress) -> Internal:

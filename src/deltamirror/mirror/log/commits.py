@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from deltamirror.errors import Transient
+from deltamirror.errors import LogChanged
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["changed", "read_blocks", "read_commits", "read_whole"]
+__all__ = ["changed", "read_blocks", "read_commits", "read_ranges", "read_whole"]
 
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
 _SMALL_BYTES: Final = 1024 * 1024
@@ -19,10 +19,10 @@ _AHEAD: Final = 2 * _THREADS
 
 
 def read_whole(store: Store, meta: Meta) -> bytes:
-    """The object as it was listed; Transient where it is gone, or another one is in its place."""
+    """The object as it was listed; LogChanged where it is gone, or another one is in its place."""
     found = store.read(meta.key)
     if found is None or len(found.data) != meta.size:
-        raise changed(store, meta)
+        raise changed(store, meta.key)
     return found.data
 
 
@@ -31,12 +31,8 @@ def read_blocks(store: Store, meta: Meta, *, block_bytes: int = _BLOCK_BYTES) ->
 
     Joined, the blocks are the file. An empty file has none.
     """
-    rest, at = b"", 0
-    while at < meta.size:
-        data = store.read_range(meta.key, at, min(block_bytes, meta.size - at))
-        if not data:
-            raise changed(store, meta)
-        at += len(data)
+    rest = b""
+    for data in read_ranges(store, meta, range_bytes=block_bytes):
         whole, newline, begun = data.rpartition(b"\n")
         if newline:
             yield rest + whole + newline
@@ -47,16 +43,27 @@ def read_blocks(store: Store, meta: Meta, *, block_bytes: int = _BLOCK_BYTES) ->
         yield rest
 
 
+def read_ranges(store: Store, meta: Meta, *, range_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
+    """The bytes of an object, in order, so many at a time."""
+    at = 0
+    while at < meta.size:
+        data = store.read_range(meta.key, at, min(range_bytes, meta.size - at))
+        if not data:
+            raise changed(store, meta.key)
+        at += len(data)
+        yield data
+
+
 def read_commits(store: Store, metas: Sequence[Meta]) -> Iterator[Iterable[bytes]]:
     """The blocks of each commit. Small ones are read ahead, in threads; of a large one a block is in memory."""
     for meta, data in zip(metas, _ahead(store, metas), strict=True):
         yield read_blocks(store, meta) if data is None else [data]
 
 
-def changed(store: Store, meta: Meta) -> Transient:
+def changed(store: Store, what: str) -> LogChanged:
     """Somebody changes the log while it is read."""
-    return Transient(
-        f"{meta.key} in {store.location} is not what it was when the log was listed",
+    return LogChanged(
+        f"{what} in {store.location} is not what it was when the log was listed",
         hint="somebody cleans up, or writes there: try again when that has come to an end",
     )
 

@@ -66,6 +66,6 @@ class _Ranges(io.RawIOBase):
         wanted = rest if size < 0 else min(size, rest)
         data = self._store.read_range(self._meta.key, self._at, wanted) if wanted > 0 else b""
         if data is None or len(data) != max(wanted, 0):
-            raise changed(self._store, self._meta)
+            raise changed(self._store, self._meta.key)
         self._at += len(data)
         return data

@@ -1,7 +1,7 @@
 """Reading the slices of a log on Spark: executors read and decode, the driver stores what they made of it."""
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -28,7 +28,7 @@ class SparkHarvester:
         self._runner = SparkRunner(settings)
         self._here = LocalHarvester(settings.storage)
 
-    def read(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
+    def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """A job for some megabytes of slices; while its parts are stored, the next one runs."""
         return ahead(lambda: self._batches(slices), most=2)
 
