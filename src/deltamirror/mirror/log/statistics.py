@@ -19,7 +19,6 @@ __all__ = ["needed_columns", "statistics_texts", "with_texts", "zoned_times"]
 
 _PREFIX: Final = f"add.{STATS_PARSED}."
 _TEXT: Final = pa.large_string()
-_NOTHING: Final = pa.scalar("", _TEXT)
 
 
 def needed_columns(file: pq.ParquetFile, groups: Sequence[int]) -> list[str]:
@@ -78,7 +77,7 @@ def _object(column: pa.StructArray, path: str, zoned: Collection[str]) -> pa.Arr
         _member(each.name, _value(child, f"{path}{each.name}", zoned))
         for each, child in zip(column.type, column.flatten(), strict=True)
     ]
-    body = _joined(*members) if members else pa.repeat(_NOTHING, len(column))
+    body = _joined(*members) if members else pa.repeat(pa.scalar("", _TEXT), len(column))
     return pc.if_else(column.is_valid(), _joined("{", pc.utf8_ltrim(body, ","), "}"), pa.scalar(None, _TEXT))
 
 
@@ -129,5 +128,5 @@ def _string(value: str | bytes) -> str:
 def _joined(*parts: pa.Array | str) -> pa.Array:
     """The texts behind one another; null where one of them is."""
     return pc.binary_join_element_wise(
-        *(pa.scalar(each, _TEXT) if isinstance(each, str) else each for each in parts), _NOTHING
+        *(pa.scalar(each, _TEXT) if isinstance(each, str) else each for each in parts), pa.scalar("", _TEXT)
     )
