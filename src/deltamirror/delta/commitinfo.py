@@ -18,15 +18,10 @@ __all__ = [
     "WriteMetrics",
     "add_columns_parameters",
     "add_constraint_parameters",
-    "change_column_parameters",
-    "cluster_by_parameters",
     "commit_info",
     "create_table_parameters",
-    "delete_parameters",
-    "drop_columns_parameters",
     "drop_constraint_parameters",
     "metrics_for",
-    "rename_column_parameters",
     "set_properties_parameters",
     "unset_properties_parameters",
     "upgrade_protocol_parameters",
@@ -96,11 +91,6 @@ def write_parameters(
     return parameters if predicate is None else {**parameters, "predicate": predicate}
 
 
-def delete_parameters(predicates: Sequence[str]) -> Parameters:
-    """DELETE."""
-    return {"predicate": json_text(list(predicates))}
-
-
 def set_properties_parameters(properties: Mapping[str, str]) -> Parameters:
     """SET TBLPROPERTIES."""
     return {"properties": json_text(ordered(properties))}
@@ -114,21 +104,6 @@ def unset_properties_parameters(names: Iterable[str], *, if_exists: bool) -> Par
 def add_columns_parameters(columns: Iterable[Mapping[str, object]]) -> Parameters:
     """ADD COLUMNS. A column is a field of the schema: name, type, nullable, metadata."""
     return {"columns": json_text([{"column": column} for column in columns])}
-
-
-def change_column_parameters(column: Mapping[str, object]) -> Parameters:
-    """CHANGE COLUMN. The column is the field of the schema after the change."""
-    return {"column": json_text(column)}
-
-
-def drop_columns_parameters(columns: Iterable[str]) -> Parameters:
-    """DROP COLUMNS."""
-    return {"columns": json_text(list(columns))}
-
-
-def rename_column_parameters(old: str, new: str) -> Parameters:
-    """RENAME COLUMN."""
-    return {"oldColumnPath": old, "newColumnPath": new}
 
 
 def add_constraint_parameters(name: str, expression: str) -> Parameters:
@@ -146,11 +121,6 @@ def drop_constraint_parameters(name: str, expression: str | None) -> Parameters:
 def upgrade_protocol_parameters(protocol: Protocol) -> Parameters:
     """UPGRADE PROTOCOL."""
     return {"newProtocol": json_text(protocol)}
-
-
-def cluster_by_parameters(old: Iterable[str], new: Iterable[str]) -> Parameters:
-    """CLUSTER BY."""
-    return {"oldClusteringColumns": ",".join(old), "newClusteringColumns": ",".join(new)}
 
 
 class _Stats(msgspec.Struct):
