@@ -55,7 +55,28 @@ def _to_version_3(_: str) -> Iterator[str]:
         started_at BIGINT NOT NULL, touched_at BIGINT NOT NULL, PRIMARY KEY (table_id))"""
 
 
-_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3)
+def _to_version_4(_: str) -> Iterator[str]:
+    for column in ("quarantined_at BIGINT", "quarantine_reason TEXT"):
+        yield f"ALTER TABLE dl_tables ADD COLUMN {column}"
+    for column in ("expected_digest TEXT", "found_digest TEXT"):
+        yield f"ALTER TABLE dl_mirror_attempts ADD COLUMN {column}"
+    yield """CREATE TABLE dl_escalations (
+        table_id BIGINT NOT NULL, version BIGINT NOT NULL, lane TEXT NOT NULL, opened_at BIGINT NOT NULL,
+        error_code TEXT NOT NULL, error_message TEXT NOT NULL, closed_at BIGINT,
+        PRIMARY KEY (table_id, version, lane))"""
+    yield """CREATE TABLE dl_reconciliations (
+        table_id BIGINT NOT NULL, cursor BIGINT NOT NULL, reconciled_at BIGINT, full_at BIGINT,
+        PRIMARY KEY (table_id))"""
+    yield """CREATE TABLE dl_breakers (
+        store TEXT NOT NULL, state TEXT NOT NULL, failures INTEGER NOT NULL, successes INTEGER NOT NULL,
+        changed_at BIGINT NOT NULL, retry_at BIGINT, prober TEXT, error_code TEXT, error_message TEXT,
+        PRIMARY KEY (store), CHECK (state IN ('closed', 'open', 'half-open')))"""
+    yield """CREATE TABLE dl_breaker_events (
+        store TEXT NOT NULL, changed_at BIGINT NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
+        reason TEXT NOT NULL, PRIMARY KEY (store, changed_at, state))"""
+
+
+_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3, _to_version_4)
 """How each version becomes the next, from version 1 on: the statements for an engine."""
 
 SCHEMA_VERSION = 1 + len(_MIGRATIONS)

@@ -31,11 +31,14 @@ __all__ = [
     "METADATA",
     "app_transactions",
     "attempts",
+    "breaker_events",
+    "breakers",
     "catalog",
     "checkpoints",
     "checksums",
     "chunks",
     "domains",
+    "escalations",
     "file_ends",
     "files",
     "heads",
@@ -44,6 +47,7 @@ __all__ = [
     "metadata",
     "mirror_status",
     "protocols",
+    "reconciliations",
     "removes",
     "stages",
     "tables",
@@ -88,6 +92,8 @@ tables = Table(
     Column("mirror_paused", Boolean, nullable=False),
     Column("log_start", BigInteger, nullable=False, comment="oldest version that the log has to hold"),
     Column("published_version", BigInteger, nullable=False, comment="-1 while nothing is published"),
+    Column("quarantined_at", BigInteger, comment="since when the mirror leaves the table alone, until it is repaired"),
+    Column("quarantine_reason", Text),
     UniqueConstraint("name"),
     UniqueConstraint("location"),
 )
@@ -313,8 +319,60 @@ attempts = Table(
     Column("ended_at", BigInteger, nullable=False),
     Column("outcome", Text, nullable=False),
     *_error_columns(),
+    Column("expected_digest", Text, comment="sha256 of the object as it should be, where it has other bytes"),
+    Column("found_digest", Text),
     CheckConstraint("outcome IN ('SUCCESS', 'FAILED')"),
     comment="attempts that failed, and the one that succeeded after them",
+)
+
+escalations = Table(
+    "dl_escalations",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    Column("lane", Text, primary_key=True, comment="commits or checkpoints"),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("error_code", Text, nullable=False),
+    Column("error_message", Text, nullable=False),
+    Column("closed_at", BigInteger, comment="when it succeeded after all; null: somebody has to look"),
+    comment="versions and checkpoints that failed more often than is normal, each told of once",
+)
+
+reconciliations = Table(
+    "dl_reconciliations",
+    METADATA,
+    _key("table_id"),
+    Column("cursor", BigInteger, nullable=False, comment="the version that the next sample begins with"),
+    Column("reconciled_at", BigInteger, comment="when somebody last took the table's turn"),
+    Column("full_at", BigInteger, comment="when every object of the log was last compared"),
+    comment="when the log of a table was last held against its records, and how far",
+)
+
+breakers = Table(
+    "dl_breakers",
+    METADATA,
+    Column("store", Text, primary_key=True, comment="scheme, bucket and endpoint; the local disk is one store"),
+    Column("state", Text, nullable=False),
+    Column("failures", Integer, nullable=False, comment="in a row"),
+    Column("successes", Integer, nullable=False, comment="in a row, while half-open"),
+    Column("changed_at", BigInteger, nullable=False),
+    Column("retry_at", BigInteger, comment="when one request may try whether the store is back"),
+    Column("prober", Text, comment="the service that tries"),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    CheckConstraint("state IN ('closed', 'open', 'half-open')"),
+    comment="whether requests are made to a store",
+)
+
+breaker_events = Table(
+    "dl_breaker_events",
+    METADATA,
+    Column("store", Text, primary_key=True),
+    _key("changed_at"),
+    Column("state", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    comment="every change of a breaker",
 )
 
 leases = Table(
