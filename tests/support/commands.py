@@ -19,11 +19,13 @@ from deltamirror.config import Secret, StorageSettings
 __all__ = [
     "COMMAND",
     "Service",
+    "can_lose_power",
     "can_mount",
     "environment",
     "following",
     "typed",
     "typed_on_a_disk",
+    "typed_without_power",
     "variables",
     "without_jvm",
 ]
@@ -75,6 +77,18 @@ def typed_on_a_disk(
     mount = shlex.join(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(mounted)])
     script = f"{mount} && exec {shlex.join([*COMMAND, *arguments])}"
     return _run(_apart(script), folder, settings=settings)
+
+
+def can_lose_power() -> bool:
+    """Whether a process may be somebody who is not root, where the kernel lets users."""
+    return _APART.exists() and subprocess.run([str(_APART), "--user", "true"], check=False).returncode == 0
+
+
+def typed_without_power(
+    *arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[str]:
+    """A command of somebody who is not root, whoever runs the tests: what forbids itself to its owner is forbidden."""
+    return _run([str(_APART), "--user", *COMMAND, *arguments], folder, settings=settings)
 
 
 def _apart(script: str) -> list[str]:

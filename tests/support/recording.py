@@ -1,6 +1,6 @@
 """A store that remembers what was asked of it, in order, and fails where it is told to."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TypeVar
 
@@ -69,6 +69,9 @@ class RecordingStore:
 
     def copy(self, source: str, target: str) -> None:
         self._store.copy(source, target)
+
+    def folders(self, folder: str = "") -> Sequence[str]:
+        return self._store.folders(folder)
 
     def sweep_temporaries(self, folder: str = "", *, before: int) -> int:
         return self._store.sweep_temporaries(folder, before=before)

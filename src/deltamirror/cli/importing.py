@@ -128,7 +128,9 @@ class _Result:
         return f"Not imported: {self.order.location}: {self.error.code}: {message}{hint}"
 
     def document(self) -> dict[str, object]:
-        place = {"name": self.order.name, "location": self.order.location, "imported": self.error is None}
+        """``imported`` tells what is in the catalog: of a table that was only tried, nothing is."""
+        is_there = self.imported is not None and self.imported.num_files is not None
+        place = {"name": self.order.name, "location": self.order.location, "imported": is_there}
         return {**place, **({} if self.imported is None else asdict(self.imported)), "error": _document(self.error)}
 
 
@@ -154,7 +156,8 @@ class _Job:
             results = list(threads.map(self._tried, orders))
         refused = [result for result in results if result.error is not None]
         noun = counted(len(orders), "table")
-        lines = [*(result.line() for result in results), f"{len(orders) - len(refused)} of {noun} imported."]
+        did = "can be imported" if self.dry_run else "imported"
+        lines = [*(result.line() for result in results), f"{len(orders) - len(refused)} of {noun} {did}."]
         document = {"tables": [result.document() for result in results], "refused": len(refused)}
         answer(document, Lines(tuple(lines)), json=self.invocation.json)
         if refused:

@@ -10,15 +10,13 @@ from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import InvalidInput
 from deltamirror.ops.importing import ImportOrder
-from deltamirror.storage.open import store_at
+from deltamirror.storage.open import store_above
 from deltamirror.storage.store import Store
 
 __all__ = ["Pattern", "find_tables", "listed_tables"]
 
 _WILD: Final = re.compile(r"[*?\[]")
-_LOG: Final = f"/{LOG_DIRECTORY}/"
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_\-]+")
-_BEHIND_ALL: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Pattern:
 
 def find_tables(pattern: Pattern, storage: StorageSettings, *, prefix: str = "") -> Iterator[ImportOrder]:
     """The tables that a pattern means, named by their folders: ``sales/orders`` becomes ``sales.orders``."""
-    store = store_at(pattern.root, storage)
+    store = store_above(pattern.root, storage)
     for folder in _tables_below(store):
         if pattern.matches(folder):
             yield ImportOrder(location=f"{pattern.root}/{folder}", name=prefix + _name(folder))
@@ -72,20 +70,14 @@ def listed_tables(lines: Iterable[str]) -> Iterator[ImportOrder]:
                 )
 
 
-def _tables_below(store: Store) -> Iterator[str]:
-    """The folders that have a log. What lies beside a log belongs to its table, and is skipped."""
-    after: str | None = None
-    while (found := _next_table(store, after)) is not None:
-        yield found
-        after = f"{found}/{_BEHIND_ALL}"
-
-
-def _next_table(store: Store, after: str | None) -> str | None:
-    for meta in store.list(after=after):
-        folder, log, _ = meta.key.partition(_LOG)
-        if log:
-            return folder
-    return None
+def _tables_below(store: Store, folder: str = "") -> Iterator[str]:
+    """The folders that have a log. What lies beside a log belongs to its table, and is not looked into."""
+    below = store.folders(folder)
+    if LOG_DIRECTORY in below:
+        yield from [folder] if folder else []
+        return
+    for name in below:
+        yield from _tables_below(store, f"{folder}/{name}" if folder else name)
 
 
 def _name(folder: str) -> str:

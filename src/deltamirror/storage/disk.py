@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +104,12 @@ class DiskStore:
         for key, entry in self._walk(f"{folder}/" if folder else "", after):
             if not is_hidden(entry.name) and (found := self._stat(key, entry)):
                 yield _meta(key, found)
+
+    def folders(self, folder: str = "") -> Sequence[str]:
+        """The entries of one folder; links to folders are none."""
+        check_folder(folder)
+        with self._translated("list", folder):
+            return sorted(name[:-1] for name, _ in _entries(self.root / folder) if name.endswith("/"))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Unlink the files, then sync each folder once."""

@@ -25,8 +25,8 @@ _SCHEMES = {
 _WINDOWS_DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 
-def canonical_location(location: str) -> str:
-    """The one spelling under which the catalog knows this place."""
+def canonical_location(location: str, *, or_bucket: bool = False) -> str:
+    """The one spelling under which the catalog knows this place; a whole bucket is none, unless told so."""
     if not location or location != location.strip() or any(ord(c) < 0x20 for c in location):
         raise _invalid(location, "is empty or has blanks or control characters around it")
     if _WINDOWS_DRIVE.match(location):
@@ -38,7 +38,7 @@ def canonical_location(location: str) -> str:
         return _local(location, location)
     if scheme.lower() == "file":
         return _local(location, _file_url_path(location))
-    return _remote(location, scheme.lower(), rest)
+    return _remote(location, scheme.lower(), rest, or_bucket=or_bucket)
 
 
 def is_inside(inner: str, outer: str) -> bool:
@@ -67,7 +67,7 @@ def _file_url_path(location: str) -> str:
     return unquote(parts.path)
 
 
-def _remote(given: str, scheme: str, rest: str) -> str:
+def _remote(given: str, scheme: str, rest: str, *, or_bucket: bool) -> str:
     if scheme not in _SCHEMES:
         raise _invalid(given, f"has the unknown scheme {scheme!r} (known: file, {', '.join(sorted(_SCHEMES))})")
     if not rest.startswith("//") or "?" in rest or "#" in rest:
@@ -75,7 +75,7 @@ def _remote(given: str, scheme: str, rest: str) -> str:
     bucket, *path = [part for part in rest[2:].split("/") if part] or [""]
     if not bucket or rest.startswith("///"):
         raise _invalid(given, "names no bucket")
-    if not path:
+    if not path and not or_bucket:
         raise _invalid(given, "is a whole bucket: a table needs a folder of its own")
     if any(part in (".", "..") for part in path):
         raise _invalid(given, "contains '.' or '..'")

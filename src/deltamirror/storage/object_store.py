@@ -7,7 +7,7 @@ one with ``If-Match`` (Google: the generation).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -119,6 +119,13 @@ class ObjectStore:
         found = (meta for meta in self._listed(folder, after) if not is_hidden(meta.key.rpartition("/")[2]))
         return iter(sorted(found, key=lambda meta: meta.key))
 
+    def folders(self, folder: str = "") -> Sequence[str]:
+        """The common beginnings of keys, as the store tells them."""
+        check_folder(folder)
+        with self._translated("list", folder):
+            found = obstore.list_with_delimiter(self.clients.calls, self._folder(folder))
+        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
+
     def delete(self, keys: Iterable[str]) -> None:
         """In bulk where the store can; one by one when one is missing, which ends a bulk on some stores."""
         paths = [self._path(key) for key in keys]
@@ -198,7 +205,7 @@ class ObjectStore:
         return f"{self.path}/{key}"
 
     def _folder(self, folder: str) -> str:
-        return f"{self.path}/{folder}" if folder else self.path
+        return "/".join(filter(None, [self.path, folder]))
 
     def _tag(self, found: ObjectMeta | PutResult) -> ETag:
         tag = found[self.clients.tag] or ""

@@ -13,7 +13,7 @@ from deltamirror.storage.location import canonical_location, local_path
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
 
-__all__ = ["StoreAddress", "open_store", "store_at"]
+__all__ = ["StoreAddress", "open_store", "store_above", "store_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,12 @@ class StoreAddress:
 def store_at(location: str, settings: StorageSettings) -> Store:
     """The store at a location, with the credentials of the settings, or those that the process finds."""
     return open_store(StoreAddress.of(location, settings), credentials=Credentials.of(settings))
+
+
+def store_above(location: str, settings: StorageSettings) -> Store:
+    """A place that has tables in it, to look for them: a folder, or a whole bucket."""
+    address = StoreAddress(canonical_location(location, or_bucket=True), settings.without_credentials())
+    return open_store(address, credentials=Credentials.of(settings))
 
 
 def open_store(address: StoreAddress, *, credentials: Credentials | None = None) -> Store:

@@ -10,7 +10,7 @@ object that it made itself. A store may also answer ``Exists`` because another u
 tries again when there is none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol, TypeAlias
 
@@ -96,6 +96,9 @@ class Store(Protocol):
 
         Temporaries are not listed.
         """
+
+    def folders(self, folder: str = "") -> Sequence[str]:
+        """The names of the folders directly in a folder (``""``: the location), sorted; they need not be walked."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; one that is missing is fine."""

@@ -46,6 +46,22 @@ def test_a_folder_lists_what_is_below_it_and_not_what_begins_like_it(any_store: 
     assert names(any_store, "log", after="log/a") == ["log/sub/b"]
 
 
+def test_the_folders_of_a_folder_are_those_directly_in_it(any_store: Store) -> None:
+    for key in ("b/x", "b/deep/er/y", "a-b/z", "a/z", "é/z", "plain", "B/_delta_log/0.json"):
+        any_store.put(key, b"x")
+    assert any_store.folders() == ["B", "a", "a-b", "b", "é"]
+    assert any_store.folders("b") == ["deep"]
+    assert any_store.folders("b/deep") == ["er"]
+    assert any_store.folders("b/deep/er") == any_store.folders("nowhere") == []
+
+
+def test_folders_go_past_a_thousand(any_store: Store) -> None:
+    keys = [f"{number:05d}/x" for number in range(1_205)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda key: any_store.put(key, b"x"), reversed(keys)))
+    assert any_store.folders() == [key[:5] for key in keys]
+
+
 def test_an_empty_store_lists_nothing(any_store: Store) -> None:
     assert names(any_store) == []
     assert names(any_store, LOG) == []
