@@ -68,9 +68,9 @@ def _to_version_4(_: str) -> Iterator[str]:
         table_id BIGINT NOT NULL, cursor BIGINT NOT NULL, reconciled_at BIGINT, full_at BIGINT,
         PRIMARY KEY (table_id))"""
     yield """CREATE TABLE dl_breakers (
-        store TEXT NOT NULL, state TEXT NOT NULL, failures INTEGER NOT NULL, successes INTEGER NOT NULL,
-        changed_at BIGINT NOT NULL, retry_at BIGINT, prober TEXT, error_code TEXT, error_message TEXT,
-        PRIMARY KEY (store), CHECK (state IN ('closed', 'open', 'half-open')))"""
+        store TEXT NOT NULL, state TEXT NOT NULL, failures INTEGER NOT NULL, table_id BIGINT,
+        successes INTEGER NOT NULL, changed_at BIGINT NOT NULL, retry_at BIGINT, prober TEXT, error_code TEXT,
+        error_message TEXT, PRIMARY KEY (store), CHECK (state IN ('closed', 'open', 'half-open')))"""
     yield """CREATE TABLE dl_breaker_events (
         store TEXT NOT NULL, changed_at BIGINT NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
         reason TEXT NOT NULL, PRIMARY KEY (store, changed_at, state))"""

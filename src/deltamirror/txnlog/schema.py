@@ -354,6 +354,7 @@ breakers = Table(
     Column("store", Text, primary_key=True, comment="scheme, bucket and endpoint; the local disk is one store"),
     Column("state", Text, nullable=False),
     Column("failures", Integer, nullable=False, comment="in a row"),
+    Column("table_id", BigInteger, comment="the one table that failed; null: several did, or none"),
     Column("successes", Integer, nullable=False, comment="in a row, while half-open"),
     Column("changed_at", BigInteger, nullable=False),
     Column("retry_at", BigInteger, comment="when one request may try whether the store is back"),
