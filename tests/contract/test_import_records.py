@@ -611,6 +611,7 @@ def test_every_version_of_an_imported_history_is_what_replaying_it_gives(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, history: History, data: st.DataObject
 ) -> None:
     monkeypatch.setattr("deltamirror.txnlog.ends._ACTIONS_AT_ONCE", 4)
+    monkeypatch.setattr("deltamirror.txnlog.ends._FEW_HASHES", data.draw(st.sampled_from([0, 1, 100]), label="few"))
     commits = lawful(history)
     first = data.draw(st.integers(0, len(commits) - 1), label="first")
     has_base = first > 0 and data.draw(st.booleans(), label="base")

@@ -1,16 +1,16 @@
 """The state that an imported table begins with, as lines: for who cannot start from the checkpoint that it was in."""
 
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import Connection, Table, select
-from sqlalchemy.engine import Row as ResultRow
+from sqlalchemy import Connection, select
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import Select
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, DomainMetadata, Txn
 from deltamirror.delta.chunks import Chunk, compressed_chunk
-from deltamirror.txnlog.rows import add_of, remove_of
+from deltamirror.txnlog.rows import ADD_COLUMNS, REMOVE_COLUMNS, add_of, remove_of
 from deltamirror.txnlog.schema import app_transactions, domains, files, removes, versions
 from deltamirror.txnlog.state import in_force
 
@@ -18,18 +18,16 @@ __all__ = ["base_chunks"]
 
 _ROWS_AT_ONCE = 10_000
 
-A = TypeVar("A", bound=Action)
-
 
 def base_chunks(connection: Connection, table_id: int, version: int) -> Iterator[Chunk]:
     """The state of the version that a table begins with: protocol, metaData, txn, domainMetadata, add, remove."""
     yield _chunk([*in_force(connection, table_id, version), *_named(connection, table_id, version)])
     own = (versions.c.table_id == table_id) & (versions.c.version == version)
     commit_id = int(connection.execute(select(versions.c.commit_id).where(own)).scalar_one())
-    yield from chain(
-        _files(connection, files, add_of, table_id=table_id, commit_id=commit_id),
-        _files(connection, removes, remove_of, table_id=table_id, commit_id=commit_id),
-    )
+    adds = select(*ADD_COLUMNS).where(files.c.table_id == table_id, files.c.commit_id == commit_id)
+    tombstones = select(*REMOVE_COLUMNS).where(removes.c.table_id == table_id, removes.c.commit_id == commit_id)
+    yield from _files(connection, adds, add_of)
+    yield from _files(connection, tombstones, remove_of)
 
 
 def _named(connection: Connection, table_id: int, version: int) -> Iterator[Action]:
@@ -40,10 +38,7 @@ def _named(connection: Connection, table_id: int, version: int) -> Iterator[Acti
         yield DomainMetadata(domain=row.domain, configuration=row.configuration, removed=row.removed)
 
 
-def _files(
-    connection: Connection, source: Table, action_of: Callable[[ResultRow[Any]], A], *, table_id: int, commit_id: int
-) -> Iterator[Chunk]:
-    query = select(source).where(source.c.table_id == table_id, source.c.commit_id == commit_id)
+def _files(connection: Connection, query: Select[Any], action_of: Callable[[Row[Any]], Action]) -> Iterator[Chunk]:
     for rows in connection.execute(query.execution_options(yield_per=_ROWS_AT_ONCE)).partitions():
         yield _chunk([action_of(row) for row in rows])
 

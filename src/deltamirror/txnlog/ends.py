@@ -3,7 +3,7 @@
 The actions are looked at a range of hashes at a time, so that what is held does not grow with the table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Table, false, func, select, true, union_all
@@ -17,8 +17,9 @@ from deltamirror.txnlog.schema import files, removes
 __all__ = ["ends_between", "hash_ranges"]
 
 _SOURCES = (files, removes)
+_COLUMNS = ("path_hash", "commit_id", "ordinal", "path", "dv_id")
 _HASHES = 1 << 32
-_HASHES_AT_ONCE = 1_000
+_FEW_HASHES = 10_000
 _ACTIONS_AT_ONCE = 200_000
 
 
@@ -32,16 +33,19 @@ def hash_ranges(connection: Connection, table_id: int) -> Iterator[tuple[int, in
 
 def ends_between(connection: Connection, table_id: int, first: int, last: int) -> list[Row]:
     """The rows of ``dl_file_ends`` for the files whose hash lies in a range."""
-    hashes = connection.execute(_repeated(table_id, first, last)).scalars().all()
+    repeated = set(connection.execute(_repeated(table_id, first, last)).scalars())
     ends: list[Row] = []
-    for start in range(0, len(hashes), _HASHES_AT_ONCE):
-        live: dict[FileKey, tuple[int, int]] = {}
-        for row in connection.execute(_actions(table_id, hashes[start : start + _HASHES_AT_ONCE])):
-            key = (path_identity(row.path), row.dv_id)
-            if (ended := live.pop(key, None)) is not None:
-                ends.append((table_id, *ended, row.commit_id))
-            if not row.is_remove:
-                live[key] = (row.commit_id, row.ordinal)
+    live: dict[FileKey, tuple[int, int]] = {}
+    for path_hash, commit_id, ordinal, path, vector, is_remove in connection.execute(
+        _actions(table_id, first, last, repeated)
+    ):
+        if path_hash not in repeated:
+            continue
+        key = (path_identity(path), vector)
+        if (ended := live.pop(key, None)) is not None:
+            ends.append((table_id, *ended, commit_id))
+        if not is_remove:
+            live[key] = (commit_id, ordinal)
     return sorted(ends)
 
 
@@ -52,17 +56,18 @@ def _repeated(table_id: int, first: int, last: int) -> Select[Any]:
     return select(path_hash).group_by(path_hash).having(func.count() > 1)
 
 
-def _actions(table_id: int, hashes: Sequence[int]) -> Select[Any]:
-    """The actions of these hashes, in the order of versions.
+def _actions(table_id: int, first: int, last: int, hashes: Collection[int]) -> Select[Any]:
+    """The actions of these hashes, in the order of versions; of all hashes of the range, where these are many.
 
-    The hashes are named one by one: for a subquery, a server that knows nothing of rows as young as these compares
-    each with each.
+    Few are named one by one. A subquery in their place would make PostgreSQL, which knows nothing of rows as young as
+    these, compare each with each, and names in batches make DuckDB look at the whole table for each of them.
     """
+    are_few = len(hashes) <= _FEW_HASHES
     actions = union_all(
         *(
-            select(
-                source.c.commit_id, source.c.ordinal, source.c.path, source.c.dv_id, is_remove.label("is_remove")
-            ).where(source.c.table_id == table_id, source.c.path_hash.in_(hashes))
+            select(*(source.c[name] for name in _COLUMNS), is_remove.label("is_remove"))
+            .where(_within(source, table_id, first, last))
+            .where(source.c.path_hash.in_(sorted(hashes)) if are_few else true())
             for source, is_remove in zip(_SOURCES, (false(), true()), strict=True)
         )
     ).subquery()

@@ -1,21 +1,23 @@
 """Rows of the projections, from actions and back."""
 
 import zlib
+from collections.abc import Sequence
 from itertools import count, repeat
 from typing import Any
 
 import msgspec
 from sqlalchemy import Table
-from sqlalchemy.engine import Row as ResultRow
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.txnlog.database import Row
-from deltamirror.txnlog.schema import app_transactions, domains, metadata, protocols
+from deltamirror.txnlog.schema import app_transactions, domains, files, metadata, protocols, removes
 
 __all__ = [
+    "ADD_COLUMNS",
+    "REMOVE_COLUMNS",
     "add_of",
     "file_row",
     "file_rows",
@@ -134,33 +136,43 @@ def small_row(table_id: int, version: int, action: Action) -> tuple[Table, Row] 
             return None
 
 
-def add_of(row: ResultRow[Any]) -> Add:
-    """The action behind a row of ``dl_files``."""
+ADD_COLUMNS = tuple(files.c[field.name] for field in msgspec.structs.fields(Add))
+"""The columns of ``dl_files`` that make up an action."""
+
+REMOVE_COLUMNS = tuple(removes.c[field.name] for field in msgspec.structs.fields(Remove) if field.name in removes.c)
+"""The columns of ``dl_removes`` that make up an action: it keeps neither tags nor statistics."""
+
+
+def add_of(row: Sequence[Any]) -> Add:
+    """The action behind a row of ``ADD_COLUMNS``; more may follow them."""
+    # By position: by name, the values of a row cost more than all else.
+    path, values, size, time, change, stats, tags, vector, base, default, provider, *_ = row
     return Add(
-        path=row.path,
-        partition_values=_decode(row.partition_values),
-        size=row.size,
-        modification_time=row.modification_time,
-        data_change=row.data_change,
-        stats=row.stats,
-        tags=None if row.tags is None else _decode(row.tags),
-        deletion_vector=None if row.deletion_vector is None else _decode_vector(row.deletion_vector),
-        base_row_id=row.base_row_id,
-        default_row_commit_version=row.default_row_commit_version,
-        clustering_provider=row.clustering_provider,
+        path=path,
+        partition_values=_decode(values),
+        size=size,
+        modification_time=time,
+        data_change=change,
+        stats=stats,
+        tags=None if tags is None else _decode(tags),
+        deletion_vector=None if vector is None else _decode_vector(vector),
+        base_row_id=base,
+        default_row_commit_version=default,
+        clustering_provider=provider,
     )
 
 
-def remove_of(row: ResultRow[Any]) -> Remove:
-    """The action behind a row of ``dl_removes``, without what that does not keep: tags and statistics."""
+def remove_of(row: Sequence[Any]) -> Remove:
+    """The action behind a row of ``REMOVE_COLUMNS``."""
+    path, time, change, extended, values, size, vector, base, default = row
     return Remove(
-        path=row.path,
-        deletion_timestamp=row.deletion_timestamp,
-        data_change=row.data_change,
-        extended_file_metadata=row.extended_file_metadata,
-        partition_values=None if row.partition_values is None else _decode(row.partition_values),
-        size=row.size,
-        deletion_vector=None if row.deletion_vector is None else _decode_vector(row.deletion_vector),
-        base_row_id=row.base_row_id,
-        default_row_commit_version=row.default_row_commit_version,
+        path=path,
+        deletion_timestamp=time,
+        data_change=change,
+        extended_file_metadata=extended,
+        partition_values=None if values is None else _decode(values),
+        size=size,
+        deletion_vector=None if vector is None else _decode_vector(vector),
+        base_row_id=base,
+        default_row_commit_version=default,
     )
