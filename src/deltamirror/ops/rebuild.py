@@ -58,8 +58,8 @@ def rebuild(
     """Write the commits of a table to a location as the database has them, all or those of ``versions``.
 
     Commits that are there with the same bytes are fine; other bytes are ``Diverged``, and none is overwritten. Where
-    the log then begins above version 0, its first version gets a checkpoint: without one nobody could read it. With
-    ``checkpoints``, the newest version that is due by the table's interval gets one, too; ``options`` say how they are
+    the log then begins above version 0, or without the commit of version 0, its first version gets a checkpoint:
+    otherwise nobody could read it. With ``checkpoints``, the newest version that is due by the table's interval gets one, too; ``options`` say how they are
     written. ``observe`` is told of each piece of work. At the table's own location, only what is published there is
     written again: the rest is the mirror's.
     """
@@ -117,7 +117,7 @@ class _Job:
             _, metadata = in_force(connection, self.info.id, versions[-1])
         newest = versions[-1] - versions[-1] % checkpoint_interval(metadata)
         is_due = due and newest >= max(versions[0], 1)
-        return sorted({*([versions[0]] if self._begins_with(versions[0]) else []), *([newest] if is_due else [])})
+        return sorted({*([versions[0]] if self._needs_base(versions[0]) else []), *([newest] if is_due else [])})
 
     def write_checkpoint(self, version: int) -> int:
         """Put the checkpoint of a version, from all commits up to it; that version."""
@@ -141,9 +141,10 @@ class _Job:
         self._conclude(outcome, outcome.failure)
         return version
 
-    def _begins_with(self, version: int) -> bool:
-        """Whether the log has nothing before a version that is not 0."""
-        return version > 0 and self.store.head(f"{LOG_DIRECTORY}/{commit_name(version - 1)}") is None
+    def _needs_base(self, version: int) -> bool:
+        """Whether nobody could read a version from its commit: the one before it, or even its own, is not there."""
+        needed = {version, max(version - 1, 0)}
+        return any(self.store.head(f"{LOG_DIRECTORY}/{commit_name(each)}") is None for each in needed)
 
     @property
     def _address(self) -> StoreAddress:

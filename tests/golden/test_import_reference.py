@@ -1,0 +1,261 @@
+"""Every reference table is imported, with the state that its log has at every version, or refused as it deserves.
+
+Imports begin with version 0, since all of these logs do. So that they also begin with a checkpoint, each log that has
+some is imported from copies that lack what is older than its first or its last, with and without the commit of that
+version. All of it on SQLite; histories of all kinds on the other engines, too.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from deltamirror import Catalog, Table
+from deltamirror.config import StorageSettings
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.errors import DeltaMirrorError, NotFound
+from deltamirror.mirror.checkpoint.content import CheckpointState
+from deltamirror.mirror.checkpoint.decoded import adds_table
+from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
+from deltamirror.mirror.log.listing import read_listing
+from deltamirror.mirror.log.states import state_at
+from deltamirror.ops.diff import compare
+from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
+from deltamirror.ops.rebuild import rebuild
+from deltamirror.ops.sides import location_state, table_state
+from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Store
+from deltamirror.txnlog.reads import Snapshot
+from deltamirror.wiring import open_importer
+from tests.support.catalogs import ENGINES
+from tests.support.emptied import lake_url_of
+from tests.support.lake import opened, row_counts
+from tests.support.logfolder import read_log
+from tests.support.mirrors import local_settings
+from tests.support.reference import SHARED
+from tests.support.reference_tables import IMPORTABLE, REFUSALS, TABLES
+
+pytestmark = [
+    *(pytest.mark.requirement(row) for row in ("R66", "R89")),
+    pytest.mark.skipif(not TABLES, reason=f"no reference tables under {SHARED}"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A reference table, or what cleanup may leave of it: a checkpoint, and what is not older."""
+
+    table: str
+    checkpoint: int | None = None
+    """None: the table is whole."""
+    with_commit: bool = True
+    """Whether the commit of the checkpoint's own version is there."""
+
+    @property
+    def first(self) -> int:
+        """The version that it begins with."""
+        return self.checkpoint or 0
+
+    @property
+    def name(self) -> str:
+        """A name for tests and tables."""
+        kept = "" if self.with_commit else "_alone"
+        return self.table if self.checkpoint is None else f"{self.table}_from_{self.checkpoint}{kept}"
+
+    def copied(self, folder: Path) -> Path:
+        """A copy of what there is of its log."""
+        log = folder / LOG_DIRECTORY
+        shutil.copytree(SHARED / self.table / LOG_DIRECTORY, log)
+        for path in log.glob("[0-9]*"):
+            is_its_commit = path.name == commit_name(self.first)
+            if int(path.name[:20]) < self.first or (is_its_commit and not self.with_commit):
+                path.unlink()
+        return folder
+
+
+def checkpoints_of(table: str) -> list[int]:
+    return sorted({int(path.name[:20]) for path in (SHARED / table / LOG_DIRECTORY).glob("*.checkpoint.*")})
+
+
+WHOLE = [Source(table) for table in IMPORTABLE]
+SHORTENED = [
+    Source(table, checkpoint, with_commit)
+    for table in IMPORTABLE
+    for checkpoint in sorted({*checkpoints_of(table)[:1], *checkpoints_of(table)[-1:]})
+    for with_commit in ([True, False] if checkpoint else [False])
+]
+OF_ALL_KINDS = [
+    Source("golden/dv-with-columnmapping"),
+    Source("golden/dv-partitioned-with-checkpoint", 10),
+    Source("golden/delete-re-add-same-file-different-transactions"),
+    Source("golden/log-replay-dv-key-cases"),
+    Source("golden/log-replay-special-characters"),
+    Source("golden/snapshot-repartitioned"),
+    Source("golden/v2-checkpoint-parquet", 2, with_commit=False),
+    Source("fixtures/delta-4.4.0_spark-4.0.1/feat", 2),
+    Source("fixtures/delta-4.4.0_spark-4.0.1/more/many-files-txns"),
+]
+
+
+def each_of(sources: Sequence[Source]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("source", sources, ids=lambda source: source.name)
+
+
+every_source = each_of([*WHOLE, *SHORTENED])
+every_engine = pytest.mark.parametrize(
+    "lake",
+    [pytest.param(name, marks=[pytest.mark.postgres] if name == "postgresql" else []) for name in ENGINES],
+    indirect=True,
+    scope="module",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """An imported table: in the catalog, and in the folder that it was imported from."""
+
+    imported: Imported
+    table: Table
+    folder: Path
+
+    @property
+    def versions(self) -> range:
+        """All that were imported."""
+        return range(self.imported.first, self.imported.last + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A catalog into which tables are imported, each when it is first asked for."""
+
+    catalog: Catalog
+    importer: TableImporter
+    folder: Path
+    found: dict[Source, Here] = field(default_factory=dict)
+
+    def __getitem__(self, source: Source) -> Here:
+        if source not in self.found:
+            folder = source.copied(self.folder / source.name)
+            name = source.name.replace("/", ".").replace(".", "_").replace("+", "_")
+            done = self.importer.run(ImportOrder(location=str(folder), name=name))
+            self.found[source] = Here(done, self.catalog.table(name), folder)
+        return self.found[source]
+
+
+@pytest.fixture(scope="module", params=["sqlite"])
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """One catalog for all tables."""
+    folder = tmp_path_factory.mktemp("lake")
+    with ExitStack() as stack:
+        catalog = stack.enter_context(opened(lake_url_of(request.param, request, folder)))
+        importer = stack.enter_context(open_importer(catalog, local_settings(), runner="local"))
+        yield Lake(catalog, importer, folder)
+
+
+def place(folder: Path) -> Store:
+    return store_at(str(folder), StorageSettings())
+
+
+@cache
+def reference_states(table: str) -> list[CheckpointState]:
+    """The state of every version from all commits, whatever checkpoints say."""
+    store = place(SHARED / table)
+    listing = replace(read_listing(store), checkpoints=())
+    return [state_at(store, listing, version) for version in range(listing.last + 1)]
+
+
+def projected(snapshot: Snapshot) -> CheckpointState:
+    """What the tables of the database say without the lines."""
+    return CheckpointState(
+        version=snapshot.version,
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        transactions=tuple(snapshot.transactions().values()),
+        domains=tuple(snapshot.domain_metadata().values()),
+        files=adds_table([(0, file) for file in snapshot.adds()]).select(FILES.names),
+        removes=REMOVES.empty_table(),
+    )
+
+
+def assert_same(one: CheckpointState, other: CheckpointState) -> None:
+    found = compare(one, other)
+    assert found.equal, (one.version, found.first, found.counts)
+
+
+def test_every_table_is_either_imported_or_refused_for_a_reason() -> None:
+    assert REFUSALS.keys() <= set(TABLES)
+    assert len(IMPORTABLE) == len(TABLES) - len(REFUSALS) == 96
+    assert len(SHORTENED) > 40
+    assert {*OF_ALL_KINDS} <= {*WHOLE, *SHORTENED}
+
+
+@every_source
+def test_all_versions_are_imported_from_the_first_that_can_be_had(lake: Lake, source: Source) -> None:
+    here, last = lake[source], len(reference_states(source.table)) - 1
+    assert (here.imported.first, here.imported.last) == (source.first, last)
+    assert (here.imported.base is None) == (source.checkpoint is None)
+    info = here.table.info()
+    assert (info.log_start, info.head, info.published) == (source.first, last, last)
+    assert [entry.version for entry in here.table.history()] == list(reversed(here.versions))
+    assert here.imported.num_files == reference_states(source.table)[last].files.num_rows
+
+
+@every_source
+def test_every_version_has_the_state_of_the_log(lake: Lake, source: Source) -> None:
+    here, database = lake[source], lake.catalog.database
+    store = place(here.folder)
+    listing = read_listing(store)
+    for version in here.versions:
+        expected = state_at(store, listing, version)
+        assert_same(table_state(database, here.table.name, version), expected)
+        assert_same(projected(here.table.snapshot(version)), expected)
+        if source.checkpoint is not None:
+            assert_same(expected, reference_states(source.table)[version])
+
+
+@every_engine
+@each_of(OF_ALL_KINDS)
+def test_every_engine_has_the_same_states_and_bytes(lake: Lake, source: Source) -> None:
+    here = lake[source]
+    for version in here.versions:
+        assert_same(projected(here.table.snapshot(version)), reference_states(source.table)[version])
+    commits = read_log(here.folder)
+    assert {version: here.table.commit_file(version) for version in commits} == commits
+
+
+@every_source
+def test_every_commit_file_is_there_byte_for_byte(lake: Lake, source: Source) -> None:
+    here = lake[source]
+    commits = read_log(here.folder)
+    assert commits.keys() == set(here.versions) - (set() if source.with_commit else {source.first})
+    for version, data in commits.items():
+        assert here.table.commit_file(version) == data, version
+    if not source.with_commit:
+        with pytest.raises(NotFound, match="no commit file"):
+            here.table.commit_file(source.first)
+
+
+@every_source
+def test_a_rebuilt_log_has_the_same_bytes_and_states(lake: Lake, source: Source, tmp_path: Path) -> None:
+    here, again = lake[source], tmp_path / "again"
+    done = rebuild(lake.catalog.database, here.table.name, to=place(again), checkpoints=True)
+    assert (done.first, done.last) == (source.first, here.imported.last)
+    assert read_log(again) == read_log(here.folder)
+    for version in {done.first, done.checkpoint or 0, done.last}:
+        assert_same(location_state(place(again), version), reference_states(source.table)[version])
+
+
+@pytest.mark.parametrize("table", REFUSALS)
+def test_a_table_that_is_refused_leaves_nothing_behind(lake: Lake, table: str, tmp_path: Path) -> None:
+    shutil.copytree(SHARED / table, tmp_path / "table")
+    before, refusal = row_counts(lake.catalog), REFUSALS[table]
+    with pytest.raises(DeltaMirrorError, match=refusal.phrase) as raised:
+        lake.importer.run(ImportOrder(location=str(tmp_path / "table"), name="refused"))
+    assert type(raised.value) is refusal.error
+    assert str(tmp_path) in raised.value.message
+    assert raised.value.hint
+    assert row_counts(lake.catalog) == before
