@@ -59,9 +59,9 @@ def rebuild(
 
     Commits that are there with the same bytes are fine; other bytes are ``Diverged``, and none is overwritten. Where
     the log then begins above version 0, or without the commit of version 0, its first version gets a checkpoint:
-    otherwise nobody could read it. With ``checkpoints``, the newest version that is due by the table's interval gets one, too; ``options`` say how they are
-    written. ``observe`` is told of each piece of work. At the table's own location, only what is published there is
-    written again: the rest is the mirror's.
+    otherwise nobody could read it. With ``checkpoints``, the newest version that is due by the table's interval gets
+    one, too; ``options`` say how they are written. ``observe`` is told of each piece of work. At the table's own
+    location, only what is published there is written again: the rest is the mirror's.
     """
     with database.read() as connection:
         info = table_info(connection, table)
