@@ -20,7 +20,7 @@ demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 
 test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest $(TESTS)
+	$(BIN)/pytest -n 2 --dist loadfile $(TESTS)
 
 check: setup ## Lint, types, import contract, links, generated documents, no stubs
 	$(BIN)/ruff check
