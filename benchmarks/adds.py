@@ -1,11 +1,12 @@
 """Data files as a real table has them: random names, plausible statistics, one date partition.
 
-Data that repeats itself compresses ten times better than real paths and statistics do.
+Data that repeats itself compresses ten times better than real paths and statistics do. Such data is here, too
+(``numbered_adds``): the aims for checkpoints were set with it.
 """
 
 import random
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,10 +14,20 @@ import pyarrow as pa
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add
 
-__all__ = ["PARTITION_COLUMN", "SCHEMA", "adds", "read_adds", "write_arrow", "write_ndjson"]
+__all__ = [
+    "NUMBERED_SCHEMA",
+    "PARTITION_COLUMN",
+    "SCHEMA",
+    "adds",
+    "numbered_adds",
+    "read_adds",
+    "write_arrow",
+    "write_ndjson",
+]
 
 SCHEMA = "id long, customer string, price double, day date"
 PARTITION_COLUMN = "day"
+NUMBERED_SCHEMA = "id long"
 
 _BATCH = 50_000
 _EPOCH_MS = 1_714_521_600_000
@@ -37,6 +48,20 @@ def adds(*, seed: int) -> Iterator[Add]:
     chance = random.Random(seed)
     while True:
         yield _add(chance)
+
+
+def numbered_adds(*, first: int) -> Iterator[Add]:
+    """Files without end that differ by their numbers only: no partitions, statistics of one column."""
+    for number in count(first):
+        bounds = f'"minValues":{{"id":{number}}},"maxValues":{{"id":{number + 999}}}'
+        yield Add(
+            path=f"part-{number:08}-{'0' * 36}.c000.snappy.parquet",
+            partition_values={},
+            size=100_000 + number,
+            modification_time=1_700_000_000_000,
+            data_change=True,
+            stats=f'{{"numRecords":1000,{bounds},"nullCount":{{"id":0}}}}',
+        )
 
 
 def _add(chance: random.Random) -> Add:
@@ -68,19 +93,17 @@ def _stats(chance: random.Random) -> str:
     )
 
 
-def write_ndjson(path: Path, *, count: int) -> None:
+def write_ndjson(path: Path, files: Iterator[Add]) -> None:
     """Write files as the lines of a commit."""
-    source = islice(adds(seed=1), count)
     with path.open("wb") as out:
-        while batch := list(islice(source, _BATCH)):
+        while batch := list(islice(files, _BATCH)):
             out.write(lines.encode_commit(batch))
 
 
-def write_arrow(path: Path, *, count: int) -> None:
-    """Write the same files as Arrow record batches."""
-    source = islice(adds(seed=1), count)
+def write_arrow(path: Path, files: Iterator[Add]) -> None:
+    """Write files as Arrow record batches."""
     with pa.ipc.new_stream(path, _ARROW) as out:
-        while batch := list(islice(source, _BATCH)):
+        while batch := list(islice(files, _BATCH)):
             out.write_batch(pa.record_batch([_column(batch, name) for name in _ARROW.names], schema=_ARROW))
 
 

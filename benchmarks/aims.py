@@ -37,7 +37,7 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
 
 def _verdict(what: str, ratio: float, aim: float, note: str = "") -> str:
     word = "reached" if ratio >= aim else "missed"
-    return f"{word:<8} {what:<48} {ratio:6.2f} × of {aim:.3g} ×{note}"
+    return f"{word:<8} {what:<62} {ratio:6.2f} × of {aim:.3g} ×{note}"
 
 
 def _single(figures: dict[str, Any]) -> Iterator[str]:
@@ -80,11 +80,14 @@ def _publish(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def _checkpoint(figures: dict[str, Any]) -> Iterator[str]:
-    ours = figures["deltamirror"]
-    for peer, aims in _CHECKPOINT.items():
-        for which, aim in aims.items():
-            yield _verdict(f"{which} checkpoint, beside {peer}", figures[peer][which] / ours[which], aim)
-    yield _verdict("size, beside delta-rs", figures["delta-rs"]["megabytes"] / ours["megabytes"], _SIZE)
+    for data in ("", ", numbered files"):
+        ours = figures[f"deltamirror{data}"]
+        for peer, aims in _CHECKPOINT.items():
+            for which, aim in aims.items():
+                ratio = figures[f"{peer}{data}"][which] / ours[which]
+                yield _verdict(f"{which} checkpoint, beside {peer}{data}", ratio, aim)
+        ratio = figures[f"delta-rs{data}"]["megabytes"] / ours["megabytes"]
+        yield _verdict(f"size, beside delta-rs{data}", ratio, _SIZE)
 
 
 def _import(figures: dict[str, Any]) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """One commit of a million adds, and what it is like to use the table afterwards."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from benchmarks import bulk_tasks as tasks
 from benchmarks import child
-from benchmarks.adds import write_arrow, write_ndjson
+from benchmarks.adds import adds, write_arrow, write_ndjson
 from benchmarks.lab import ENGINES, Lab, Place
 from benchmarks.report import Result, Table
 
@@ -18,8 +19,8 @@ def run(lab: Lab) -> Result:
     """Seconds, megabytes and memory of the commit; seconds to read it; milliseconds to remove one file."""
     count = int(lab.pick(full=1_000_000, quick=20_000))
     inputs = {"ndjson": lab.folder / "adds.ndjson", "arrow": lab.folder / "adds.arrow"}
-    write_ndjson(inputs["ndjson"], count=count)
-    write_arrow(inputs["arrow"], count=count)
+    write_ndjson(inputs["ndjson"], islice(adds(seed=1), count))
+    write_arrow(inputs["arrow"], islice(adds(seed=1), count))
     found = {"delta-rs": _said("delta-rs", _delta_rs(lab, inputs["ndjson"]))}
     for engine in ENGINES:
         for source in _SOURCES[:1] if lab.quick else _SOURCES:

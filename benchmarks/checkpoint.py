@@ -1,40 +1,50 @@
 """Checkpoints of a large table: the first one, and the next, some commits later; beside delta-rs and Delta Spark."""
 
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from benchmarks import checkpoint_tasks as tasks
 from benchmarks import child, publish_tasks
-from benchmarks.adds import write_ndjson
+from benchmarks.adds import NUMBERED_SCHEMA, adds, numbered_adds, write_ndjson
 from benchmarks.bulk_tasks import commit
 from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table
+from deltamirror import Add
 
 __all__ = ["run"]
 
+_LATER = 100
+_NUMBERED = "numbered files"
+
 
 def run(lab: Lab) -> Result:
-    """Seconds, megabytes and memory."""
-    count, later = int(lab.pick(full=1_000_000, quick=20_000)), 100
-    source = lab.folder / "checkpoint.ndjson"
-    write_ndjson(source, count=count)
+    """Seconds, megabytes and memory, for files as they are and for files that differ by their numbers only."""
+    count = int(lab.pick(full=1_000_000, quick=20_000))
     with lab.place("sqlite") as place:
-        found = _measured(place, source, later=later)
+        found = _measured(lab, place, islice(adds(seed=1), count), numbered_from=None)
+    with lab.place("sqlite", schema=NUMBERED_SCHEMA, partition_by=()) as place:
+        numbered = _measured(lab, place, islice(numbered_adds(first=0), count), numbered_from=count)
+    found |= {f"{name}, {_NUMBERED}": figures for name, figures in numbered.items()}
     header = ("", "first s", "next s", "MB", "peak MiB", "open s")
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
-    title = f"Checkpoint of {count:,} files, and the next one, {later} commits later"
+    title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
     return Result("checkpoint", Table(title, header, rows), {"count": count, **found})
 
 
-def _measured(place: Place, source: Path, *, later: int) -> dict[str, dict[str, float]]:
+def _measured(
+    lab: Lab, place: Place, files: Iterator[Add], *, numbered_from: int | None
+) -> dict[str, dict[str, float]]:
     """All subjects have the log that deltamirror published, each in a copy of its own."""
+    source = lab.folder / "checkpoint.ndjson"
+    write_ndjson(source, files)
     child.call(commit, place=place.json(), source="ndjson", path=str(source))
     _publish(place)
     subjects = {"delta-rs": tasks.delta_rs, "Delta Spark": tasks.delta_spark}
     copies = {name: child.call(tasks.copy_log, place=place.json(), name=name) for name in subjects}
     found: dict[str, dict[str, float]] = {"deltamirror": {}}
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "first")
-    child.call(publish_tasks.fill, place=place.json(), count=later)
+    child.call(publish_tasks.fill, place=place.json(), count=_LATER, numbered_from=numbered_from)
     _publish(place)
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
     for name, task in subjects.items():

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -33,12 +33,12 @@ class Place:
         """As an argument of a child process."""
         return asdict(self)
 
-    def create_catalog(self) -> None:
+    def create_catalog(self, *, schema: str, partition_by: list[str]) -> None:
         """Make the database a catalog with one empty table."""
         with Catalog(self.url) as catalog:
             catalog.init()
             location = f"{self.folder}/table"
-            catalog.create_table(TABLE, location=location, schema=SCHEMA, partition_by=[PARTITION_COLUMN])
+            catalog.create_table(TABLE, location=location, schema=schema, partition_by=partition_by)
 
     def megabytes(self) -> float:
         """The size of the database."""
@@ -63,14 +63,21 @@ class Lab:
         return quick if self.quick else full
 
     @contextmanager
-    def place(self, engine: str, *, catalog: bool = True) -> Iterator[Place]:
+    def place(
+        self,
+        engine: str,
+        *,
+        catalog: bool = True,
+        schema: str = SCHEMA,
+        partition_by: Sequence[str] = (PARTITION_COLUMN,),
+    ) -> Iterator[Place]:
         """An empty place, with a catalog in it if its engine is a database; gone at the end."""
         folder = self.folder / f"place-{next(self._numbers)}"
         folder.mkdir()
         database = self.server.create_database() if engine == "postgresql" else ""
         place = Place(engine, self._url(engine, folder, database), str(folder))
         if catalog and engine in ENGINES:
-            place.create_catalog()
+            place.create_catalog(schema=schema, partition_by=list(partition_by))
         try:
             yield place
         finally:

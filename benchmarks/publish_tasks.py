@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from benchmarks.adds import adds
+from benchmarks.adds import adds, numbered_adds
 from benchmarks.child import memory_now, memory_peak
 from benchmarks.lab import TABLE, Place
 from benchmarks.writers import DELTA_RS, open_writer, prepare
@@ -20,11 +20,12 @@ __all__ = ["bare_creates", "delta_rs_commits", "fill", "mirror"]
 _WARM_UP = "warm.up"
 
 
-def fill(*, place: dict[str, str], count: int) -> None:
+def fill(*, place: dict[str, str], count: int, numbered_from: int | None = None) -> None:
     """Commits of one add, none of them published."""
+    source = adds(seed=6) if numbered_from is None else numbered_adds(first=numbered_from)
     with Catalog(Place(**place).url) as catalog:
         table = catalog.table(TABLE)
-        for add in islice(adds(seed=6), count):
+        for add in islice(source, count):
             table.append([add])
 
 
