@@ -168,7 +168,7 @@ def leave_to_others(catalog: Catalog) -> None:
 def put_large_log(store: Store) -> None:
     """A checkpoint of version 2 in several pieces, its commit, and then a large one."""
     put_classic(store, 2, rows(state_after(HISTORY[:3])), row_group_size=3)
-    put_log(store, {2: HISTORY[2], 3: commit(*(file(f"large-{number}") for number in range(12))), 4: HISTORY[3]})
+    put_log(store, {2: HISTORY[2], 3: commit(*(file(f"large-{number}") for number in range(30))), 4: HISTORY[3]})
 
 
 @pytest.mark.usefixtures("small_blocks")
