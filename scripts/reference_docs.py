@@ -11,6 +11,7 @@ from deltamirror import errors
 from deltamirror.cli import cli
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
 from deltamirror.config import Settings, keys
+from deltamirror.pipeline.policy import POLICIES, Policy
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py from the code; edit the code. -->"
@@ -62,6 +63,18 @@ command line, `retryable` (whether the same call may succeed later), a `hint` fo
 {tree}
 ```
 """
+
+POLICIES_INTRODUCTION = """\
+## What the mirror does
+
+A failure stops its own table, and no other. Where trying again may help, the mirror does so after growing pauses
+(`mirror.retry_base`, `mirror.retry_factor`, `mirror.retry_max`), `mirror.attempts` in all, and from then on every
+`mirror.retry_permanent`; where it does not, every `mirror.retry_permanent` only. A store that asks to be left alone for
+longer is. Failures of several tables in a row that speak of their store open its breaker: see `[breaker]` in
+[Settings](settings.md#breaker). `deltamirror mirror --once` tries everything at once.
+
+| Code | Severity | Tried again | Opens the breaker | Escalated | What to do |
+|---|---|---|---|---|---|"""
 
 STATUSES = f"""\
 ## Other exit statuses
@@ -166,7 +179,9 @@ def errors_page() -> str:
     drawn = "\n".join(line[4:] for line in (tree[1] if tree else "").splitlines())
     head = ["## Codes", "", "| Code | Class | Exit status | Retryable | When |", "|---|---|---|---|---|"]
     rows = [error_row(cls) for cls in error_classes().values()]
-    return "\n".join([NOTE, ERRORS_INTRODUCTION.format(tree=drawn), *head, *rows, "", STATUSES])
+    policies = [policy_row(policy) for policy in POLICIES.values()]
+    tables = [*head, *rows, "", POLICIES_INTRODUCTION, *policies, ""]
+    return "\n".join([NOTE, ERRORS_INTRODUCTION.format(tree=drawn), *tables, STATUSES])
 
 
 def error_classes() -> Mapping[str, type[errors.DeltaMirrorError]]:
@@ -179,6 +194,13 @@ def error_row(cls: type[errors.DeltaMirrorError]) -> str:
     retryable = "yes" if cls.retryable else "no"
     when = " ".join((cls.__doc__ or "").split())
     return f"| `{cls.code}` | `{cls.__name__}` | {cls.exit_status} | {retryable} | {cell(when)} |"
+
+
+def policy_row(policy: Policy) -> str:
+    again = "after growing pauses" if policy.is_retried else "once in a long while"
+    counts = "yes" if policy.speaks_of_store else "no"
+    remedy = cell(policy.remedy)
+    return f"| `{policy.code}` | {policy.severity} | {again} | {counts} | {policy.escalates} | {remedy} |"
 
 
 def cell(text: str) -> str:

@@ -33,10 +33,11 @@ __all__ = [
 
 
 class Lane(StrEnum):
-    """What a lease is for: a table's commits and its checkpoints are mirrored independently."""
+    """What a lease is for: a table's commits and its checkpoints are mirrored, and its log compared, independently."""
 
     COMMITS = "commits"
     CHECKPOINTS = "checkpoints"
+    RECONCILIATION = "reconciliation"
 
 
 class Stage(StrEnum):
@@ -44,6 +45,7 @@ class Stage(StrEnum):
 
     OPEN = "open"  # the store
     FETCH = "fetch"  # the stored lines
+    LEASE = "lease"  # whether it still holds
     CHECK = "check"  # their shape and digest
     PUT = "put"
     VERIFY = "verify"

@@ -35,11 +35,12 @@ def local_settings(settings: Settings | None = None, **changed: Any) -> Settings
     prefix = "checkpoint_"
     own = {name: value for name, value in changed.items() if not name.startswith(prefix)}
     checkpoint = {name.removeprefix(prefix): value for name, value in changed.items() if name.startswith(prefix)}
-    quick: dict[str, Any] = {"runner": "local", "poll": 0.02, "retry_base": 0.01, "retry_max": 0.05}
+    quick: dict[str, Any] = {"runner": "local", "poll": 0.02, "retry_base": 0.01, "retry_max": 0.05, "attempts": 1_000}
     return replace(
         settings,
         mirror=replace(settings.mirror, **{**quick, **own}),
         checkpoint=replace(settings.checkpoint, **checkpoint),
+        breaker=replace(settings.breaker, pause=0.05),
     )
 
 

@@ -36,6 +36,11 @@ def test_documented_defaults_are_the_defaults() -> None:
     assert settings.catalog.transaction_timeout == 300
     assert (settings.catalog.stage_above, settings.catalog.chunk_lines) == (5_000, 2_000)
     assert settings.writer.backlog_limit is None
+    retry = settings.mirror
+    assert (retry.attempts, retry.retry_base, retry.retry_max, retry.retry_factor) == (5, 1.0, 30.0, 2.0)
+    assert (retry.retry_jitter, retry.retry_permanent) == (10.0, 3600.0)
+    breaker = settings.breaker
+    assert (breaker.enabled, breaker.failures, breaker.successes, breaker.pause) == (True, 5, 3, 60.0)
 
 
 @pytest.mark.requirement("R75")

@@ -2,7 +2,7 @@
 
 from deltamirror.config.keys import Key, Reload, keys
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
-from deltamirror.config.mirroring import CheckpointSettings, MirrorSettings, SparkSettings
+from deltamirror.config.mirroring import BreakerSettings, CheckpointSettings, MirrorSettings, SparkSettings
 from deltamirror.config.secrets import Secret, redact_text, redact_url
 from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
@@ -11,6 +11,7 @@ from deltamirror.config.storage import StorageSettings
 __all__ = [
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
+    "BreakerSettings",
     "CatalogSettings",
     "CheckpointSettings",
     "Key",

@@ -10,7 +10,18 @@ import msgspec
 
 from deltamirror.config.secrets import Secret
 
-__all__ = ["COUNTING", "ENVIRONMENT_PREFIX", "NOT_NEGATIVE", "POSITIVE", "Key", "Reload", "described", "keys"]
+__all__ = [
+    "COUNTING",
+    "ENVIRONMENT_PREFIX",
+    "FACTOR",
+    "NOT_NEGATIVE",
+    "PERCENT",
+    "POSITIVE",
+    "Key",
+    "Reload",
+    "described",
+    "keys",
+]
 
 ENVIRONMENT_PREFIX = "DELTAMIRROR_"
 
@@ -18,6 +29,8 @@ ENVIRONMENT_PREFIX = "DELTAMIRROR_"
 POSITIVE = msgspec.Meta(gt=0, le=1_000_000_000)
 COUNTING = msgspec.Meta(ge=1, le=1_000_000_000)
 NOT_NEGATIVE = msgspec.Meta(ge=0, le=1_000_000_000)
+FACTOR = msgspec.Meta(ge=1, le=1_000)
+PERCENT = msgspec.Meta(ge=0, le=100)
 
 
 class Reload(StrEnum):

@@ -142,13 +142,14 @@ def _contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Inva
     return [*_retry_contradictions(settings, origins), *_storage_contradictions(settings, origins)]
 
 
-def _retry_contradictions(settings: Settings, origins: Mapping[str, str]) -> list[InvalidSettings]:
-    writer = settings.writer
-    if writer.retry_base <= writer.retry_max:
-        return []
-    origin = next(o for o in (origins["writer.retry_base"], origins["writer.retry_max"]) if o != DEFAULT_ORIGIN)
-    message = f"{origin}: `writer.retry_base` ({writer.retry_base} s) exceeds `writer.retry_max` ({writer.retry_max} s)"
-    return [InvalidSettings(message, key="writer.retry_base", source=origin)]
+def _retry_contradictions(settings: Settings, origins: Mapping[str, str]) -> Iterator[InvalidSettings]:
+    for section in ("writer", "mirror"):
+        own = getattr(settings, section)
+        if own.retry_base > own.retry_max:
+            keys = f"{section}.retry_base", f"{section}.retry_max"
+            origin = next(origins[key] for key in keys if origins[key] != DEFAULT_ORIGIN)
+            what = f"`{keys[0]}` ({own.retry_base} s) exceeds `{keys[1]}` ({own.retry_max} s)"
+            yield InvalidSettings(f"{origin}: {what}", key=keys[0], source=origin)
 
 
 def _storage_contradictions(settings: Settings, origins: Mapping[str, str]) -> Iterator[InvalidSettings]:

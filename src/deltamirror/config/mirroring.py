@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
+from deltamirror.config.keys import COUNTING, FACTOR, NOT_NEGATIVE, PERCENT, POSITIVE, Reload, described
 
-__all__ = ["CheckpointSettings", "MirrorSettings", "SparkSettings"]
+__all__ = ["BreakerSettings", "CheckpointSettings", "MirrorSettings", "SparkSettings"]
 
 
 class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,20 +91,47 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     checksums: Annotated[
         bool, described("Write the version checksums `N.crc` that readers start from.", reload=Reload.START)
     ] = True
+    attempts: Annotated[
+        int,
+        COUNTING,
+        described(
+            "How often a version, or a checkpoint, is tried before that is taken for more than passing trouble: then "
+            "only every `retry_permanent`, until it is repaired.",
+            unit="attempts",
+            reload=Reload.START,
+        ),
+    ] = 5
     retry_base: Annotated[
         float,
         POSITIVE,
-        described(
-            "The pause after the first failure of a version; it doubles each time.", unit="s", reload=Reload.START
-        ),
+        described("The pause after the first failure of a version.", unit="s", reload=Reload.START),
     ] = 1.0
+    retry_factor: Annotated[
+        float,
+        FACTOR,
+        described("How much longer each pause is than the one before it.", unit="times", reload=Reload.START),
+    ] = 2.0
     retry_max: Annotated[
-        float, POSITIVE, described("The longest pause between two attempts.", unit="s", reload=Reload.START)
-    ] = 300.0
+        float, POSITIVE, described("The longest pause between two of the `attempts`.", unit="s", reload=Reload.START)
+    ] = 30.0
+    retry_jitter: Annotated[
+        float,
+        PERCENT,
+        described(
+            "How much of a pause is left to chance, up or down, so that what failed together does not come back "
+            "together.",
+            unit="%",
+            reload=Reload.START,
+        ),
+    ] = 10.0
     retry_permanent: Annotated[
         float,
         POSITIVE,
-        described("The pause after a failure that no retry cures.", unit="s", reload=Reload.START),
+        described(
+            "The pause after a failure that no retry cures, or after the last of the `attempts`.",
+            unit="s",
+            reload=Reload.START,
+        ),
     ] = 3600.0
     inline: Annotated[
         bool,
@@ -177,6 +204,37 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How long a service that died keeps others from writing a checkpoint.", unit="s", reload=Reload.START
         ),
     ] = 300.0
+
+
+class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When the mirror leaves a store alone that is down. All services that share a catalog know it at once."""
+
+    enabled: Annotated[bool, described("Leave stores alone that are down.", reload=Reload.START)] = True
+    failures: Annotated[
+        int,
+        COUNTING,
+        described(
+            "After how many failures in a row a store is left alone. They have to be of several tables, unless the "
+            "store has only one.",
+            unit="failures",
+            reload=Reload.START,
+        ),
+    ] = 5
+    successes: Annotated[
+        int,
+        COUNTING,
+        described(
+            "How many versions or checkpoints the store has to take in a row, one unit of work after the other, before "
+            "all tables go on.",
+            unit="successes",
+            reload=Reload.START,
+        ),
+    ] = 3
+    pause: Annotated[
+        float,
+        POSITIVE,
+        described("How long a store is left alone before one unit of work tries it.", unit="s", reload=Reload.START),
+    ] = 60.0
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,7 +95,8 @@ class _Publisher:
     def _put(self, work: CommitWork, key: str, data: Data) -> bool:
         """Create the object; whether it was there already."""
         for _ in range(_TRIES):
-            self.guard()
+            with self._stage(Stage.LEASE, work, key):
+                self.guard()
             if isinstance(self.store.create(key, data), Created):
                 return False
             if self._is_there(work, key, data):
@@ -131,7 +132,7 @@ class _Publisher:
         """Whatever goes wrong inside ends the unit, with the stage that it happened in."""
         try:
             yield
-        except LeaseLost:
+        except (LeaseLost, _Stopped):
             raise
         except DeltaMirrorError as error:
             checked = stage is Stage.FETCH and isinstance(error, Internal)

@@ -8,18 +8,32 @@ from deltamirror.errors import DeltaMirrorError, Throttled
 
 __all__ = ["RetryPolicy"]
 
+_MOST_DOUBLINGS = 30
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential pauses with jitter; what no retry cures is looked at once in a long while, until it is repaired."""
+    """Exponential pauses with jitter, some attempts long.
+
+    What no retry cures, and what fails after these attempts, is looked at once in a long while, until it is repaired.
+    """
 
     settings: MirrorSettings
 
     def __call__(self, error: DeltaMirrorError, attempts: int) -> float:
         """The seconds to wait after a number of attempts that failed, the last of them with ``error``."""
-        if not error.retryable:
-            return self.settings.retry_permanent
-        pause = min(self.settings.retry_base * 2.0 ** min(attempts - 1, 30), self.settings.retry_max)
+        jitter = self.settings.retry_jitter / 100
+        pause = self._nominal(error, attempts) * _chance(1 - jitter, 1 + jitter)
         asked = error.retry_after if isinstance(error, Throttled) else None
-        # Half of the pause is left to chance, so that tables that failed together do not come back together.
-        return max(pause * random.uniform(0.5, 1.0), asked or 0.0)  # noqa: S311 -- spreads load, guards nothing
+        # Who is asked to stay away does not come earlier, nor together with all others, nor never again.
+        return max(pause, min(asked or 0.0, self.settings.retry_permanent) * _chance(1, 1 + jitter))
+
+    def _nominal(self, error: DeltaMirrorError, attempts: int) -> float:
+        if not error.retryable or attempts >= self.settings.attempts:
+            return self.settings.retry_permanent
+        growth = self.settings.retry_factor ** min(attempts - 1, _MOST_DOUBLINGS)
+        return min(self.settings.retry_base * growth, self.settings.retry_max)
+
+
+def _chance(least: float, most: float) -> float:
+    return random.uniform(least, most)  # noqa: S311 -- spreads load, guards nothing

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from deltamirror.config import StorageSettings, redact_text
 from deltamirror.delta.chunks import Chunk
@@ -38,8 +38,6 @@ __all__ = ["Resources", "execute", "failed"]
 
 _SMALL = 1024 * 1024
 _AT_ONCE = 64 * 1024 * 1024
-
-U = TypeVar("U", CommitUnit, CheckpointUnit)
 
 
 class Resources:
@@ -89,12 +87,14 @@ def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | Non
     stage = Stage.OPEN
     try:
         store = resources.store(unit.address)
+        stage = Stage.FETCH
+        unit = _carrying(unit, resources)
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources)
         guard = partial(_check_lease, unit, resources=resources, given_up=given_up or threading.Event())
         if isinstance(unit, CommitUnit):
-            return publish_commits(_carrying(unit, resources), store, fetch=fetch, guard=guard)
-        return publish_checkpoint(_carrying(unit, resources), store, fetch=fetch, guard=guard)
+            return publish_commits(unit, store, fetch=fetch, guard=guard)
+        return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
         return failed(unit, _ours(error), stage)
 
@@ -110,7 +110,7 @@ def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
     return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
 
 
-def _carrying(unit: U, resources: Resources) -> U:
+def _carrying(unit: Unit, resources: Resources) -> Unit:
     """The unit with the chunks of its small commits, fetched at once; large ones are fetched one by one."""
     if resources.database is None or not (small := _small(unit.commits)):
         return unit

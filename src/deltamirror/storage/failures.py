@@ -37,6 +37,8 @@ __all__ = ["from_client", "from_os", "from_store", "is_missing_bucket", "status_
 _STATUS: Final = re.compile(r"(?:status |\()code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
 _MESSAGE: Final = re.compile(r'(?:<Message>|\breason: ")([^<"\n]{1,200})')
+# Only what the document says: the client does not hand on the headers of an answer.
+_RETRY_AFTER: Final = re.compile(r"(?i)\bretry[-_ ]?after(?:_?seconds)?\b\W{0,20}(\d{1,6})\b")
 _KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _CAUSE: Final = re.compile(r'(?:message|ConnectError\(\s*|error: )\s*:?\s*"([^"]{1,120})"')
 
@@ -96,17 +98,18 @@ def from_store(error: BaseException, what: str) -> DeltaMirrorError:
         return InvalidSettings(f"{what}: the endpoint is without TLS", hint="set `storage.allow_http` if this is meant")
     message = f"{what}: {_answer(text, status)}"
     if is_missing_bucket(error):
-        return _from_status(404, "", message)
+        return _from_status(404, text, message)
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
         return PermissionDenied(message, hint=_CREDENTIALS_HINT)
     if isinstance(error, PreconditionError | AlreadyExistsError):
         return Transient(message, hint="another writer was at it; try again")
     if status is None and not isinstance(error, FileNotFoundError):
         return Unavailable(message, hint="check `storage.endpoint` and the network")
-    return _from_status(status or 404, _code(text), message)
+    return _from_status(status or 404, text, message)
 
 
-def _from_status(status: int, code: str, message: str) -> DeltaMirrorError:
+def _from_status(status: int, text: str, message: str) -> DeltaMirrorError:
+    code = _code(text)
     match status:
         case 404:
             return NotFound(message, hint="create the bucket, or correct the table's location")
@@ -115,9 +118,9 @@ def _from_status(status: int, code: str, message: str) -> DeltaMirrorError:
         case 413 | 507:
             return CapacityExceeded(message, hint="the store does not take objects of this size, or is full")
         case 429:
-            return Throttled(message, hint="the mirror waits by itself; fewer workers put less load on the store")
+            return _throttled(text, message)
         case 503 if "slow" in code.lower() or "busy" in code.lower():
-            return Throttled(message, hint="the mirror waits by itself; fewer workers put less load on the store")
+            return _throttled(text, message)
         case 408 | 409 | 412:
             return Transient(message, hint="try again")
         case 501:
@@ -125,6 +128,15 @@ def _from_status(status: int, code: str, message: str) -> DeltaMirrorError:
         case _ if status >= 500:
             return Unavailable(message, hint="the store has a problem of its own; the mirror tries again")
     return Unsupported(message, hint="the store does not understand the request; is it what `storage.endpoint` says?")
+
+
+def _throttled(text: str, message: str) -> Throttled:
+    asked = _RETRY_AFTER.search(text)
+    return Throttled(
+        message,
+        hint="the mirror waits by itself; fewer workers put less load on the store",
+        retry_after=float(asked[1]) if asked else None,
+    )
 
 
 def _code(text: str) -> str:

@@ -103,6 +103,24 @@ def test_every_trouble_has_one_error_whatever_was_asked(
         assert 1 <= len(asked.requests) <= requests
 
 
+@pytest.mark.requirement("R48")
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("SlowDown</Code><RetryAfterSeconds>7</RetryAfterSeconds><Code>", 7.0),
+        ("ServerBusy</Code><Message>Please retry after 12 seconds.</Message><Code>", 12.0),
+        ("SlowDown", None),
+    ],
+)
+def test_how_long_a_store_wants_to_be_left_alone_is_known_where_its_answer_says_so(
+    told: str, seconds: float | None
+) -> None:
+    with answering(Answer(503, told)) as asked:
+        error = trouble(troubled(asked.endpoint, retries=0), "create")
+    assert isinstance(error, Throttled)
+    assert error.retry_after == seconds
+
+
 @pytest.mark.requirement("R47")
 def test_trouble_that_passes_within_the_retries_is_not_seen() -> None:
     ok = Answer(200, headers=(("etag", '"e"'),))

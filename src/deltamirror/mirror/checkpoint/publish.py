@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -68,6 +69,7 @@ def _published(
         _check_commit_is_there(unit, store)
     with _failing_at(Stage.BUILD, unit):
         state = _state(unit, store, fetch)
+    guard = partial(_check_lease, unit, guard)
     with _failing_at(Stage.PUT, unit):
         written = (write_v2 if _is_v2(state) else write_classic)(state, unit, store, guard=guard)
     with _failing_at(Stage.POINTER, unit, POINTER_KEY):
@@ -84,6 +86,11 @@ def _failing_at(stage: Stage, unit: CheckpointUnit, key: str = "") -> Iterator[N
     except pa.ArrowException as error:
         wrong = Internal(f"the checkpoint {unit.version} of {unit.table} cannot be built: {error}")
         raise _Stopped(Failure(error=wrong, stage=stage, version=unit.version, key=key)) from error
+
+
+def _check_lease(unit: CheckpointUnit, guard: Guard) -> None:
+    with _failing_at(Stage.LEASE, unit):
+        guard()
 
 
 def _commit_key(unit: CheckpointUnit) -> str:

@@ -51,7 +51,7 @@ def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator
         resources = _resources(fetches)
     except DeltaMirrorError as error:
         lacking = error  # the name that an except clause gives ends with it
-        return (failed(unit, lacking, Stage.OPEN) for unit in units)
+        return (failed(unit, lacking, Stage.FETCH) for unit in units)
     return work_on(units, threads=threads, resources=resources)
 
 

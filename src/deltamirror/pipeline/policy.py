@@ -1,0 +1,198 @@
+"""What becomes of each class of failure: how grave it is, what the mirror does about it, and what the operator does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from deltamirror import errors
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.work import Failure, Stage
+
+__all__ = ["POLICIES", "STORE_CODES", "Escalation", "Policy", "Severity", "policy_of", "speaks_of_store"]
+
+
+class Severity(StrEnum):
+    """How grave a failure is."""
+
+    INFO = "info"  # the ordinary course of things
+    WARNING = "warning"  # passes by itself, if it passes
+    ERROR = "error"  # somebody has to do something
+    CRITICAL = "critical"  # what is published, or what we do, is not what it should be
+
+
+class Escalation(StrEnum):
+    """When somebody is told that a version, or a checkpoint, does not get on by itself."""
+
+    NEVER = "never"
+    AT_ONCE = "at once"
+    PAST_ATTEMPTS = "past `mirror.attempts`"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What becomes of one class of failure in the mirror."""
+
+    error: type[DeltaMirrorError]
+    severity: Severity
+    escalates: Escalation
+    remedy: str
+    """What the operator does."""
+    speaks_of_store: bool = False
+    """Whether it says that the store as a whole is in trouble, not the table: the breaker counts it."""
+
+    @property
+    def code(self) -> str:
+        """The stable code of the class."""
+        return self.error.code
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether it is tried again after growing pauses; otherwise only once in a long while."""
+        return self.error.retryable
+
+
+_WRITERS_OWN: Final = "nothing: it is for the caller whose input it is, and the mirror does not meet it"
+
+_TABLE: Final = (
+    # The store.
+    Policy(
+        errors.Unavailable,
+        Severity.WARNING,
+        Escalation.PAST_ATTEMPTS,
+        "nothing, if the store comes back: the mirror tries again by itself; check `storage.endpoint` and the network",
+        speaks_of_store=True,
+    ),
+    Policy(
+        errors.Throttled,
+        Severity.WARNING,
+        Escalation.PAST_ATTEMPTS,
+        "nothing: the mirror tries again by itself, and slower; a lower `mirror.concurrency` asks less of the store",
+        speaks_of_store=True,
+    ),
+    Policy(
+        errors.Transient,
+        Severity.WARNING,
+        Escalation.PAST_ATTEMPTS,
+        "nothing: the mirror tries again by itself",
+        speaks_of_store=True,
+    ),
+    Policy(
+        errors.PermissionDenied,
+        Severity.ERROR,
+        Escalation.AT_ONCE,
+        "correct the keys or the rights; `deltamirror mirror --once` then tries at once",
+    ),
+    Policy(
+        errors.CapacityExceeded,
+        Severity.ERROR,
+        Escalation.AT_ONCE,
+        "make room; `deltamirror mirror --once` then tries at once",
+    ),
+    Policy(
+        errors.NotFound,
+        Severity.ERROR,
+        Escalation.AT_ONCE,
+        "create the bucket, or drop the table and create it at the right location",
+    ),
+    Policy(
+        errors.InvalidLocation,
+        Severity.ERROR,
+        Escalation.AT_ONCE,
+        "move away what is in the place of the table's folder",
+    ),
+    Policy(
+        errors.InvalidSettings, Severity.ERROR, Escalation.AT_ONCE, "correct the settings: `deltamirror config check`"
+    ),
+    Policy(
+        errors.Unsupported,
+        Severity.ERROR,
+        Escalation.AT_ONCE,
+        "the store cannot publish safely: move the table to one with conditional writes",
+    ),
+    # The log of a table.
+    Policy(
+        errors.Diverged,
+        Severity.CRITICAL,
+        Escalation.AT_ONCE,
+        "somebody else wrote to this log: stop them, save the object, move it away, then run "
+        "`deltamirror mirror --once`",
+    ),
+    Policy(
+        errors.InvalidInput,
+        Severity.ERROR,
+        Escalation.PAST_ATTEMPTS,
+        "what the log holds is damaged; the mirror writes it again by itself",
+    ),
+    Policy(
+        errors.InvalidAction,
+        Severity.CRITICAL,
+        Escalation.AT_ONCE,
+        "the stored commit cannot be read by others: report it",
+    ),
+    Policy(
+        errors.LogChanged,
+        Severity.WARNING,
+        Escalation.PAST_ATTEMPTS,
+        "keep others from writing to the log while it is read; then try again",
+    ),
+    # The mirror itself.
+    Policy(errors.LeaseLost, Severity.INFO, Escalation.NEVER, "nothing: another service has the table"),
+    Policy(errors.Internal, Severity.CRITICAL, Escalation.AT_ONCE, "this is a defect: report it with the message"),
+    Policy(
+        errors.CatalogMismatch,
+        Severity.CRITICAL,
+        Escalation.AT_ONCE,
+        "run `deltamirror init`, or the release that the catalog is of",
+    ),
+    Policy(
+        errors.MissingExtra,
+        Severity.ERROR,
+        Escalation.AT_ONCE,
+        "install the extra that is named, on every machine that mirrors",
+    ),
+    # Writers and commands.
+    Policy(
+        errors.CommitUnknown,
+        Severity.WARNING,
+        Escalation.NEVER,
+        "commit again with the same token: it is committed once",
+    ),
+    Policy(errors.Conflict, Severity.INFO, Escalation.NEVER, "read the table again and compute the transaction anew"),
+    Policy(
+        errors.Late,
+        Severity.WARNING,
+        Escalation.NEVER,
+        "nothing, if the mirror runs: `deltamirror status` shows what keeps it",
+    ),
+    Policy(
+        errors.Refused,
+        Severity.WARNING,
+        Escalation.NEVER,
+        "what its message says; `deltamirror status` shows the table's state",
+    ),
+    Policy(errors.AlreadyExists, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
+    Policy(errors.InvalidLine, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
+    Policy(errors.InvalidSchema, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
+    Policy(errors.TokenReused, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
+)
+
+POLICIES: Final[Mapping[str, Policy]] = MappingProxyType({policy.code: policy for policy in _TABLE})
+"""By the code of the class."""
+
+STORE_CODES: Final = tuple(policy.code for policy in _TABLE if policy.speaks_of_store)
+"""The classes that say something about the store as a whole."""
+
+_STORE_STAGES: Final = frozenset({Stage.OPEN, Stage.CHECK, Stage.PUT, Stage.VERIFY, Stage.POINTER})
+"""Where only the store is asked. Elsewhere the same classes may come from the database."""
+
+
+def policy_of(code: str) -> Policy:
+    """What becomes of a class of failure; one that is not known is taken for a defect."""
+    return POLICIES.get(code, POLICIES[errors.Internal.code])
+
+
+def speaks_of_store(failure: Failure) -> bool:
+    """Whether a failure says that its store as a whole is in trouble."""
+    return policy_of(failure.error.code).speaks_of_store and failure.stage in _STORE_STAGES

@@ -1,0 +1,56 @@
+"""Every class of failure has one entry that says what becomes of it."""
+
+import pytest
+
+from deltamirror import errors
+from deltamirror.errors import DeltaMirrorError, Diverged, Throttled, Unavailable
+from deltamirror.pipeline.policy import POLICIES, STORE_CODES, Escalation, Severity, policy_of, speaks_of_store
+from deltamirror.work import Failure, Stage
+
+CLASSES = [getattr(errors, name) for name in errors.__all__ if name != "DeltaMirrorError"]
+
+
+@pytest.mark.requirement("R82")
+def test_every_error_has_one_entry_with_severity_and_remedy() -> None:
+    assert POLICIES.keys() == {cls.code for cls in CLASSES}
+    assert sorted(policy.error.__name__ for policy in POLICIES.values()) == sorted(cls.__name__ for cls in CLASSES)
+    assert all(policy.remedy for policy in POLICIES.values())
+
+
+@pytest.mark.requirement("R83")
+def test_only_what_passes_by_itself_speaks_of_the_store() -> None:
+    assert set(STORE_CODES) == {"unavailable", "throttled", "transient"}
+    for policy in POLICIES.values():
+        assert not policy.speaks_of_store or (policy.is_retried and policy.severity is Severity.WARNING)
+
+
+@pytest.mark.requirement("R83")
+def test_what_no_retry_cures_is_told_at_once_and_what_may_pass_later() -> None:
+    in_the_mirror = [policy for policy in POLICIES.values() if policy.escalates is not Escalation.NEVER]
+    for policy in in_the_mirror:
+        late = policy.escalates is Escalation.PAST_ATTEMPTS
+        assert late == (policy.is_retried or policy.code == "invalid-input")
+        assert late or policy.severity in (Severity.ERROR, Severity.CRITICAL)
+
+
+@pytest.mark.requirement("R83")
+@pytest.mark.parametrize(
+    ("error", "stage", "counts"),
+    [
+        (Unavailable("x"), Stage.PUT, True),
+        (Unavailable("x"), Stage.OPEN, True),
+        (Throttled("x"), Stage.POINTER, True),
+        (Unavailable("the database"), Stage.FETCH, False),
+        (Unavailable("the database"), Stage.LEASE, False),
+        (Unavailable("either"), Stage.BUILD, False),
+        (Diverged("x"), Stage.PUT, False),
+    ],
+)
+def test_a_failure_speaks_of_the_store_where_only_the_store_was_asked(
+    error: DeltaMirrorError, stage: Stage, counts: bool
+) -> None:
+    assert speaks_of_store(Failure(error=error, stage=stage, version=0)) is counts
+
+
+def test_a_code_of_a_later_release_is_taken_for_a_defect() -> None:
+    assert policy_of("from-the-future") is POLICIES["internal"]
