@@ -172,6 +172,12 @@ class MirrorEngine:
         (status,) = self.status(table)
         if status.state == "paused":
             raise self._paused(table)
+        if status.state == "quarantined":
+            raise Refused(
+                f"table {table!r} is in quarantine: {status.quarantine_reason}",
+                hint=f"`deltamirror report {table}` shows what was found; `deltamirror repair {table}` ends it",
+                table=table,
+            )
         return status
 
     def _paused(self, table: str) -> Refused:

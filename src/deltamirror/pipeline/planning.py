@@ -15,8 +15,8 @@ from deltamirror.txnlog.backlog import (
     CheckpointFacts,
     bytes_since_checkpoint,
     checkpoint_facts,
-    commit_work,
     replay_work,
+    unpublished_work,
     with_chunks,
     with_counts,
 )
@@ -61,13 +61,14 @@ def _commit_plan(
     first, newest = claim.published + 1, claim.head if upto is None else min(upto, claim.head)
     last = min(newest, claim.published + settings.mirror.batch_versions)
     with database.read() as connection:
-        commits = _batch(commit_work(connection, claim.table_id, first=first, last=last), settings.mirror.batch_bytes)
+        waiting = unpublished_work(connection, claim.table_id, first=first, last=last)
+        commits = _batch(waiting, settings.mirror.batch_bytes)
         if carried:
             commits = with_chunks(connection, commits)
         _, metadata = in_force(connection, claim.table_id, commits[-1].version)
         cadence = _cadence(metadata, settings.checkpoint)
         counts_bytes = cadence is not None and cadence.bytes is not None
-        waiting = bytes_since_checkpoint(connection, claim.table_id, claim.published) if counts_bytes else 0
+        before = bytes_since_checkpoint(connection, claim.table_id, claim.published) if counts_bytes else 0
     unit = CommitUnit(
         table_id=claim.table_id,
         table=claim.name,
@@ -80,7 +81,7 @@ def _commit_plan(
     )
     if settings.mirror.checksums:
         unit = _with_checksums(database, unit)
-    return CommitPlan(unit=unit, cadence=cadence, bytes_before=waiting, head=newest)
+    return CommitPlan(unit=unit, cadence=cadence, bytes_before=before, head=newest)
 
 
 def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:

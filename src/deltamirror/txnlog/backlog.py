@@ -33,6 +33,7 @@ __all__ = [
     "make_due",
     "replay_work",
     "request_checkpoint",
+    "unpublished_work",
     "with_chunks",
     "with_counts",
 ]
@@ -72,6 +73,15 @@ def commit_work(connection: Connection, table_id: int, *, first: int, last: int)
     c = versions.c
     between = _WORK.where(_at(table_id), c.version.between(first, last), c.num_chunks > 0)
     return [_work(row) for row in connection.execute(between)]
+
+
+def unpublished_work(connection: Connection, table_id: int, *, first: int, last: int) -> list[CommitWork]:
+    """The commits from an unpublished version on, up to the next that is published, or to another; without chunks."""
+    c, status = versions.c, mirror_status.c
+    own = (status.table_id == c.table_id) & (status.version == c.version)
+    waiting = _WORK.join(mirror_status, own).where(_at(table_id), c.version.between(first, last))
+    found = connection.execute(waiting.where(status.state != "SUCCESS"))
+    return [_work(row) for version, row in enumerate(found, first) if row.version == version]
 
 
 def replay_work(connection: Connection, table_id: int, *, last: int, after: int | None = None) -> list[CommitWork]:

@@ -21,7 +21,7 @@ from deltamirror.txnlog.schema import checkpoints, heads, leases, mirror_status,
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Claim", "claim", "holds", "release", "renew", "surrender"]
+__all__ = ["Claim", "claim", "holds", "release", "renew", "surrender", "take"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ def claim(
     """Take on tables that have something to do and that nobody else has, those that wait longest first.
 
     A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
-    asked for is not written and due; a paused table has nothing to do. ``table_ids`` restricts the choice to tables
-    that somebody asks for: their commits are due whatever was planned after a failure. ``except_stores`` leaves out
-    the tables whose locations begin with one of these.
+    asked for is not written and due; a table that is paused or in quarantine has nothing to do. ``table_ids`` restricts
+    the choice to tables that somebody asks for: their commits are due whatever was planned after a failure.
+    ``except_stores`` leaves out the tables whose locations begin with one of these.
     """
     begun = now()
     waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
@@ -78,6 +78,19 @@ def claim(
         for each, row in found.items()
         if each in epochs
     ]
+
+
+def take(
+    database: Database, table_id: int, *, lane: Lane, owner: str, seconds: float, now: Callable[[], float] = time.time
+) -> Lease | None:
+    """The lease of one table, whether or not it has something to do; None while somebody else has it."""
+    begun = now()
+    with database.write() as session:
+        session.lock_claims()
+        epochs = _take(session, [table_id], lane=lane, owner=owner, seconds=seconds)
+    if table_id not in epochs:
+        return None
+    return Lease(table_id=table_id, lane=lane, owner=owner, epoch=epochs[table_id], held_until=begun + seconds)
 
 
 def renew(
@@ -159,7 +172,7 @@ def _free(lane: Lane) -> Select[Any]:
         )
         .join(heads, heads.c.table_id == tables.c.table_id)
         .outerjoin(leases, (leases.c.table_id == tables.c.table_id) & (leases.c.lane == lane.value))
-        .where(~tables.c.mirror_paused, ~ALL_PAUSED)
+        .where(~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
         .where(or_(leases.c.expires_at.is_(None), leases.c.expires_at <= CLOCK))
     )
 

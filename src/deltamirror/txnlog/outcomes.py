@@ -1,26 +1,34 @@
 """Recording what came of the mirror's work: states, attempts, and how far a table is published.
 
 Each outcome is one transaction, under the lease that the work was done under. A version goes from PENDING to SUCCESS or
-FAILED, and from FAILED to SUCCESS; SUCCESS is final. ``published_version`` is the version before the first one that is
-not SUCCESS, and never goes back.
+FAILED, and from FAILED to SUCCESS. ``published_version`` is the version before the first one that is not SUCCESS.
+Neither goes back here: only ``findings.py`` takes a SUCCESS back, where somebody looked, and the object was not there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from sqlalchemy import case, delete, func, insert, literal, select, update
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.txnlog.attempts import (
+    ATTEMPT_COLUMNS,
+    NO_ERROR,
+    attempt_values,
+    error_values,
+    insert_attempt,
+)
 from deltamirror.txnlog.backlog import request_checkpoint
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.escalations import Escalates, close_escalations, open_escalation
 from deltamirror.txnlog.leases import surrender
 from deltamirror.txnlog.schema import attempts, checkpoints, checksums, mirror_status, tables
 from deltamirror.txnlog.upsert import upsert
-from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lease, Published
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published
 
 __all__ = ["DueCheckpoint", "Recorded", "RetryTimes", "record_checkpoint", "record_commits"]
 
@@ -40,10 +48,7 @@ class DueCheckpoint(Protocol):
         """Why it is due."""
 
 
-_LONGEST_MESSAGE = 2_000
 _LONGEST_WAIT = 100 * 365 * 24 * 3600.0  # a policy may say that there is no point in trying again
-
-_NO_ERROR: dict[str, Any] = {"error_code": None, "error_message": None, "error_stage": None, "error_key": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +61,21 @@ class Recorded:
     """How many became SUCCESS."""
     published: int = -1
     """How far the table is published after it."""
+    escalated: bool = False
+    """Whether somebody has to look, and was not told before."""
+
+
+def _never(error: DeltaMirrorError, attempts: int) -> bool:
+    return False
 
 
 def record_commits(
-    database: Database, outcome: CommitOutcome, *, retry: RetryTimes, checkpoint: DueCheckpoint | None = None
+    database: Database,
+    outcome: CommitOutcome,
+    *,
+    retry: RetryTimes,
+    escalates: Escalates = _never,
+    checkpoint: DueCheckpoint | None = None,
 ) -> Recorded:
     """Record the versions that were published and the one that failed, and give the lease back.
 
@@ -72,17 +88,20 @@ def record_commits(
         if started is None:
             return Recorded(held=False)
         recorded = _succeed(session, outcome.lease, outcome.published, started) if outcome.published else 0
-        if outcome.failure is not None:
-            _fail_commit(session, outcome.lease, outcome.failure, started, retry)
+        failure, escalated = outcome.failure, False
+        if failure is not None:
+            escalated = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
         published = _raise_published(session, table_id)
         if outcome.checksum is not None and outcome.published:
             _keep_checksum(session, table_id, outcome.published[-1].version, outcome.checksum)
         if checkpoint is not None and checkpoint.version <= published:
             request_checkpoint(session, table_id, checkpoint.version, reason=checkpoint.reason)
-    return Recorded(held=True, versions=recorded, published=published)
+    return Recorded(held=True, versions=recorded, published=published, escalated=escalated)
 
 
-def record_checkpoint(database: Database, outcome: CheckpointOutcome, *, retry: RetryTimes) -> Recorded:
+def record_checkpoint(
+    database: Database, outcome: CheckpointOutcome, *, retry: RetryTimes, escalates: Escalates = _never
+) -> Recorded:
     """Record a checkpoint that was written, or why it was not, and give the lease back.
 
     A written one supersedes the earlier ones that are not. Where the base was unusable, nothing builds on it any more,
@@ -92,16 +111,18 @@ def record_checkpoint(database: Database, outcome: CheckpointOutcome, *, retry: 
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)
+        failure, escalated = outcome.failure, False
         if outcome.base_unusable:
             _distrust_base(session, outcome, started)
-        elif outcome.failure is not None:
-            _fail_checkpoint(session, outcome, outcome.failure, started, retry)
+        elif failure is not None:
+            escalated = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
         else:
             _finish_checkpoint(session, outcome, started)
         return Recorded(
             held=True,
-            versions=0 if outcome.failure or outcome.base_unusable else 1,
+            versions=0 if failure or outcome.base_unusable else 1,
             published=_published(session, outcome.table_id),
+            escalated=escalated,
         )
 
 
@@ -111,10 +132,12 @@ def _succeed(session: Session, lease: Lease, published: Sequence[Published], sta
     mine = (c.table_id == lease.table_id) & c.version.between(first, last)
     if last - first + 1 != len(published):
         mine &= c.version.in_([each.version for each in published])
-    failed_before = select(c.table_id, c.version, *_attempt(lease, c.attempts + 1, started, "SUCCESS")).where(
-        mine, c.state == "FAILED"
-    )
-    session.execute(insert(attempts).from_select(_ATTEMPT_COLUMNS, failed_before))
+    failed_before = select(
+        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), "SUCCESS")
+    ).where(mine, c.state == "FAILED")
+    repaired = insert(attempts).from_select(ATTEMPT_COLUMNS, failed_before).returning(attempts.c.version)
+    if session.execute(repaired).all():
+        close_escalations(session, lease, first=first, last=last)
     done = (
         update(mirror_status)
         .where(mine, c.state != "SUCCESS")
@@ -125,7 +148,7 @@ def _succeed(session: Session, lease: Lease, published: Sequence[Published], sta
             published_at=CLOCK,
             milliseconds=_durations(published),
             next_attempt_at=None,
-            **_NO_ERROR,
+            **NO_ERROR,
         )
         .returning(c.version)
     )
@@ -141,14 +164,21 @@ def _durations(published: Sequence[Published]) -> ColumnElement[int]:
     return case(*[(mirror_status.c.version <= last, duration) for duration, last in runs])
 
 
-def _fail_commit(session: Session, lease: Lease, failure: Failure, started: int, retry: RetryTimes) -> None:
-    c = mirror_status.c
-    row = (c.table_id == lease.table_id) & (c.version == failure.version) & (c.state != "SUCCESS")
-    failed = update(mirror_status).where(row).values(**_failed(c, failure)).returning(c.attempts, c.updated_at)
-    if (found := session.execute(failed).one_or_none()) is not None:
-        due = found.updated_at + _pause(retry, failure, found.attempts)
-        session.execute(update(mirror_status).where(row).values(next_attempt_at=due))
-        _insert_attempt(session, lease, failure.version, found.attempts, started, failure)
+def _fail(
+    session: Session, lease: Lease, failure: Failure, started: int, *, retry: RetryTimes, escalates: Escalates
+) -> bool:
+    """Record a failure, unless somebody else succeeded; whether somebody has to look who was not told before."""
+    records = mirror_status if lease.lane is Lane.COMMITS else checkpoints
+    c, error = records.c, failure.error
+    own = (c.table_id == lease.table_id) & (c.version == failure.version) & (c.state != "SUCCESS")
+    failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, **error_values(failure)}
+    found = session.execute(update(records).where(own).values(failed).returning(c.attempts, c.updated_at)).one_or_none()
+    if found is None:
+        return False
+    due = found.updated_at + int(min(retry(error, found.attempts), _LONGEST_WAIT) * 1000)
+    session.execute(update(records).where(own).values(next_attempt_at=due))
+    insert_attempt(session, lease, failure.version, found.attempts, literal(started), failure)
+    return escalates(error, found.attempts) and open_escalation(session, lease, failure.version, error)
 
 
 def _raise_published(session: Session, table_id: int) -> int:
@@ -194,26 +224,16 @@ def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: in
             num_bytes=outcome.num_bytes,
             milliseconds=round(outcome.milliseconds),
             base_version=outcome.base,
-            **_NO_ERROR,
+            **NO_ERROR,
         )
         .returning(c.attempts)
     )
     count = session.execute(written).scalar_one_or_none()
     if count is not None and count > 1:
-        _insert_attempt(session, outcome.lease, outcome.version, count, started)
+        insert_attempt(session, outcome.lease, outcome.version, count, literal(started))
+        close_escalations(session, outcome.lease, first=0, last=outcome.version)
     superseded = (c.table_id == outcome.table_id) & (c.version < outcome.version) & (c.state != "SUCCESS")
     session.execute(delete(checkpoints).where(superseded))
-
-
-def _fail_checkpoint(
-    session: Session, outcome: CheckpointOutcome, failure: Failure, started: int, retry: RetryTimes
-) -> None:
-    c, row = checkpoints.c, _requested(outcome)
-    failed = update(checkpoints).where(row).values(**_failed(c, failure)).returning(c.attempts, c.updated_at)
-    if (found := session.execute(failed).one_or_none()) is not None:
-        due = found.updated_at + _pause(retry, failure, found.attempts)
-        session.execute(update(checkpoints).where(row).values(next_attempt_at=due))
-        _insert_attempt(session, outcome.lease, outcome.version, found.attempts, started, failure)
 
 
 def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -> None:
@@ -226,58 +246,9 @@ def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -
     values = {"attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
     count = session.execute(again.values(values)).scalar_one_or_none()
     if count is not None and outcome.failure is not None:
-        _insert_attempt(session, outcome.lease, outcome.version, count, started, outcome.failure)
+        insert_attempt(session, outcome.lease, outcome.version, count, literal(started), outcome.failure)
 
 
 def _requested(outcome: CheckpointOutcome) -> ColumnElement[bool]:
     c = checkpoints.c
     return (c.table_id == outcome.table_id) & (c.version == outcome.version) & (c.state != "SUCCESS")
-
-
-def _failed(columns: Any, failure: Failure) -> dict[str, Any]:
-    return {"state": "FAILED", "attempts": columns.attempts + 1, "updated_at": CLOCK, **_error(failure)}
-
-
-def _error(failure: Failure) -> Mapping[str, Any]:
-    return {
-        "error_code": failure.error.code,
-        "error_message": _storable(failure.error.message)[:_LONGEST_MESSAGE],
-        "error_stage": failure.stage.value,
-        "error_key": _storable(failure.key),
-    }
-
-
-def _storable(text: str) -> str:
-    """A text that every database takes: what stores and drivers say may hold anything."""
-    return text.encode(errors="replace").decode().replace("\x00", "\ufffd")
-
-
-def _pause(retry: RetryTimes, failure: Failure, count: int) -> int:
-    return int(min(retry(failure.error, count), _LONGEST_WAIT) * 1000)
-
-
-_ATTEMPT_COLUMNS = [
-    "table_id", "version", "lane", "epoch", "attempt", "owner", "started_at", "ended_at", "outcome"
-]  # fmt: skip
-
-
-def _attempt(lease: Lease, count: Any, started: int, outcome: str) -> list[Any]:
-    """The values of the columns of an attempt, after table and version."""
-    return [
-        literal(lease.lane.value),
-        literal(lease.epoch),
-        count,
-        literal(lease.owner),
-        literal(started),
-        CLOCK,
-        literal(outcome),
-    ]
-
-
-def _insert_attempt(
-    session: Session, lease: Lease, version: int, count: int, started: int, failure: Failure | None = None
-) -> None:
-    outcome = "SUCCESS" if failure is None else "FAILED"
-    values = [lease.table_id, version, *_attempt(lease, count, started, outcome)]
-    named = dict(zip(_ATTEMPT_COLUMNS, values, strict=True))
-    session.execute(insert(attempts).values(**named, **({} if failure is None else _error(failure))))

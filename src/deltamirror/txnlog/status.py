@@ -12,8 +12,8 @@ from deltamirror.errors import NotFound
 from deltamirror.txnlog import schema
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.pause import ALL_PAUSED
-from deltamirror.txnlog.schema import checkpoints, heads, mirror_status, tables, versions
-from deltamirror.txnlog.tables import table_info
+from deltamirror.txnlog.schema import checkpoints, escalations, heads, mirror_status, tables, versions
+from deltamirror.txnlog.tables import mirror_state, table_info
 
 __all__ = [
     "Attempt",
@@ -60,7 +60,7 @@ class TableStatus:
     name: str
     location: str
     state: str
-    """``active``, or ``paused``: by itself, or with all others."""
+    """``active``, or ``quarantined``, or ``paused``: by itself, or with all others."""
     head: int
     head_timestamp: int
     published: int | None
@@ -74,6 +74,10 @@ class TableStatus:
     checkpoint: CheckpointStatus | None
     checkpoint_error: LastError | None
     """Of the newest checkpoint, if it could not be written."""
+    quarantined_at: int | None
+    quarantine_reason: str | None
+    escalations: int
+    """How many versions and checkpoints failed so often that somebody has to look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,9 @@ class Attempt:
     error_message: str | None
     error_stage: str | None
     error_key: str | None
+    expected_digest: str | None
+    """Of the object as it should be, where another is in its place."""
+    found_digest: str | None
 
 
 def table_status(connection: Connection, name: str) -> TableStatus:
@@ -151,6 +158,11 @@ _FACTS = (
         _unpublished(func.count(), "PENDING").label("pending"),
         _unpublished(func.count(), "FAILED").label("failed"),
         _unpublished(func.min(mirror_status.c.version), "FAILED").label("failed_version"),
+        select(func.count())
+        .where(escalations.c.table_id == tables.c.table_id, escalations.c.closed_at.is_(None))
+        .correlate(tables)
+        .scalar_subquery()
+        .label("escalations"),
     )
     .join(heads, heads.c.table_id == tables.c.table_id)
     .outerjoin(versions, _FIRST)
@@ -191,7 +203,7 @@ def _table(row: Row[Any], failed: Row[Any] | None, written: Row[Any] | None, ask
         table_id=row.table_id,
         name=row.name,
         location=row.location,
-        state="paused" if row.mirror_paused or row.all_paused else "active",
+        state=mirror_state(quarantined=row.quarantined_at is not None, paused=row.mirror_paused or row.all_paused),
         head=row.head,
         head_timestamp=row.head_timestamp,
         published=None if row.published_version < 0 else row.published_version,
@@ -202,6 +214,9 @@ def _table(row: Row[Any], failed: Row[Any] | None, written: Row[Any] | None, ask
         error=None if failed is None else _error(failed),
         checkpoint=None if written is None else _checkpoint(written),
         checkpoint_error=None if asked is None or asked.state != "FAILED" else _error(asked),
+        quarantined_at=row.quarantined_at,
+        quarantine_reason=row.quarantine_reason,
+        escalations=row.escalations,
     )
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "fresh_table_id",
     "insert_table",
     "list_tables",
+    "mirror_state",
     "pause_mirror",
     "require_free",
     "require_name",
@@ -223,13 +224,18 @@ def insert_table(
     )
 
 
+def mirror_state(*, quarantined: bool, paused: bool) -> str:
+    """Whether a table is mirrored: ``active``, or what keeps it from that."""
+    return "quarantined" if quarantined else "paused" if paused else "active"
+
+
 def _info(row: Row[Any]) -> TableInfo:
     published = row.published_version
     return TableInfo(
         id=row.table_id,
         name=row.name,
         location=row.location,
-        state="paused" if row.mirror_paused else "active",
+        state=mirror_state(quarantined=row.quarantined_at is not None, paused=row.mirror_paused),
         head=row.version,
         head_timestamp=row.committed_at,
         published=None if published < 0 else published,
