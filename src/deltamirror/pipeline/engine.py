@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from deltamirror.config import Settings
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.backoff import RetryPolicy
+from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane, Workshop
 from deltamirror.pipeline.open import open_runner
@@ -69,7 +70,8 @@ class MirrorEngine:
         settings = settings or Settings()
         if url is not None:
             settings = replace(settings, catalog=replace(settings.catalog, url=url))
-        self._settings = settings
+        self.settings = settings
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._resources = ExitStack()
         self._shares_database = database is not None
         self.database = database or self._closing(open_database(settings.catalog))
@@ -78,8 +80,9 @@ class MirrorEngine:
             database=self.database,
             runner=runner or self._closing(open_runner(settings, self.database)),
             settings=settings,
-            owner=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
+            owner=self.owner,
             retry=RetryPolicy(settings.mirror),
+            escalates=EscalationPolicy(settings.mirror),
             heartbeat=self._resources.enter_context(Heartbeat(self.database, seconds)),
         )
         self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
@@ -122,7 +125,7 @@ class MirrorEngine:
                 versions += len(outcome.published) if isinstance(outcome, CommitOutcome) else 0
                 _raise_failure(outcome)
             status = self._mirrored(table)
-        written = self._write_checkpoint(status) if self._settings.checkpoint.enabled else None
+        written = self._write_checkpoint(status) if self.settings.checkpoint.enabled else None
         return Mirrored(table=table, published=_published(status), versions=versions, checkpoint=written)
 
     def checkpoint(self, table: str) -> int:
@@ -150,11 +153,11 @@ class MirrorEngine:
         """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again."""
         if once:
             make_due(self.database)
-        lanes = [self._commits, self._checkpoints] if self._settings.checkpoint.enabled else [self._commits]
+        lanes = [self._commits, self._checkpoints] if self.settings.checkpoint.enabled else [self._commits]
         self._service = Service(
             self.database,
             lanes,
-            poll=self._settings.mirror.poll,
+            poll=self.settings.mirror.poll,
             observe=observe or _ignore,
             shares_database=self._shares_database,
         )
@@ -193,7 +196,7 @@ class MirrorEngine:
         if job is None:
             if not self._shares_database:
                 self.database.let_go()
-            self._stopping.wait(self._settings.mirror.poll)
+            self._stopping.wait(self.settings.mirror.poll)
             return
         with closing(job):
             yield from job.run()

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from deltamirror.config import Settings
 from deltamirror.pipeline.backoff import RetryPolicy
+from deltamirror.pipeline.escalation import EscalationPolicy, tell
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.planning import CommitPlan, plan_checkpoint, plan_commits
 from deltamirror.pipeline.runner import Runner
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import Claim, claim, release
-from deltamirror.txnlog.outcomes import record_checkpoint, record_commits
+from deltamirror.txnlog.outcomes import Recorded, record_checkpoint, record_commits
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Unit
 
 __all__ = ["CheckpointLane", "CommitLane", "Job", "MirrorLane", "Workshop"]
@@ -27,6 +28,7 @@ class Workshop:
     settings: Settings
     owner: str
     retry: RetryPolicy
+    escalates: EscalationPolicy
     heartbeat: Heartbeat
 
     @property
@@ -49,9 +51,11 @@ class Job(ABC):
     def run(self) -> Iterator[Outcome]:
         """What comes of each unit, recorded, as they finish. Recording gives a lease back."""
         for outcome in self._shop.runner.run(self._units):
-            self._record(outcome)
+            named = replace(outcome, table=self._names[outcome.table_id])
+            if self._record(named).escalated:
+                tell(named)
             self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
-            yield replace(outcome, table=self._names[outcome.table_id])
+            yield named
 
     def close(self) -> None:
         """Give back the leases of units that came to nothing."""
@@ -60,7 +64,7 @@ class Job(ABC):
             release(self._shop.database, self._waiting.values())
 
     @abstractmethod
-    def _record(self, outcome: Outcome) -> None:
+    def _record(self, outcome: Outcome) -> Recorded:
         """Write down what came of a unit."""
 
 
@@ -69,16 +73,19 @@ class _CommitJob(Job):
         super().__init__(shop, [plan.unit for plan in plans])
         self._plans = {plan.unit.table_id: plan for plan in plans}
 
-    def _record(self, outcome: Outcome) -> None:
-        if isinstance(outcome, CommitOutcome):
-            due = self._plans[outcome.table_id].due(outcome)
-            record_commits(self._shop.database, outcome, retry=self._shop.retry, checkpoint=due)
+    def _record(self, outcome: Outcome) -> Recorded:
+        if not isinstance(outcome, CommitOutcome):
+            return Recorded(held=False)
+        shop, due = self._shop, self._plans[outcome.table_id].due(outcome)
+        return record_commits(shop.database, outcome, retry=shop.retry, escalates=shop.escalates, checkpoint=due)
 
 
 class _CheckpointJob(Job):
-    def _record(self, outcome: Outcome) -> None:
-        if isinstance(outcome, CheckpointOutcome):
-            record_checkpoint(self._shop.database, outcome, retry=self._shop.retry)
+    def _record(self, outcome: Outcome) -> Recorded:
+        if not isinstance(outcome, CheckpointOutcome):
+            return Recorded(held=False)
+        shop = self._shop
+        return record_checkpoint(shop.database, outcome, retry=shop.retry, escalates=shop.escalates)
 
 
 class MirrorLane(ABC):
