@@ -13,7 +13,7 @@ from deltamirror.pipeline import slices
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.checkpoints import commit, file
-from tests.support.commands import typed, variables
+from tests.support.commands import typed, variables, without_jvm
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after
 
 LAST = len(HISTORY) - 1
@@ -199,3 +199,22 @@ def test_tables_in_a_bucket_are_found(lake, s3_bucket: str, s3_settings: Storage
     assert done.returncode == 0, done.stderr
     found = {each["name"]: each["num_files"] for each in json.loads(done.stdout)["tables"]}
     assert found == {"lake.x": 6, "lake.deep.y": 6}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.requirement("R33")
+def test_a_table_is_imported_on_spark(lake) -> None:
+    put_later_log(place(lake, "b"))
+    put_log(place(lake, "b"), {version: commit(file(str(version))) for version in range(LAST + 1, 30)})
+    done = typed("import", "lake/b", "--name", "b", "--master", "local[2]", "--json", folder=lake.folder)
+    assert done.returncode == 0, done.stderr
+    assert without_jvm(done.stderr) == ""
+    assert json.loads(done.stdout)["num_files"] == 32
+    assert lake.json("diff", "b", "lake/b")["equal"]
+    (lake.folder / "lake/a/_delta_log" / names.commit_name(2)).write_bytes(b"{")
+    done = typed("import", "lake/a", "--name", "a", "--runner", "spark", "--json", folder=lake.folder)
+    assert done.returncode == 10, done.stderr
+    assert f"{names.commit_name(2)}, line 1: " in json.loads(without_jvm(done.stderr))["error"]["message"]
+    assert tables(lake) == ["b"]

@@ -7,17 +7,23 @@ import os
 import pickle
 import threading
 from base64 import b64decode, b64encode
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from deltamirror.config import Settings, load
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.pipeline.harvest import Harvester
 from deltamirror.pipeline.runner import Runner
+from deltamirror.pipeline.slices import LogSlice, Part
+from deltamirror.pipeline.spark.harvester import SparkHarvester
 from deltamirror.pipeline.spark.runner import SparkRunner
 from tests.support.worker import serve, take_stdout
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["Harvest", "harvested", "packed", "unpacked"]
+
+Harvest: TypeAlias = tuple[list[Part], DeltaMirrorError | None]
 
 
 def packed(value: object) -> str:
@@ -30,19 +36,36 @@ def unpacked(text: str) -> Any:
     return pickle.loads(b64decode(text))  # noqa: S301  a process of our own wrote it
 
 
+def harvested(harvester: Harvester, slices: Sequence[LogSlice]) -> Harvest:
+    """The parts that slices come to, and the error that ended it, if one did."""
+    parts: list[Part] = []
+    try:
+        for batch in harvester.read(slices):
+            parts += batch
+    except DeltaMirrorError as error:
+        return parts, error
+    return parts, None
+
+
 def _runner(settings: Settings, lines: str) -> SparkRunner:
     return SparkRunner(replace(settings, spark=replace(settings.spark, lines=lines)))
 
 
 class Driver:
-    """Answers ``{"jobs": [units, …], "fetches": …}`` with the outcomes of each job, all of them run at once."""
+    """Answers ``{"jobs": [units, …], "fetches": …}`` with the outcomes of each job, all of them run at once.
+
+    Answers ``{"slices": slices}`` with what they come to: the parts that were read, and what ended that.
+    """
 
     def __init__(self) -> None:
         settings = load(environment=os.environ).settings
         self._runners = {fetches: _runner(settings, "fetched" if fetches else "carried") for fetches in (False, True)}
+        self._harvester = SparkHarvester(settings)
 
     def answer(self, request: dict[str, Any]) -> list[str]:
         """What came of each job: its outcomes, or the error that it raised."""
+        if "slices" in request:
+            return [packed(harvested(self._harvester, unpacked(request["slices"])))]
         runner, jobs = self._runners[request["fetches"]], [unpacked(text) for text in request["jobs"]]
         results: list[object] = [None] * len(jobs)
         threads = [threading.Thread(target=_run, args=(runner, results, *job)) for job in enumerate(jobs)]
@@ -54,6 +77,7 @@ class Driver:
 
     def close(self) -> None:
         """Stop Spark."""
+        self._harvester.close()
         for runner in self._runners.values():
             runner.close()
 

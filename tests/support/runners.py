@@ -16,10 +16,12 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.config import Settings
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.pipeline.harvest import LocalHarvester
 from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.slices import LogSlice
 from deltamirror.work import Outcome, Unit
 from tests.support.inventory import record
-from tests.support.runner_driver import packed, unpacked
+from tests.support.runner_driver import Harvest, harvested, packed, unpacked
 from tests.support.seaweed_server import SeaweedServer
 from tests.support.spark_cluster import started_cluster
 from tests.support.spark_connect import ConnectServer, started_connect
@@ -49,6 +51,9 @@ class Rig(Protocol):
     def run(self, units: Sequence[Unit], *, fetches: bool = False) -> list[Outcome]:
         """The outcomes of one job."""
 
+    def harvest(self, slices: Sequence[LogSlice]) -> Harvest:
+        """The parts of slices of a log, and the error that ended it, if one did."""
+
 
 @dataclass(frozen=True)
 class SparkRig:
@@ -66,6 +71,12 @@ class SparkRig:
     def run(self, units: Sequence[Unit], *, fetches: bool = False) -> list[Outcome]:
         """The outcomes of one job."""
         return self.run_at_once([units], fetches=fetches)[0]
+
+    def harvest(self, slices: Sequence[LogSlice]) -> Harvest:
+        """The parts of slices of a log, and the error that ended it, if one did."""
+        [text] = self.driver.ask({"slices": packed(list(slices))})
+        found: Harvest = unpacked(text)
+        return found
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,10 @@ class InProcessRig:
     def run(self, units: Sequence[Unit], *, fetches: bool = False) -> list[Outcome]:
         """The outcomes of one job."""
         return list(InProcessRunner(self.catalog.database if fetches else None, self.settings).run(units))
+
+    def harvest(self, slices: Sequence[LogSlice]) -> Harvest:
+        """The parts of slices of a log, and the error that ended it, if one did."""
+        return harvested(LocalHarvester(self.settings.storage), slices)
 
 
 def _raised(result: Any) -> list[Outcome]:
