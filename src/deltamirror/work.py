@@ -20,6 +20,8 @@ __all__ = [
     "CommitOutcome",
     "CommitUnit",
     "CommitWork",
+    "Difference",
+    "ExpectedObject",
     "Failure",
     "Fetch",
     "Guard",
@@ -196,6 +198,31 @@ class CheckpointOutcome:
 
 
 Outcome: TypeAlias = CommitOutcome | CheckpointOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedObject:
+    """An object of the log as it should be: consecutive pieces of so many bytes, each with its sha256."""
+
+    version: int
+    key: str
+    pieces: tuple[tuple[int, bytes], ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Its size."""
+        return sum(size for size, _ in self.pieces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something else in the place of an expected object, or nothing."""
+
+    version: int
+    key: str
+    found: str
+    """The sha256 of what is there; empty: there is no object."""
+
 
 Fetch: TypeAlias = Callable[[CommitWork], Iterable[Chunk]]
 """The chunks of a commit, in order: those that it carries, or those that the database has."""

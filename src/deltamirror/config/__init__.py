@@ -2,7 +2,13 @@
 
 from deltamirror.config.keys import Key, Reload, keys
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
-from deltamirror.config.mirroring import BreakerSettings, CheckpointSettings, MirrorSettings, SparkSettings
+from deltamirror.config.mirroring import (
+    BreakerSettings,
+    CheckpointSettings,
+    MirrorSettings,
+    ReconcileSettings,
+    SparkSettings,
+)
 from deltamirror.config.secrets import Secret, redact_text, redact_url
 from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
@@ -18,6 +24,7 @@ __all__ = [
     "Loaded",
     "LogSettings",
     "MirrorSettings",
+    "ReconcileSettings",
     "Reload",
     "Secret",
     "Settings",

@@ -6,7 +6,7 @@ import msgspec
 
 from deltamirror.config.keys import COUNTING, FACTOR, NOT_NEGATIVE, PERCENT, POSITIVE, Reload, described
 
-__all__ = ["BreakerSettings", "CheckpointSettings", "MirrorSettings", "SparkSettings"]
+__all__ = ["BreakerSettings", "CheckpointSettings", "MirrorSettings", "ReconcileSettings", "SparkSettings"]
 
 
 class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +235,30 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
         POSITIVE,
         described("How long a store is left alone before one unit of work tries it.", unit="s", reload=Reload.START),
     ] = 60.0
+
+
+class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a service compares the logs with what it published, beside its other work."""
+
+    interval: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "How often the log of each table is looked at, by whichever service has its turn; 0: never.",
+            unit="s",
+            reload=Reload.START,
+        ),
+    ] = 300.0
+    sample: Annotated[
+        int,
+        NOT_NEGATIVE,
+        described(
+            "How many commits of a log are read each time, one after the other, beside those that look suspicious in a "
+            "listing.",
+            unit="objects",
+            reload=Reload.START,
+        ),
+    ] = 100
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,13 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
-from deltamirror.config.mirroring import BreakerSettings, CheckpointSettings, MirrorSettings, SparkSettings
+from deltamirror.config.mirroring import (
+    BreakerSettings,
+    CheckpointSettings,
+    MirrorSettings,
+    ReconcileSettings,
+    SparkSettings,
+)
 from deltamirror.config.storage import StorageSettings
 
 __all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
@@ -120,6 +126,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mirror: MirrorSettings = MirrorSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     breaker: BreakerSettings = BreakerSettings()
+    reconcile: ReconcileSettings = ReconcileSettings()
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()

@@ -1,27 +1,27 @@
 """The log of a table again, from SQL: its commits bit for bit, and the checkpoints that readers need."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from deltamirror.config import CheckpointSettings, StorageSettings
-from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.delta.properties import checkpoint_interval
 from deltamirror.errors import Diverged
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.mirror.commits import publish_commits
+from deltamirror.ops.stored import stored_chunks
 from deltamirror.ops.target import require_own_place, wanted_versions
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.backlog import checkpoint_facts, commit_work, fetch_chunks, replay_work
+from deltamirror.txnlog.backlog import checkpoint_facts, commit_work, replay_work
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.state import in_force
 from deltamirror.txnlog.tables import TableInfo, list_tables, table_info
-from deltamirror.work import CheckpointUnit, CommitUnit, CommitWork, Failure, Lane, Lease, Outcome, Published
+from deltamirror.work import CheckpointUnit, CommitUnit, Failure, Lane, Lease, Outcome, Published
 
 __all__ = ["Observer", "Rebuilt", "rebuild"]
 
@@ -107,7 +107,7 @@ class _Job:
             checksums=False,
             budget=math.inf,
         )
-        outcome = publish_commits(unit, self.store, fetch=partial(_chunks, self.database), guard=_no_guard)
+        outcome = publish_commits(unit, self.store, fetch=partial(stored_chunks, self.database), guard=_no_guard)
         self._conclude(outcome, outcome.failure)
         return outcome.published
 
@@ -137,7 +137,7 @@ class _Job:
             row_group_bytes=self.options.row_group_bytes,
             sidecar_actions=self.options.sidecar_actions,
         )
-        outcome = publish_checkpoint(unit, self.store, fetch=partial(_chunks, self.database), guard=_no_guard)
+        outcome = publish_checkpoint(unit, self.store, fetch=partial(stored_chunks, self.database), guard=_no_guard)
         self._conclude(outcome, outcome.failure)
         return version
 
@@ -160,11 +160,6 @@ class _Job:
         if isinstance(failure.error, Diverged):
             raise replace(failure.error, hint=_HINT) from failure.error
         raise failure.error
-
-
-def _chunks(database: Database, work: CommitWork) -> Iterator[Chunk]:
-    with database.read() as connection:
-        yield from fetch_chunks(connection, work)
 
 
 def _no_guard() -> None:

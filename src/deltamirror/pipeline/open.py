@@ -1,4 +1,4 @@
-"""The runner and the harvester that the settings name."""
+"""The runner, the harvester and the inspector that the settings name."""
 
 from collections.abc import Generator, Iterable, Iterator
 from importlib import import_module
@@ -10,11 +10,12 @@ from deltamirror.config import Settings
 from deltamirror.errors import MissingExtra
 from deltamirror.pipeline.harvest import Harvester, LocalHarvester
 from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.inspection import Inspector, LocalInspector
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.slices import LogSlice, Part
 from deltamirror.txnlog.database import Database
 
-__all__ = ["open_harvester", "open_runner"]
+__all__ = ["open_harvester", "open_inspector", "open_runner"]
 
 _LARGE_BYTES: Final = 64 * 1024 * 1024
 _MANY_COMMITS: Final = 5_000
@@ -39,6 +40,14 @@ def open_harvester(settings: Settings, *, runner: str | None) -> Harvester:
             return harvester
         case _:
             return _HarvesterBySize(settings)
+
+
+def open_inspector(settings: Settings) -> Inspector:
+    """This process, or Spark for logs that are large; that starts when it is first used."""
+    if settings.mirror.runner == "local":
+        return LocalInspector(settings)
+    inspector: Inspector = _spark("inspector").SparkInspector(settings)
+    return inspector
 
 
 class _HarvesterBySize:

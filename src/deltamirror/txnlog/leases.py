@@ -21,7 +21,7 @@ from deltamirror.txnlog.schema import checkpoints, heads, leases, mirror_status,
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Claim", "claim", "holds", "release", "renew", "surrender", "take"]
+__all__ = ["Claim", "claim", "holds", "keep", "release", "renew", "surrender", "take"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +97,16 @@ def renew(
     database: Database, held: Iterable[Lease], *, seconds: float, now: Callable[[], float] = time.time
 ) -> list[Lease]:
     """Hold leases for longer, from this moment on. Those that are still held: an expired one may be somebody else's."""
-    begun, values = now(), {"duration": _milliseconds(seconds)}
+    begun = now()
     with database.write() as session:
-        kept = [lease for lease in _in_order(held) if session.execute(_RENEW, {**_identity(lease), **values}).first()]
+        kept = [lease for lease in _in_order(held) if keep(session, lease, seconds=seconds)]
     return [replace(lease, held_until=begun + seconds) for lease in kept]
+
+
+def keep(session: Session, lease: Lease, *, seconds: float) -> bool:
+    """Hold a lease for longer; whether it is still held. Until the transaction ends nobody else gets it."""
+    values = {**_identity(lease), "duration": _milliseconds(seconds)}
+    return session.execute(_RENEW, values).first() is not None
 
 
 def release(database: Database, held: Iterable[Lease]) -> None:

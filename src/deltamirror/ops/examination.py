@@ -1,0 +1,144 @@
+"""Holding the log of a table against its records: what is missing from it, what is altered, what is not ours."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.mirror.comparison import ListedLog, difference, list_log
+from deltamirror.pipeline.inspection import Inspector
+from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.store import Meta
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.kept import KeptCheckpoint, KeptCommit, KeptLog, kept_checkpoints, kept_commits, kept_log
+from deltamirror.work import Difference, ExpectedObject
+
+__all__ = ["Findings", "Look", "examine"]
+
+_WINDOW: Final = 10_000
+_MOST_CHECKSUMS: Final = 1_000
+_MOST_FOREIGN: Final = 100
+"""So many commits of somebody else say enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Which objects are read: all of them, or a sample and those that a listing makes suspicious."""
+
+    full: bool
+    sample: range = range(0)
+    since: int = 0
+    """Objects that were modified before this time (ms) were looked at."""
+
+    def is_suspect(self, meta: Meta | None, *, written_at: int) -> bool:
+        """Whether an object is missing from a listing, or was touched since it was written."""
+        return self.full or meta is None or meta.modified > max(written_at, self.since)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is not as it should be."""
+
+    checked: int = 0
+    """How many objects were read."""
+    missing: list[Difference] = field(default_factory=list)
+    """Commits that were published, and are gone."""
+    altered: list[Difference] = field(default_factory=list)
+    """Commits that were published, and have other bytes."""
+    foreign: list[Difference] = field(default_factory=list)
+    """Commits of somebody else: above the head, or in the place of a version that was never published."""
+    checkpoints: list[Difference] = field(default_factory=list)
+    """Checkpoints that were written, and are gone or have other bytes."""
+    checksums: list[int] = field(default_factory=list)
+    """Versions from the newest checkpoint on that have no ``.crc``."""
+
+    @property
+    def versions(self) -> int:
+        """How many commits are not as they should be."""
+        return len(self.missing) + len(self.altered) + len(self.foreign)
+
+
+def examine(database: Database, log: KeptLog, inspector: Inspector, address: StoreAddress, look: Look) -> Findings:
+    """Compare a log with what SQL says of it. Nothing is changed, neither there nor here."""
+    listed = list_log(inspector.store(address), first=log.log_start)
+    examination = _Examination(database, log, inspector, address, look, listed)
+    for first in range(log.log_start, log.published + 1, _WINDOW):
+        examination.compare(first, min(first + _WINDOW - 1, log.published))
+    examination.look_beyond()
+    examination.compare_checkpoints()
+    return examination.findings
+
+
+@dataclass(slots=True)
+class _Examination:
+    database: Database
+    log: KeptLog
+    inspector: Inspector
+    address: StoreAddress
+    look: Look
+    listed: ListedLog
+    findings: Findings = field(default_factory=Findings)
+
+    def compare(self, first: int, last: int) -> None:
+        """The commits of published versions."""
+        with self.database.read() as connection:
+            kept = kept_commits(connection, self.log.table_id, first=first, last=last)
+        self._judge([each for each in kept if self._is_suspect(each)])
+
+    def look_beyond(self) -> None:
+        """What lies above the published versions: being put there at this moment, or put there by somebody else.
+
+        What we put is in SQL before it is in the log, so SQL is asked after the log was listed.
+        """
+        with self.database.read() as connection:
+            head = kept_log(connection, self.log.name).head
+            kept = kept_commits(connection, self.log.table_id, first=self.log.published + 1, last=head)
+        self._judge([each for each in kept if each.version in self.listed.commits], gone_is_fine=True)
+        above = sorted(version for version in self.listed.commits if version > head)
+        store = self.inspector.store(self.address)
+        for version in above[:_MOST_FOREIGN]:
+            nothing = ExpectedObject(version=version, key=self.listed.commits[version].key, pieces=())
+            theirs = difference(store, nothing)
+            self.findings.foreign += [] if theirs is None or not theirs.found else [theirs]
+
+    def compare_checkpoints(self) -> None:
+        """Whether the checkpoints that are recorded are there, and which checksums are not."""
+        with self.database.read() as connection:
+            kept = kept_checkpoints(connection, self.log.table_id, first=self.log.log_start)
+        known = [each for each in kept if each.version <= self.log.published]
+        self.findings.checkpoints += self._differences([each for each in map(self._suspect, known) if each is not None])
+        newest = max((each.version for each in known), default=0)
+        # That of the version that an imported table begins with follows from nothing.
+        oldest = self.log.log_start + (self.log.log_start > 0)
+        wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
+        self.findings.checksums = [version for version in wanted if version not in self.listed.checksums]
+
+    def _is_suspect(self, commit: KeptCommit) -> bool:
+        meta = self.listed.commits.get(commit.version)
+        if commit.version in self.look.sample or self.look.is_suspect(meta, written_at=commit.published_at or 0):
+            return True
+        return meta is not None and meta.size != commit.object.num_bytes
+
+    def _judge(self, suspects: Sequence[KeptCommit], *, gone_is_fine: bool = False) -> None:
+        published = {each.version for each in suspects if each.published_at is not None}
+        for found in self._differences([each.object for each in suspects]):
+            if found.found:
+                (self.findings.altered if found.version in published else self.findings.foreign).append(found)
+            elif not gone_is_fine:
+                self.findings.missing.append(found)
+
+    def _suspect(self, checkpoint: KeptCheckpoint) -> ExpectedObject | None:
+        """The file of a checkpoint, if it has to be read. One that nothing builds on only has to be there."""
+        meta = self.listed.others.get(checkpoint.name)
+        if not self.look.is_suspect(meta, written_at=checkpoint.written_at):
+            return None
+        if meta is not None and checkpoint.digest is None:
+            return None
+        # A wrong digest differs, and so does nothing; the size of one file among sidecars is not recorded.
+        pieces = ((0 if meta is None else meta.size, checkpoint.digest or b""),)
+        key = f"{LOG_DIRECTORY}/{checkpoint.name}"
+        return ExpectedObject(version=checkpoint.version, key=key, pieces=pieces)
+
+    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterable[Difference]:
+        self.findings.checked += len(expected)
+        return self.inspector.differences(self.address, expected) if expected else ()

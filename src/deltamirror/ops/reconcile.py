@@ -1,0 +1,194 @@
+"""Reconciling logs with their records: what is missing is published again, what is not ours stops its table."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from deltamirror.errors import DeltaMirrorError, Refused
+from deltamirror.ops.checksums import write_checksums
+from deltamirror.ops.examination import Findings, Look, examine
+from deltamirror.ops.turns import Turns
+from deltamirror.ops.verdicts import diverged, gone, reason
+from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.pipeline.inspection import Inspector
+from deltamirror.pipeline.policy import STORE_CODES
+from deltamirror.storage.open import StoreAddress
+from deltamirror.txnlog.findings import Turn
+from deltamirror.txnlog.kept import KeptLog, count_unpublished, kept_log, kept_logs
+from deltamirror.work import Failure
+
+__all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
+
+_log = logging.getLogger(__name__)
+_AT_ONCE: Final = 500
+_CLOCKS_APART: Final = 300_000
+"""By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
+
+
+class Strategy(StrEnum):
+    """How thoroughly logs are compared."""
+
+    INCREMENTAL = "incremental"
+    """Nothing is read: what is not SUCCESS is published."""
+    FULL = "full"
+    """Every object of the log is read."""
+    SMART = "smart"
+    """The log is listed; a sample is read, and what is missing, of another size, or was touched since it was put."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReconciled:
+    """What was found in the log of a table, and what came of it."""
+
+    table: str
+    checked: int = 0
+    """How many objects were read."""
+    missing: tuple[int, ...] = ()
+    altered: tuple[int, ...] = ()
+    foreign: tuple[int, ...] = ()
+    checkpoints: tuple[int, ...] = ()
+    repaired: int = 0
+    """How many commits, checkpoints and checksums were written."""
+    left: int = 0
+    """How many commits and checkpoints are not in the log as they should be."""
+    error: DeltaMirrorError | None = None
+    """What kept the table from being compared, or from being repaired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """What reconciling came to."""
+
+    strategy: Strategy
+    tables: tuple[TableReconciled, ...]
+
+
+Observer = Callable[[TableReconciled], None]
+
+
+class Reconciler:
+    """Compares logs and repairs what can be repaired without harm to anybody's data."""
+
+    def __init__(self, engine: MirrorEngine, inspector: Inspector, turns: Turns) -> None:
+        self._engine, self._inspector, self._turns = engine, inspector, turns
+        self._settings = engine.settings
+
+    def run(self, strategy: Strategy, tables: Sequence[str] = (), *, observe: Observer = lambda _: None) -> Reconciled:
+        """Reconcile tables, or all that are mirrored, and publish what is not; trouble of one stops no other."""
+        done = []
+        for log in self._logs(tables):
+            done.append(self._tried(log, strategy))
+            observe(done[-1])
+        return Reconciled(strategy=strategy, tables=tuple(done))
+
+    def look(self, log: KeptLog) -> TableReconciled:
+        """Compare one log as a service does, beside its other work: what is behind, but not lost, is left to that."""
+        return self._compared(log, Strategy.SMART, insist=False)
+
+    def _logs(self, tables: Sequence[str]) -> list[KeptLog]:
+        with self._engine.database.read() as connection:
+            if not tables:
+                return kept_logs(connection)
+            active = {log.name for log in kept_logs(connection)}
+            named = [kept_log(connection, name) for name in tables]
+        for log in named:
+            if log.name not in active:
+                hint = f"`deltamirror status {log.name}` shows why"
+                raise Refused(f"table {log.name!r} is not mirrored", hint=hint, table=log.name)
+        return named
+
+    def _tried(self, log: KeptLog, strategy: Strategy) -> TableReconciled:
+        try:
+            if strategy is Strategy.INCREMENTAL:
+                return self._finished(log, TableReconciled(table=log.name), last=None)
+            return self._compared(log, strategy, insist=True)
+        except DeltaMirrorError as error:
+            return TableReconciled(table=log.name, error=error)
+
+    def _compared(self, log: KeptLog, strategy: Strategy, *, insist: bool) -> TableReconciled:
+        full = strategy is Strategy.FULL
+        sample = range(0) if full else self._sample(log)
+        since = max(0, (log.reconciled_at or 0) - _CLOCKS_APART)
+        with self._turns.turn(log, patience=self._settings.mirror.lease if insist else 0) as turn:
+            look = Look(full=full, sample=sample, since=since)
+            findings = examine(self._engine.database, log, self._inspector, self._address(log), look)
+            done = self._settled(log, findings, turn, insist=insist)
+            turn.end(cursor=log.log_start if sample.stop > log.published else sample.stop, full=full)
+        return done
+
+    def _sample(self, log: KeptLog) -> range:
+        first = max(log.cursor, log.log_start)
+        return range(first, first + self._settings.reconcile.sample)
+
+    def _settled(self, log: KeptLog, findings: Findings, turn: Turn, *, insist: bool) -> TableReconciled:
+        """Publish what is missing, before what is not ours stops the table."""
+        done = TableReconciled(
+            table=log.name,
+            checked=findings.checked,
+            missing=tuple(each.version for each in findings.missing),
+            altered=tuple(each.version for each in findings.altered),
+            foreign=tuple(each.version for each in findings.foreign),
+            checkpoints=tuple(each.version for each in findings.checkpoints),
+        )
+        _take_back(turn, (gone(log, each) for each in findings.missing))
+        for each in findings.checkpoints:
+            turn.take_checkpoint_back(gone(log, each))
+        stops = bool(findings.altered or findings.foreign)
+        if findings.missing or findings.checkpoints or insist:
+            done = self._finished(log, done, last=None if insist and not stops else log.published)
+        elif log.head > log.published:
+            turn.make_due(STORE_CODES)  # the store answers
+        if stops:
+            self._stop(log, findings, turn)
+            return replace(done, left=done.left + len(findings.altered) + len(findings.foreign))
+        return replace(done, repaired=done.repaired + self._write_checksums(log, findings))
+
+    def _finished(self, log: KeptLog, done: TableReconciled, *, last: int | None) -> TableReconciled:
+        """Publish a table up to a version, or to its head."""
+        database, upto, error, checkpoint = self._engine.database, log.head if last is None else last, None, None
+        with database.read() as connection:
+            before = count_unpublished(connection, log.table_id, last=upto)
+        try:
+            if upto >= 0:
+                checkpoint = self._engine.mirror(log.name, upto).checkpoint
+        except DeltaMirrorError as trouble:
+            error = trouble
+        with database.read() as connection:
+            left = count_unpublished(connection, log.table_id, last=upto)
+        repaired = before - left + (checkpoint is not None)
+        return replace(done, repaired=repaired, left=left, error=error)
+
+    def _write_checksums(self, log: KeptLog, findings: Findings) -> int:
+        if not self._settings.mirror.checksums:
+            return 0
+        store = self._inspector.store(self._address(log))
+        return write_checksums(self._engine.database, log, store, findings.checksums)
+
+    def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
+        database = self._engine.database
+        ours = [each for each in (*findings.altered, *findings.foreign) if each.version <= log.head]
+        _take_back(turn, (diverged(database, log, each) for each in ours))
+        why = reason(altered=findings.altered, foreign=findings.foreign)
+        turn.quarantine(why)
+        _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name)
+
+    def _address(self, log: KeptLog) -> StoreAddress:
+        return StoreAddress.of(log.location, self._settings.storage)
+
+
+def _take_back(turn: Turn, lost: Iterable[Failure]) -> None:
+    for some in _batches(lost):
+        turn.take_back(some)
+
+
+def _batches(failures: Iterable[Failure]) -> Iterator[list[Failure]]:
+    batch: list[Failure] = []
+    for failure in failures:
+        batch.append(failure)
+        if len(batch) == _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

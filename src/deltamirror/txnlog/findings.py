@@ -1,0 +1,95 @@
+"""What becomes of the records of a table whose log is not what they say.
+
+Whoever compares a log does so under a lease of the lane RECONCILIATION, so that services take turns. It is no right to
+publish: what was published and is gone is FAILED from here on, and published again as everything else is. A table
+whose log holds other bytes is put into quarantine: nobody publishes to it until it is repaired.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from sqlalchemy import update
+
+from deltamirror.errors import LeaseLost
+from deltamirror.txnlog.attempts import error_values, insert_attempt
+from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.leases import keep, surrender
+from deltamirror.txnlog.schema import checkpoints, mirror_status, reconciliations, tables
+from deltamirror.txnlog.upsert import upsert
+from deltamirror.work import Failure, Lane, Lease
+
+__all__ = ["Turn"]
+
+
+class Turn:
+    """Somebody's turn to compare the log of one table. Each call is one transaction, refused once the turn is lost."""
+
+    def __init__(self, database: Database, lease: Lease, *, seconds: float) -> None:
+        self._database, self._lease, self._seconds = database, lease, seconds
+
+    def take_back(self, lost: Iterable[Failure]) -> None:
+        """Versions are not in the log as they should be: they are FAILED, due at once, and published no longer."""
+        with self._held() as session:
+            for failure in lost:
+                self._fail(session, failure, Lane.COMMITS)
+                lower = (tables.c.table_id == self._lease.table_id) & (tables.c.published_version >= failure.version)
+                session.execute(update(tables).where(lower).values(published_version=failure.version - 1))
+
+    def take_checkpoint_back(self, lost: Failure) -> None:
+        """A checkpoint is not in the log as it was written: nothing builds on it, and it is due at once."""
+        with self._held() as session:
+            self._fail(session, lost, Lane.CHECKPOINTS)
+            c = checkpoints.c
+            own = (c.table_id == self._lease.table_id) & (c.version == lost.version)
+            session.execute(update(checkpoints).where(own).values(digest=None))
+
+    def quarantine(self, reason: str) -> None:
+        """Let nobody publish to the table until it is repaired."""
+        with self._held() as session:
+            own = (tables.c.table_id == self._lease.table_id) & tables.c.quarantined_at.is_(None)
+            session.execute(update(tables).where(own).values(quarantined_at=CLOCK, quarantine_reason=reason))
+
+    def lift_quarantine(self) -> None:
+        """Let the table be published to again, what failed at once."""
+        with self._held() as session:
+            own = tables.c.table_id == self._lease.table_id
+            session.execute(update(tables).where(own).values(quarantined_at=None, quarantine_reason=None))
+            failed = (mirror_status.c.table_id == self._lease.table_id) & (mirror_status.c.state == "FAILED")
+            session.execute(update(mirror_status).where(failed).values(next_attempt_at=None))
+
+    def make_due(self, codes: Sequence[str]) -> None:
+        """Let what failed in these classes be tried at once."""
+        with self._held() as session:
+            for records in (mirror_status, checkpoints):
+                c = records.c
+                failed = (c.table_id == self._lease.table_id) & (c.state == "FAILED") & c.error_code.in_(codes)
+                session.execute(update(records).where(failed).values(next_attempt_at=None))
+
+    def end(self, *, cursor: int, full: bool) -> None:
+        """The log was compared: somebody else's turn. The next sample begins with this version."""
+        seen = {"cursor": cursor, "reconciled_at": CLOCK, **({"full_at": CLOCK} if full else {})}
+        with self._held() as session:
+            looked = upsert(reconciliations).values(table_id=self._lease.table_id, **seen)
+            again = {name: looked.excluded[name] for name in seen}
+            session.execute(looked.on_conflict_do_update(index_elements=[reconciliations.c.table_id], set_=again))
+            surrender(session, self._lease)
+
+    @contextmanager
+    def _held(self) -> Iterator[Session]:
+        with self._database.write() as session:
+            if not keep(session, self._lease, seconds=self._seconds):
+                raise LeaseLost("somebody else compares the log of this table", hint="nothing: they finish it")
+            yield session
+
+    def _fail(self, session: Session, failure: Failure, lane: Lane) -> None:
+        records = mirror_status if lane is Lane.COMMITS else checkpoints
+        c = records.c
+        own = (c.table_id == self._lease.table_id) & (c.version == failure.version)
+        failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
+        found = update(records).where(own).values({**failed, **error_values(failure)}).returning(c.attempts)
+        if (count := session.execute(found).scalar_one_or_none()) is not None:
+            # The epochs of this lane are none of that one.
+            finder = replace(self._lease, lane=lane, epoch=-self._lease.epoch)
+            insert_attempt(session, finder, failure.version, count, CLOCK, failure)
