@@ -143,14 +143,13 @@ def test_ctrl_c_at_a_waiting_commit_exits_with_130_and_without_a_traceback(tmp_p
     create = ["table", "create", "t", "--location", "t", "--schema", "id long"]
     assert run(*create, folder=tmp_path).returncode == 0
     waiting = subprocess.Popen(
-        [*COMMAND, "commit", "t", "-", "--debug"],
+        # A suite that was started in the background of a shell hands on that Ctrl-C is ignored.
+        ["env", "--default-signal=INT", *COMMAND, "commit", "t", "-", "--debug"],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**ENVIRONMENT, "DELTAMIRROR_LOG__LEVEL": "info"},
-        # A suite that was started in the background of a shell hands on that Ctrl-C is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert waiting.stderr
     # The line that says the input is being read; from then on the command waits for more of it.

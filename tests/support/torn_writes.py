@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from deltamirror.config import StorageSettings
@@ -32,8 +33,7 @@ def is_whole(data: bytes) -> bool:
     return hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST]
 
 
-def _write_for_ever(store: Store, writer: int) -> None:
-    bodies = [body(1 << power) for power in range(10, 23, 3)]
+def _write_for_ever(store: Store, writer: int, bodies: Sequence[bytes]) -> None:
     step = 0
     while True:
         data = bodies[step % len(bodies)]
@@ -46,10 +46,15 @@ def _write_for_ever(store: Store, writer: int) -> None:
         step += 1
 
 
-def _killed_writer(store: Store, writer: int) -> None:
+def _killed_writer(store: Store, writer: int, bodies: Sequence[bytes]) -> None:
+    begun, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        _write_for_ever(store, writer)
+        os.write(tell, b"!")
+        _write_for_ever(store, writer, bodies)
+    os.read(begun, 1)  # on a busy machine a child may begin long after its fork
+    os.close(begun)
+    os.close(tell)
     time.sleep(random.uniform(0.002, 0.05))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -58,9 +63,10 @@ def _killed_writer(store: Store, writer: int) -> None:
 def main(folder: Path, kills: int) -> None:
     """Kill writers one after the other, and look at everything after each."""
     store = store_at(str(folder), StorageSettings())
+    bodies = [body(1 << power) for power in range(10, 23, 3)]
     seen = set()
     for writer in range(kills):
-        _killed_writer(store, writer)
+        _killed_writer(store, writer, bodies)
         for meta in store.list():
             found = None if meta.key in seen and writer < kills - 1 else store.read(meta.key)
             if found is not None and not is_whole(found.data):
