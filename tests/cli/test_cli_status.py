@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deltamirror.cli.output import duration
+from deltamirror.txnlog.breakers import Breaker
 from deltamirror.txnlog.status import CheckpointStatus, LastError, TableStatus
 
 LOCAL = ("mirror", "--once", "--runner", "local")
@@ -99,7 +100,7 @@ def test_a_table_that_is_not_there_is_not_found(orders) -> None:
 def test_no_tables_are_no_error(prompt) -> None:
     prompt("init")
     assert prompt("status", "--check").stdout.startswith("No tables.")
-    assert prompt.json("status") == {"all_paused": False, "tables": []}
+    assert prompt.json("status") == {"all_paused": False, "stores": [], "tables": []}
 
 
 def test_a_pause_of_all_tables_shows(orders) -> None:
@@ -115,11 +116,54 @@ def test_the_guide_documents_every_field_of_the_json() -> None:
     errors_of_ours = {f"error.{field.name}" for field in fields(LastError)} | {"error.hint"}
     checkpoint = {f"checkpoint.{field.name}" for field in fields(CheckpointStatus)}
     own = {field.name for field in fields(TableStatus)} - {"error", "checkpoint"}
-    assert documented == own | checkpoint | errors_of_ours | {"all_paused"}
+    assert documented == own | checkpoint | errors_of_ours | {"all_paused", "stores"}
 
 
 def _names(row: str) -> list[str]:
     return re.findall(r"`([\w.]+)`", row)
+
+
+@pytest.fixture
+def shut(orders):
+    """A catalog whose local disk is left alone, with what happened before."""
+    orders(*LOCAL)
+    breaker = ("file:///", "open", 5, 1, 0, 2_000, 4_000_000_000_000, None, "unavailable", "cannot write: HTTP 503")
+    events = [("file:///", 1_000, "closed", "host:7:a", "it is back"), ("file:///", 2_000, "open", "host:7:a", "5 …")]
+    with sqlite3.connect(orders.folder / "deltamirror.db") as connection:
+        connection.execute("INSERT INTO dl_breakers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", breaker)
+        connection.executemany("INSERT INTO dl_breaker_events VALUES (?, ?, ?, ?, ?)", events)
+    connection.close()
+    return orders
+
+
+@pytest.mark.requirement("R55")
+def test_a_store_that_is_left_alone_shows_with_its_history(shut) -> None:
+    *_, line = shut("status").stdout.splitlines()
+    assert line == (
+        "store file:///: left alone until 2096-10-02 07:06:40.000Z: 5 failures in a row, the last: unavailable: "
+        "cannot write: HTTP 503"
+    )
+    assert shut("status", "orders").stdout.splitlines()[-1] == line
+    [store] = shut.json("status")["stores"]
+    assert (store["store"], store["state"], store["failures"], store["changed_at"]) == ("file:///", "open", 5, 2_000)
+    assert [(event["at"], event["state"]) for event in store["events"]] == [(2_000, "open"), (1_000, "closed")]
+
+
+@pytest.mark.requirement("R55")
+def test_who_mirrors_by_hand_tries_the_store_at_once(shut, add) -> None:
+    for name in "abc":
+        shut("commit", "orders", "-", stdin=add(path=name))
+    shut(*LOCAL)
+    [store] = shut.json("status")["stores"]
+    assert (store["state"], store["failures"], store["retry_at"]) == ("closed", 0, None)
+    assert [event["state"] for event in store["events"]] == ["closed", "half-open"]  # those of 1970 are forgotten
+    assert "store" not in shut("status").stdout
+
+
+def test_the_guide_documents_every_field_of_a_store() -> None:
+    section = GUIDE.read_text().partition("| Field of `stores` |")[2].partition("\n\n")[0]
+    documented = {name for row in re.findall(r"^\| (.*?) \|", section, re.MULTILINE) for name in _names(row)}
+    assert documented == {field.name for field in fields(Breaker)} | {"events"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Mirrors of test catalogs: an engine with threads of its own in place of Spark, over tables on a local disk."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,20 @@ __all__ = [
 
 
 def local_settings(settings: Settings | None = None, **changed: Any) -> Settings:
-    """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` are those of checkpoints."""
+    """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` and ``breaker_…`` are of these."""
     settings = settings or Settings()
-    prefix = "checkpoint_"
-    own = {name: value for name, value in changed.items() if not name.startswith(prefix)}
-    checkpoint = {name.removeprefix(prefix): value for name, value in changed.items() if name.startswith(prefix)}
     quick: dict[str, Any] = {"runner": "local", "poll": 0.02, "retry_base": 0.01, "retry_max": 0.05, "attempts": 1_000}
+    checkpoint, breaker = _taken(changed, "checkpoint_"), {"pause": 0.05, **_taken(changed, "breaker_")}
     return replace(
         settings,
-        mirror=replace(settings.mirror, **{**quick, **own}),
+        mirror=replace(settings.mirror, **{**quick, **changed}),
         checkpoint=replace(settings.checkpoint, **checkpoint),
-        breaker=replace(settings.breaker, pause=0.05),
+        breaker=replace(settings.breaker, **breaker),
     )
+
+
+def _taken(changed: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): changed.pop(name) for name in list(changed) if name.startswith(prefix)}
 
 
 @contextmanager
@@ -100,7 +102,7 @@ class ScriptedRunner:
         self._script = script
         self.jobs: list[tuple[Unit, ...]] = []
 
-    def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
+    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One outcome for each unit."""
         self.jobs.append(tuple(units))
         for unit in units:

@@ -10,6 +10,7 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment
 from deltamirror.cli.parameters import seconds
 from deltamirror.cli.remedies import remedy
+from deltamirror.cli.stores import StoreStatus
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
 from deltamirror.txnlog.pause import is_paused
@@ -41,12 +42,20 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
         raise click.UsageError("--max-lag is for --check")
     with invocation.local_engine() as engine:
         tables = engine.status(table)
+        stores = StoreStatus.all(engine.database)
         with engine.database.read() as connection:
             all_paused = is_paused(connection)
-    document = {"all_paused": all_paused, "tables": [_document(each) for each in tables]}
+    document = {
+        "all_paused": all_paused,
+        "stores": [each.document() for each in stores],
+        "tables": [_document(each) for each in tables],
+    }
     answer(document, _grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
     if table is None and not invocation.json:
         _tell_remedies(tables)
+    if not invocation.json:
+        for line in filter(None, (each.line() for each in stores)):
+            click.echo(line)
     if check and (exit_status := _drift(tables, _MAX_LAG if max_lag is None else max_lag)):
         raise click.exceptions.Exit(exit_status)
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from itertools import count, islice
 from queue import Empty, SimpleQueue
@@ -30,7 +30,7 @@ def work_on(
     threads: int,
     resources: Resources,
     patience: Callable[[Unit], float] = patience,
-) -> Iterator[Outcome]:
+) -> Generator[Outcome]:
     """One outcome for each unit, as they finish. Whoever stops listening stops the work before its next put."""
     crew, waiting = _Crew(resources, patience), iter(units)
     try:

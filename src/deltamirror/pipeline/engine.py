@@ -16,12 +16,14 @@ from deltamirror.config import Settings
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.escalation import EscalationPolicy
+from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane, Workshop
 from deltamirror.pipeline.open import open_runner
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.service import Observer, Service, Summary, lasting_failure
 from deltamirror.txnlog.backlog import make_due, request_checkpoint
+from deltamirror.txnlog.breakers import end_pauses
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.migrations import require_current
 from deltamirror.txnlog.open import open_database
@@ -76,6 +78,7 @@ class MirrorEngine:
         self._shares_database = database is not None
         self.database = database or self._closing(open_database(settings.catalog))
         seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
+        self._breakers = Breakers(self.database, settings, owner=self.owner)
         shop = Workshop(
             database=self.database,
             runner=runner or self._closing(open_runner(settings, self.database)),
@@ -84,6 +87,7 @@ class MirrorEngine:
             retry=RetryPolicy(settings.mirror),
             escalates=EscalationPolicy(settings.mirror),
             heartbeat=self._resources.enter_context(Heartbeat(self.database, seconds)),
+            breakers=self._breakers,
         )
         self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
         self._stopping = threading.Event()
@@ -121,7 +125,7 @@ class MirrorEngine:
             )
         versions = 0
         while _published(status) < target and not self._stopping.is_set():
-            for outcome in self._outcomes(self._commits, status.table_id, upto=target):
+            for outcome in self._outcomes(self._commits, status, upto=target):
                 versions += len(outcome.published) if isinstance(outcome, CommitOutcome) else 0
                 _raise_failure(outcome)
             status = self._mirrored(table)
@@ -139,7 +143,7 @@ class MirrorEngine:
         with self.database.write() as session:
             request_checkpoint(session, status.table_id, wanted, reason="asked for")
         while not self._stopping.is_set() and not _has_checkpoint(status, wanted):
-            for outcome in self._outcomes(self._checkpoints, status.table_id):
+            for outcome in self._outcomes(self._checkpoints, status):
                 _raise_failure(outcome)
             status = self._mirrored(table)
         return wanted
@@ -153,6 +157,7 @@ class MirrorEngine:
         """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again."""
         if once:
             make_due(self.database)
+            end_pauses(self.database)
         lanes = [self._commits, self._checkpoints] if self.settings.checkpoint.enabled else [self._commits]
         self._service = Service(
             self.database,
@@ -190,10 +195,11 @@ class MirrorEngine:
         which = "--all" if everything else table
         return Refused(message, hint=f"run `deltamirror table resume {which}`", table=table)
 
-    def _outcomes(self, lane: MirrorLane, table_id: int, *, upto: int | None = None) -> Iterator[Outcome]:
+    def _outcomes(self, lane: MirrorLane, status: TableStatus, *, upto: int | None = None) -> Iterator[Outcome]:
         """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""
-        job = lane.job_of(table_id, upto=upto)
+        job = lane.job_of(status.table_id, upto=upto)
         if job is None:
+            self._breakers.require(status.location)
             if not self._shares_database:
                 self.database.let_go()
             self._stopping.wait(self.settings.mirror.poll)

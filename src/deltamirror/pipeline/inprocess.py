@@ -1,6 +1,6 @@
 """The runner without Spark: threads of this process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from deltamirror.config import Settings
 from deltamirror.pipeline.crew import work_on
@@ -23,7 +23,7 @@ class InProcessRunner:
         """Whether there is a database to fetch from."""
         return self._resources.database is not None
 
-    def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
+    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""
         return work_on(units, threads=self._threads, resources=self._resources)
 

@@ -2,17 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from deltamirror.config import Settings
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.escalation import EscalationPolicy, tell
+from deltamirror.pipeline.gate import Breakers, prefix_of
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.planning import CommitPlan, plan_checkpoint, plan_commits
+from deltamirror.pipeline.policy import STORE_CODES
 from deltamirror.pipeline.runner import Runner
 from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.leases import Claim, claim, release
+from deltamirror.txnlog.leases import Claim, claim, claim_in_store, release
 from deltamirror.txnlog.outcomes import Recorded, record_checkpoint, record_commits
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Unit
 
@@ -30,6 +33,7 @@ class Workshop:
     retry: RetryPolicy
     escalates: EscalationPolicy
     heartbeat: Heartbeat
+    breakers: Breakers
 
     @property
     def carried(self) -> bool:
@@ -38,30 +42,44 @@ class Workshop:
 
 
 class Job(ABC):
-    """Units of one store that one run of the runner works on. Their leases are renewed until that is over."""
+    """Units of one store that one run of the runner works on. Their leases are renewed until that is over.
 
-    def __init__(self, shop: Workshop, units: Sequence[Unit]) -> None:
+    A job that ``tries`` its store is one unit, by which a store that was left alone shows that it is back.
+    """
+
+    def __init__(self, shop: Workshop, units: Sequence[Unit], *, tries: bool = False) -> None:
         self._shop = shop
+        self._tries = tries
         self._units = tuple(units)
         self._waiting = {unit.table_id: unit.lease for unit in units}
         self._names = {unit.table_id: unit.table for unit in units}
-        self.store = _store(units[0].address.location)
+        self.store = prefix_of(units[0].address.location)
         shop.heartbeat.add(self._waiting.values())
 
     def run(self) -> Iterator[Outcome]:
-        """What comes of each unit, recorded, as they finish. Recording gives a lease back."""
-        for outcome in self._shop.runner.run(self._units):
-            named = replace(outcome, table=self._names[outcome.table_id])
-            if self._record(named).escalated:
-                tell(named)
-            self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
-            yield named
+        """What comes of each unit, recorded, as they finish. Recording gives a lease back.
+
+        As soon as the store is left alone, no other unit is begun, and those under way put nothing more.
+        """
+        with closing(self._shop.runner.run(self._units)) as outcomes:
+            for outcome in outcomes:
+                named = replace(outcome, table=self._names[outcome.table_id])
+                if self._record(named).escalated:
+                    tell(named)
+                self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
+                goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)
+                self._tries = False
+                yield named
+                if not goes_on:
+                    break
 
     def close(self) -> None:
-        """Give back the leases of units that came to nothing."""
+        """Give back the leases of units that came to nothing, and what they were to try."""
         self._shop.heartbeat.remove(self._waiting.values())
         if self._waiting:
             release(self._shop.database, self._waiting.values())
+        if self._tries:
+            self._shop.breakers.end_trying(self.store)
 
     @abstractmethod
     def _record(self, outcome: Outcome) -> Recorded:
@@ -69,8 +87,8 @@ class Job(ABC):
 
 
 class _CommitJob(Job):
-    def __init__(self, shop: Workshop, plans: Sequence[CommitPlan]) -> None:
-        super().__init__(shop, [plan.unit for plan in plans])
+    def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, tries: bool = False) -> None:
+        super().__init__(shop, [plan.unit for plan in plans], tries=tries)
         self._plans = {plan.unit.table_id: plan for plan in plans}
 
     def _record(self, outcome: Outcome) -> Recorded:
@@ -91,6 +109,8 @@ class _CheckpointJob(Job):
 class MirrorLane(ABC):
     """A kind of work, with leases and a share of the threads of its own."""
 
+    kind: ClassVar[Lane]
+
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
 
@@ -99,81 +119,128 @@ class MirrorLane(ABC):
     def concurrency(self) -> int:
         """How many of its jobs run at once."""
 
-    @abstractmethod
     def jobs(self, *, except_stores: Sequence[str] = ()) -> list[Job]:
-        """Work that is due, claimed: of tables in any store but these."""
+        """Work that is due, claimed: of tables in any store but these. A store that is left alone may be tried."""
+        gate = self._shop.breakers.gate()
+        claims = self._claimed(limit=self._tables_at_once, except_stores=[*except_stores, *gate.shut])
+        tries = [self._try(store, spared) for store, spared in gate.tried.items() if store not in except_stores]
+        return [*self._planned(claims), *filter(None, tries)]
 
-    @abstractmethod
     def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
         """Work of one table, up to a version, due or not; None where there is none, or somebody else is at it."""
+        gate = self._shop.breakers.gate()
+        claims = self._claimed(limit=1, table_ids=[table_id], except_stores=list(gate.shut))
+        for job in self._planned(claims, upto=upto):
+            return job
+        tries = (self._try(store, table_ids=[table_id], upto=upto) for store in gate.tried)
+        return next(filter(None, tries), None)
+
+    @property
+    @abstractmethod
+    def _tables_at_once(self) -> int:
+        """How many tables are claimed at once."""
+
+    @property
+    @abstractmethod
+    def _lease(self) -> float:
+        """For how many seconds they are claimed."""
+
+    @abstractmethod
+    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+        """Jobs that do what was claimed."""
+
+    def _claimed(
+        self, *, limit: int, table_ids: Sequence[int] | None = None, except_stores: Sequence[str]
+    ) -> list[Claim]:
+        return claim(
+            self._shop.database,
+            lane=self.kind,
+            owner=self._shop.owner,
+            seconds=self._lease,
+            limit=limit,
+            table_ids=table_ids,
+            except_stores=except_stores,
+        )
+
+    def _try(
+        self,
+        store: str,
+        spared: int | None = None,
+        *,
+        table_ids: Sequence[int] | None = None,
+        upto: int | None = None,
+    ) -> Job | None:
+        """One unit of a store that was left alone; None where nothing waits, or somebody else tries it."""
+        shop = self._shop
+        claims = claim_in_store(
+            shop.database,
+            store,
+            lane=self.kind,
+            owner=shop.owner,
+            seconds=self._lease,
+            codes=STORE_CODES,
+            unless_table=spared,
+            table_ids=table_ids,
+        )
+        with _given_back_on_failure(shop, claims):
+            tries = bool(claims) and shop.breakers.begin_trying(store)
+        if not tries:
+            release(shop.database, [each.lease for each in claims])
+            return None
+        (job,) = self._planned(claims, upto=upto, tries=True)
+        return job
 
 
 class CommitLane(MirrorLane):
     """Publishes commits, with their checksums."""
+
+    kind = Lane.COMMITS
 
     @property
     def concurrency(self) -> int:
         """How many jobs run at once."""
         return self._shop.settings.mirror.concurrency
 
-    def jobs(self, *, except_stores: Sequence[str] = ()) -> list[Job]:
+    @property
+    def _tables_at_once(self) -> int:
+        return self._shop.settings.mirror.batch_tables
+
+    @property
+    def _lease(self) -> float:
+        return self._shop.settings.mirror.lease
+
+    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
         """One job a store; a large unit is a job of its own, so that small ones are recorded without it."""
-        settings = self._shop.settings.mirror
-        claims = _claimed(self._shop, Lane.COMMITS, limit=settings.batch_tables, except_stores=except_stores)
-        return [_CommitJob(self._shop, plans) for plans in _by_store(self._planned(claims), large=settings.batch_bytes)]
-
-    def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
-        """The next versions of a table."""
-        claims = _claimed(self._shop, Lane.COMMITS, limit=1, table_ids=[table_id])
-        return _CommitJob(self._shop, self._planned(claims, upto=upto)) if claims else None
-
-    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None) -> list[CommitPlan]:
-        with _given_back_on_failure(self._shop, claims):
-            return plan_commits(self._shop.database, claims, self._shop.settings, upto=upto, carried=self._shop.carried)
+        shop, large = self._shop, self._shop.settings.mirror.batch_bytes
+        with _given_back_on_failure(shop, claims):
+            plans = plan_commits(shop.database, claims, shop.settings, upto=upto, carried=shop.carried)
+        return [_CommitJob(shop, some, tries=tries) for some in _by_store(plans, large=large)]
 
 
 class CheckpointLane(MirrorLane):
     """Writes checkpoints."""
+
+    kind = Lane.CHECKPOINTS
 
     @property
     def concurrency(self) -> int:
         """How many jobs run at once."""
         return self._shop.settings.checkpoint.concurrency
 
-    def jobs(self, *, except_stores: Sequence[str] = ()) -> list[Job]:
-        """One checkpoint."""
-        return self._planned(_claimed(self._shop, Lane.CHECKPOINTS, limit=1, except_stores=except_stores))
+    @property
+    def _tables_at_once(self) -> int:
+        return 1
 
-    def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
-        """The checkpoint that a table waits for."""
-        planned = self._planned(_claimed(self._shop, Lane.CHECKPOINTS, limit=1, table_ids=[table_id]))
-        return planned[0] if planned else None
+    @property
+    def _lease(self) -> float:
+        return self._shop.settings.checkpoint.lease
 
-    def _planned(self, claims: Sequence[Claim]) -> list[Job]:
+    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+        """One job a checkpoint."""
         shop = self._shop
         with _given_back_on_failure(shop, claims):
             units = [plan_checkpoint(shop.database, each, shop.settings, carried=shop.carried) for each in claims]
-        return [_CheckpointJob(shop, [unit]) for unit in units]
-
-
-def _claimed(
-    shop: Workshop,
-    lane: Lane,
-    *,
-    limit: int,
-    table_ids: Sequence[int] | None = None,
-    except_stores: Sequence[str] = (),
-) -> list[Claim]:
-    seconds = {Lane.COMMITS: shop.settings.mirror.lease, Lane.CHECKPOINTS: shop.settings.checkpoint.lease}[lane]
-    return claim(
-        shop.database,
-        lane=lane,
-        owner=shop.owner,
-        seconds=seconds,
-        limit=limit,
-        table_ids=table_ids,
-        except_stores=except_stores,
-    )
+        return [_CheckpointJob(shop, [unit], tries=tries) for unit in units]
 
 
 @contextmanager
@@ -189,12 +256,6 @@ def _by_store(plans: Iterable[CommitPlan], *, large: int) -> list[list[CommitPla
     groups: dict[str, list[CommitPlan]] = {}
     for plan in plans:
         num_bytes = sum(commit.num_bytes for commit in plan.unit.commits)
-        key = plan.unit.table if num_bytes >= large else _store(plan.unit.address.location)
+        key = plan.unit.table if num_bytes >= large else prefix_of(plan.unit.address.location)
         groups.setdefault(key, []).append(plan)
     return list(groups.values())
-
-
-def _store(location: str) -> str:
-    """What the locations of one store begin with: its bucket, or the local disk."""
-    scheme, _, rest = location.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}/"

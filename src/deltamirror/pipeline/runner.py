@@ -1,6 +1,6 @@
 """The boundary to whatever does the work of a pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 from deltamirror.work import Outcome, Unit
@@ -15,8 +15,8 @@ class Runner(Protocol):
     def fetches(self) -> bool:
         """Whether its workers fetch the chunks of commits from the database; otherwise units carry them."""
 
-    def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
-        """One outcome for each unit, as they finish, in any order.
+    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
+        """One outcome for each unit, as they finish, in any order. Who closes it stops the work before its next put.
 
         Trouble of one unit is its outcome's failure. An exception says that the job as a whole failed: any unit may
         or may not have done its work.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, or_, select, update
+from sqlalchemy import and_, bindparam, case, func, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -18,10 +18,11 @@ from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.pause import ALL_PAUSED
 from deltamirror.txnlog.schema import checkpoints, heads, leases, mirror_status, tables, versions
+from deltamirror.txnlog.tables import in_store
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Claim", "claim", "holds", "keep", "release", "renew", "surrender", "take"]
+__all__ = ["Claim", "claim", "claim_in_store", "holds", "keep", "release", "renew", "surrender", "take"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,22 +63,37 @@ def claim(
     the choice to tables that somebody asks for: their commits are due whatever was planned after a failure.
     ``except_stores`` leaves out the tables whose locations begin with one of these.
     """
-    begun = now()
     waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
     for store in except_stores:
-        waiting = waiting.where(func.substr(tables.c.location, 1, len(store)) != store)
-    with database.read() as connection:
-        if connection.execute(waiting.limit(1)).first() is None:
-            return []  # the common case, without anybody's turn to write
-    with database.write() as session:
-        session.lock_claims()
-        found = {row.table_id: row for row in session.execute(waiting.limit(limit))}
-        epochs = _take(session, list(found), lane=lane, owner=owner, seconds=seconds) if found else {}
-    return [
-        _claim(row, Lease(table_id=each, lane=lane, owner=owner, epoch=epochs[each], held_until=begun + seconds))
-        for each, row in found.items()
-        if each in epochs
-    ]
+        waiting = waiting.where(~in_store(store))
+    return _claimed(database, waiting.limit(limit), lane=lane, owner=owner, seconds=seconds, now=now)
+
+
+def claim_in_store(
+    database: Database,
+    store: str,
+    *,
+    lane: Lane,
+    owner: str,
+    seconds: float,
+    codes: Sequence[str],
+    unless_table: int | None = None,
+    table_ids: Sequence[int] | None = None,
+    now: Callable[[], float] = time.time,
+) -> list[Claim]:
+    """Take on one table of a store, if there is one: to see whether the store, which was away, is back.
+
+    One that did not fail comes first, then the one that was tried longest ago: no table is in the way of the others. A
+    failure in one of the classes ``codes`` is not waited out, but for that of ``unless_table``.
+    """
+    status = mirror_status.c if lane is Lane.COMMITS else checkpoints.c
+    waiting = _any_waiting(lane) if table_ids is None else _asked_for(lane, table_ids)
+    if table_ids is None:
+        impatient = status.error_code.in_(codes) & tables.c.table_id.is_distinct_from(unless_table)
+        waiting = waiting.where(or_(_due(status.next_attempt_at), impatient))
+    failed = case((status.state == "FAILED", 1), else_=0)
+    chosen = waiting.where(in_store(store)).order_by(None).order_by(failed, status.updated_at, tables.c.table_id)
+    return _claimed(database, chosen.limit(1), lane=lane, owner=owner, seconds=seconds, now=now)
 
 
 def take(
@@ -165,6 +181,30 @@ def _take(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str,
     return {row.table_id: row.epoch for row in session.execute(taken)}
 
 
+def _claimed(
+    database: Database,
+    waiting: Select[Any],
+    *,
+    lane: Lane,
+    owner: str,
+    seconds: float,
+    now: Callable[[], float],
+) -> list[Claim]:
+    begun = now()
+    with database.read() as connection:
+        if connection.execute(waiting.limit(1)).first() is None:
+            return []  # the common case, without anybody's turn to write
+    with database.write() as session:
+        session.lock_claims()
+        found = {row.table_id: row for row in session.execute(waiting)}
+        epochs = _take(session, list(found), lane=lane, owner=owner, seconds=seconds) if found else {}
+    return [
+        _claim(row, Lease(table_id=each, lane=lane, owner=owner, epoch=epochs[each], held_until=begun + seconds))
+        for each, row in found.items()
+        if each in epochs
+    ]
+
+
 def _free(lane: Lane) -> Select[Any]:
     """The tables that may be mirrored and that nobody has."""
     return (
@@ -210,19 +250,23 @@ def _unwritten() -> Select[Any]:
         .add_columns(checkpoints.c.version.label("checkpoint"))
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
         .where(checkpoints.c.version == newest)
-        .where(checkpoints.c.state != "SUCCESS", _due(checkpoints.c.next_attempt_at))
+        .where(checkpoints.c.state != "SUCCESS")
         .order_by(checkpoints.c.created_at, tables.c.table_id)
     )
 
 
+def _any_waiting(lane: Lane) -> Select[Any]:
+    return _unpublished() if lane is Lane.COMMITS else _unwritten()
+
+
 _WAITING: dict[Lane, Select[Any]] = {
     Lane.COMMITS: _unpublished().where(_due(mirror_status.c.next_attempt_at)),
-    Lane.CHECKPOINTS: _unwritten(),
+    Lane.CHECKPOINTS: _unwritten().where(_due(checkpoints.c.next_attempt_at)),
 }
 
 
 def _asked_for(lane: Lane, table_ids: Sequence[int]) -> Select[Any]:
-    waiting = _unpublished() if lane is Lane.COMMITS else _unwritten()
+    waiting = _unpublished() if lane is Lane.COMMITS else _WAITING[lane]
     return waiting.where(tables.c.table_id.in_(table_ids))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement
 
 from deltamirror.delta.commitinfo import create_table_parameters
 from deltamirror.delta.conflicts import ReadSet
@@ -26,6 +27,7 @@ __all__ = [
     "create_table",
     "drop_table",
     "fresh_table_id",
+    "in_store",
     "insert_table",
     "list_tables",
     "mirror_state",
@@ -227,6 +229,11 @@ def insert_table(
 def mirror_state(*, quarantined: bool, paused: bool) -> str:
     """Whether a table is mirrored: ``active``, or what keeps it from that."""
     return "quarantined" if quarantined else "paused" if paused else "active"
+
+
+def in_store(prefix: str) -> ColumnElement[bool]:
+    """Whether the location of a table begins like this."""
+    return func.substr(tables.c.location, 1, len(prefix)) == prefix
 
 
 def _info(row: Row[Any]) -> TableInfo:

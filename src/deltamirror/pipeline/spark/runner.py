@@ -4,7 +4,7 @@ import gc
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -64,7 +64,7 @@ class SparkRunner:
         """Start Spark, if it is not running: for whoever does not want the first run to wait for it."""
         self._started()
 
-    def run(self, units: Sequence[Unit]) -> Iterator[Outcome]:
+    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One Spark job, or several in a row if the units carry too much for one."""
         jobs, large = packed(units)
         for job in jobs:

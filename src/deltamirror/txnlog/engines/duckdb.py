@@ -47,6 +47,7 @@ __all__ = ["DuckdbDatabase"]
 _log = logging.getLogger(__name__)
 
 _LOCKED = "Could not set lock"
+_CLOSING = "Unique file handle conflict"
 _HOLDER = re.compile(r"held in (.+) \(PID (\d+)\)")
 # A service lets go of the file for `mirror.poll` seconds: often enough to meet that.
 _PAUSE = 0.02
@@ -117,15 +118,15 @@ class DuckdbDatabase(Database):
                 self._writers -= 1
 
     def _connected(self, dialect: Dialect, _: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
-        """A connection, once no other process has the file open."""
+        """A connection, once no other process has the file open, and no other thread of this one is closing it."""
         deadline, is_waiting = time.monotonic() + self._patience.seconds, False
         while True:
             try:
                 return dialect.connect(*arguments, **options)
-            except duckdb.IOException as error:
-                if _LOCKED not in str(error) or time.monotonic() >= deadline:
+            except (duckdb.IOException, duckdb.BinderException) as error:
+                if not any(sign in str(error) for sign in (_LOCKED, _CLOSING)) or time.monotonic() >= deadline:
                     raise
-                if not is_waiting:
+                if not is_waiting and _LOCKED in str(error):
                     _log.info("waiting for %s, which %s has open", self.path, _holder(str(error)))
                     is_waiting = True
             time.sleep(_PAUSE)

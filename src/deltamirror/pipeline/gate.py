@@ -1,0 +1,137 @@
+"""Which stores are left alone, and which one may be tried: what the lanes ask before, and tell after, their work."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from deltamirror.config import Settings, redact_url
+from deltamirror.errors import Unavailable
+from deltamirror.pipeline.breaker import News, Rules, news_of, reason
+from deltamirror.pipeline.policy import STORE_CODES
+from deltamirror.txnlog.breakers import (
+    Breaker,
+    BreakerState,
+    Change,
+    breaker_of,
+    change_breaker,
+    is_only_table,
+    make_store_due,
+    shut_breakers,
+)
+from deltamirror.txnlog.database import Database, Session
+from deltamirror.work import Outcome
+
+__all__ = ["Breakers", "Gate", "prefix_of"]
+
+_log = logging.getLogger(__name__)
+_WITHOUT_ENDPOINT: Final = ("file://", "memory://")
+
+
+def prefix_of(location: str) -> str:
+    """What the locations of one store begin with: its bucket, or the local disk."""
+    scheme, _, rest = location.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The stores that are left alone at a moment, by the prefix of their locations."""
+
+    shut: Mapping[str, Breaker] = field(default_factory=dict)
+    tried: Mapping[str, int | None] = field(default_factory=dict)
+    """Those of them that may be tried, with one unit of work: of any table but this one, if there is one."""
+
+
+class Breakers:
+    """The breakers of the stores that one service works with. All services share them."""
+
+    def __init__(self, database: Database, settings: Settings, *, owner: str) -> None:
+        self._database = database
+        self._enabled = settings.breaker.enabled
+        self._rules = Rules(settings.breaker)
+        self._endpoint = redact_url(settings.storage.endpoint or "").rstrip("/")
+        self._owner = owner
+
+    def gate(self) -> Gate:
+        """What is left alone at this moment."""
+        if not self._enabled:
+            return Gate()
+        with self._database.read() as connection:
+            breakers, at = shut_breakers(connection)
+        shut = {prefix: breaker for breaker in breakers if (prefix := self._prefix(breaker.store))}
+        free = {prefix: found for prefix, found in shut.items() if self._rules.may_try(found, at)}
+        return Gate(shut, {prefix: self._rules.spared(found, at) for prefix, found in free.items()})
+
+    def require(self, location: str) -> None:
+        """Refuse to work at a location whose store is left alone, and may not be tried."""
+        prefix, gate = prefix_of(location), self.gate()
+        found = gate.shut.get(prefix)
+        if found is not None and found.state is BreakerState.OPEN and prefix not in gate.tried:
+            raise Unavailable(
+                f"the store {found.store} is left alone until {_moment(found.retry_at)}: {reason(found)}",
+                hint="the mirror then tries it by itself; `deltamirror mirror --once` tries it at once",
+            )
+
+    def begin_trying(self, prefix: str) -> bool:
+        """Try a store with one unit of work; whether it is ours to try."""
+        trying = partial(self._rules.trying, prober=self._owner)
+        with self._database.write() as session:
+            before, after = self._changed(session, prefix, trying)
+        _say(before, after)
+        return after != before
+
+    def end_trying(self, prefix: str) -> None:
+        """Let others try a store: the unit that was to try it came to nothing."""
+        self._tell(prefix, News(prober=self._owner))
+
+    def told(self, prefix: str, outcome: Outcome, *, tries: bool) -> bool:
+        """Take in what the outcome of a unit tells of its store; whether others may be begun there."""
+        if not self._enabled:
+            return True
+        news = news_of(outcome, prober=self._owner if tries else None)
+        known = breaker_of(self._database, self._store(prefix))
+        if self._rules.told(known, known.changed_at, news=news, is_only_table=True) == known:
+            return known.state is BreakerState.CLOSED  # the common case, without anybody's turn to write
+        return self._tell(prefix, news).state is BreakerState.CLOSED
+
+    def _tell(self, prefix: str, news: News) -> Breaker:
+        with self._database.write() as session:
+            only = news.error_code is not None and is_only_table(session, prefix)
+            told = partial(self._rules.told, news=news, is_only_table=only)
+            before, after = self._changed(session, prefix, told)
+            if after.state is BreakerState.CLOSED and before.state is not BreakerState.CLOSED:
+                make_store_due(session, prefix, STORE_CODES)
+        _say(before, after)
+        return after
+
+    def _changed(self, session: Session, prefix: str, change: Change) -> tuple[Breaker, Breaker]:
+        return change_breaker(session, self._store(prefix), change, owner=self._owner, reason=reason)
+
+    def _store(self, prefix: str) -> str:
+        """The name of a store: its endpoint is part of it, since two may have buckets of the same name."""
+        local = prefix.startswith(_WITHOUT_ENDPOINT)
+        return prefix if local or not self._endpoint else f"{prefix} at {self._endpoint}"
+
+    def _prefix(self, store: str) -> str | None:
+        """What the locations of a store begin with; None if this service does not reach it by that endpoint."""
+        prefix = prefix_of(store)
+        return prefix if self._store(prefix) == store else None
+
+
+def _say(before: Breaker, after: Breaker) -> None:
+    if after.state is before.state:
+        return
+    match after.state:
+        case BreakerState.OPEN:
+            _log.warning("the store %s is left alone until %s: %s", after.store, _moment(after.retry_at), reason(after))
+        case BreakerState.HALF_OPEN:
+            _log.info("the store %s: %s", after.store, reason(after))
+        case BreakerState.CLOSED:
+            _log.warning("the store %s is in use again: %s", after.store, reason(after))
+
+
+def _moment(milliseconds: int | None) -> str:
+    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC).isoformat(sep=" ", timespec="seconds")
