@@ -1,6 +1,9 @@
 """Delta Lake on Spark, the reference, as a worker: one session that reads tables and runs SQL for many tests."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,10 +31,20 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 
 
 class DeltaSpark:
-    """Answers requests: ``{"sql": …}`` gives the rows, ``{"location": …}`` the snapshot that the JVM sees."""
+    """Answers requests: ``{"sql": …}`` gives the rows, ``{"location": …}`` the snapshot that the JVM sees.
+
+    With ``versions`` beside the location, it gives the lines of all actions that make up each of these versions.
+    """
 
     def __init__(self) -> None:
         builder = SparkSession.builder.master("local[2]").appName("deltamirror-tests")
@@ -50,14 +63,24 @@ class DeltaSpark:
         """Do what one request asks."""
         if "sql" in request:
             return self.spark.sql(request["sql"]).toArrow().to_pylist()
+        if "versions" in request:
+            return self.states(request["location"], request["versions"])
         return self.snapshot(request)
+
+    def states(self, location: str, versions: list[int]) -> dict[int, list[str]]:
+        """The actions of some versions, in one job: it is most of the cost to plan and compile it."""
+        with self._interpreted():
+            log = self._log(location)
+            parts = [self._actions(self._snapshot_at(log, version)) for version in versions]
+            found: dict[int, list[str]] = {version: [] for version in versions}
+            for row in reduce(DataFrame.union, parts).collect():
+                found[row.version].append(row.line)
+        return found
 
     def snapshot(self, request: dict[str, Any]) -> dict[str, object]:
         """The table as its files say: nothing that this process remembers of it counts."""
-        delta_log = self.jvm.org.apache.spark.sql.delta.DeltaLog
-        delta_log.clearCache()
         location = self._reachable(request["location"], S3Access.asked(request))
-        found = self._snapshot_at(delta_log.forTable(self._session(), location), request["version"])
+        found = self._snapshot_at(self._log(location), request["version"])
         if found.version() < 0:
             raise FileNotFoundError(f"no Delta table at {location}")
         return {
@@ -67,6 +90,29 @@ class DeltaSpark:
             "files": self._files(found),
             "rows": self._rows(location, found.version()) if request["rows"] else None,
         }
+
+    def _log(self, location: str) -> Any:
+        delta_log = self.jvm.org.apache.spark.sql.delta.DeltaLog
+        delta_log.clearCache()
+        return delta_log.forTable(self._session(), location)
+
+    def _actions(self, found: Any) -> DataFrame:
+        if found.version() < 0:
+            raise FileNotFoundError("no Delta table")
+        actions = DataFrame(found.stateDF(), self.spark).where("remove IS NULL")
+        return actions.selectExpr(f"{found.version()} AS version", "to_json(struct(*)) AS line")
+
+    @contextmanager
+    def _interpreted(self) -> Iterator[None]:
+        """What is small and runs once is not worth a compiler."""
+        before = {name: str(self.spark.conf.get(name)) for name in INTERPRETED}
+        try:
+            for name, value in INTERPRETED.items():
+                self.spark.conf.set(name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                self.spark.conf.set(name, value)
 
     def _reachable(self, location: str, s3: S3Access | None) -> str:
         """The location in Hadoop's words, once the bucket is known to be at this server."""

@@ -84,6 +84,11 @@ class Reader:
         request = {"location": str(location), "version": version, "rows": rows, **_access(store)}
         return _seen_table(self.name, self._worker.ask(request))
 
+    def states(self, location: Path, versions: Sequence[int]) -> dict[int, list[str]]:
+        """The lines of the actions that make up each of these versions; only Delta Lake on Spark shows them."""
+        answer: dict[str, list[str]] = self._worker.ask({"location": str(location), "versions": list(versions)})
+        return {int(version): lines for version, lines in answer.items()}
+
     def sql(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a statement; only Delta Lake on Spark runs SQL."""
         result: list[dict[str, Any]] = self._worker.ask({"sql": statement})
