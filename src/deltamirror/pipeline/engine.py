@@ -78,7 +78,7 @@ class MirrorEngine:
         self._shares_database = database is not None
         self.database = database or self._closing(open_database(settings.catalog))
         seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
-        self._breakers = Breakers(self.database, settings, owner=self.owner)
+        self.breakers = Breakers(self.database, settings, owner=self.owner)
         shop = Workshop(
             database=self.database,
             runner=runner or self._closing(open_runner(settings, self.database)),
@@ -87,7 +87,7 @@ class MirrorEngine:
             retry=RetryPolicy(settings.mirror),
             escalates=EscalationPolicy(settings.mirror),
             heartbeat=self._resources.enter_context(Heartbeat(self.database, seconds)),
-            breakers=self._breakers,
+            breakers=self.breakers,
         )
         self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
         self._stopping = threading.Event()
@@ -199,7 +199,7 @@ class MirrorEngine:
         """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""
         job = lane.job_of(status.table_id, upto=upto)
         if job is None:
-            self._breakers.require(status.location)
+            self.breakers.require(status.location)
             if not self._shares_database:
                 self.database.let_go()
             self._stopping.wait(self.settings.mirror.poll)

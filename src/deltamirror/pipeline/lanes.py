@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -121,19 +121,21 @@ class MirrorLane(ABC):
 
     def jobs(self, *, except_stores: Sequence[str] = ()) -> list[Job]:
         """Work that is due, claimed: of tables in any store but these. A store that is left alone may be tried."""
-        gate = self._shop.breakers.gate()
-        claims = self._claimed(limit=self._tables_at_once, except_stores=[*except_stores, *gate.shut])
-        tries = [self._try(store, spared) for store, spared in gate.tried.items() if store not in except_stores]
-        return [*self._planned(claims), *filter(None, tries)]
+        gate, jobs = self._shop.breakers.gate(), list[Job]()
+        with _closed_on_failure(jobs):
+            jobs += self._planned(self._claimed(limit=self._tables_at_once, except_stores=[*except_stores, *gate.shut]))
+            for store in gate.tried.keys() - set(except_stores):
+                jobs += self._tries(store, gate.tried[store])
+        return jobs
 
     def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
         """Work of one table, up to a version, due or not; None where there is none, or somebody else is at it."""
         gate = self._shop.breakers.gate()
         claims = self._claimed(limit=1, table_ids=[table_id], except_stores=list(gate.shut))
-        for job in self._planned(claims, upto=upto):
-            return job
-        tries = (self._try(store, table_ids=[table_id], upto=upto) for store in gate.tried)
-        return next(filter(None, tries), None)
+        jobs = self._planned(claims, upto=upto)
+        for store in gate.tried:
+            jobs = jobs or self._tries(store, table_ids=[table_id], upto=upto)
+        return jobs[0] if jobs else None
 
     @property
     @abstractmethod
@@ -162,15 +164,15 @@ class MirrorLane(ABC):
             except_stores=except_stores,
         )
 
-    def _try(
+    def _tries(
         self,
         store: str,
         spared: int | None = None,
         *,
         table_ids: Sequence[int] | None = None,
         upto: int | None = None,
-    ) -> Job | None:
-        """One unit of a store that was left alone; None where nothing waits, or somebody else tries it."""
+    ) -> list[Job]:
+        """One unit of a store that was left alone; none where nothing waits, or somebody else tries it."""
         shop = self._shop
         claims = claim_in_store(
             shop.database,
@@ -183,12 +185,10 @@ class MirrorLane(ABC):
             table_ids=table_ids,
         )
         with _given_back_on_failure(shop, claims):
-            tries = bool(claims) and shop.breakers.begin_trying(store)
-        if not tries:
-            release(shop.database, [each.lease for each in claims])
-            return None
-        (job,) = self._planned(claims, upto=upto, tries=True)
-        return job
+            if claims and not shop.breakers.begin_trying(store):
+                release(shop.database, [each.lease for each in claims])
+                claims = []
+        return self._planned(claims, upto=upto, tries=True)
 
 
 class CommitLane(MirrorLane):
@@ -241,6 +241,18 @@ class CheckpointLane(MirrorLane):
         with _given_back_on_failure(shop, claims):
             units = [plan_checkpoint(shop.database, each, shop.settings, carried=shop.carried) for each in claims]
         return [_CheckpointJob(shop, [unit], tries=tries) for unit in units]
+
+
+@contextmanager
+def _closed_on_failure(jobs: Iterable[Job]) -> Iterator[None]:
+    """Nobody renews the leases of jobs that nobody gets to know of."""
+    try:
+        yield
+    except BaseException:
+        with ExitStack() as stack:
+            for job in jobs:
+                stack.callback(job.close)
+        raise
 
 
 @contextmanager

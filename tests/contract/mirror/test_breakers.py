@@ -258,6 +258,24 @@ def test_a_job_that_fails_as_a_whole_lets_another_one_try(catalog: Catalog, tmp_
     assert (found.state, found.prober, found.retry_at) == (BreakerState.HALF_OPEN, None, None)
 
 
+def test_trouble_while_a_store_is_to_be_tried_keeps_no_table_of_another_one(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(catalog, tmp_path)
+    elsewhere(catalog, "other", tmp_path)
+    leave_alone(catalog, until=1)
+
+    def trouble(*_: object) -> bool:
+        raise Unavailable("the database is away")
+
+    with mirror_of(catalog, **HOURS) as engine, mirror_of(catalog, **HOURS) as another:
+        with monkeypatch.context() as patch:
+            patch.setattr(Breakers, "begin_trying", trouble)
+            with pytest.raises(Unavailable, match="database"):
+                engine.run(once=True)
+        assert another.run(once=True).versions == 2
+
+
 def test_switched_off_a_breaker_neither_counts_nor_keeps_anybody_away(catalog: Catalog, tmp_path: Path) -> None:
     tables = [make_table(catalog, tmp_path, name) for name in "abc"]
     outage = Outage(set("abc"))
