@@ -5,14 +5,18 @@ from contextlib import closing, contextmanager
 
 from deltamirror.catalog import Catalog
 from deltamirror.config import Settings
+from deltamirror.ops.background import BackgroundReconciler
 from deltamirror.ops.importing import TableImporter
+from deltamirror.ops.logs import Logs
 from deltamirror.ops.owners import owner_name
+from deltamirror.ops.reconcile import Reconciler
 from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.pipeline.open import open_harvester
+from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.pipeline.open import open_harvester, open_inspector
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 
-__all__ = ["open_catalog", "open_engine", "open_importer", "open_location"]
+__all__ = ["open_catalog", "open_engine", "open_importer", "open_location", "open_logs", "reconciling"]
 
 
 def open_catalog(settings: Settings) -> Catalog:
@@ -35,3 +39,22 @@ def open_importer(catalog: Catalog, settings: Settings, *, runner: str | None = 
     """What brings tables into the catalog. Without a runner, Spark is started for large logs alone."""
     with closing(open_harvester(settings, runner=runner)) as harvester:
         yield TableImporter(catalog, settings, harvester, owner=owner_name())
+
+
+@contextmanager
+def open_logs(engine: MirrorEngine, settings: Settings) -> Iterator[Logs]:
+    """The logs of an engine's tables, to be compared; Spark is started for large ones alone, if settings name it."""
+    with closing(open_inspector(settings)) as inspector, Logs(engine, inspector) as logs:
+        yield logs
+
+
+@contextmanager
+def reconciling(engine: MirrorEngine) -> Iterator[None]:
+    """A service's engine, whose logs are compared in the background, if the settings say so."""
+    settings = engine.settings
+    with (
+        closing(LocalInspector(settings)) as inspector,
+        Logs(engine, inspector) as logs,
+        BackgroundReconciler(engine.database, Reconciler(logs), interval=settings.reconcile.interval),
+    ):
+        yield

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import ReconcileSettings, Settings
+from deltamirror.ops.logs import Logs
 from deltamirror.ops.reconcile import Reconciler, Strategy, TableReconciled
-from deltamirror.ops.turns import Turns
 from deltamirror.pipeline.inspection import LocalInspector
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.open import StoreAddress, open_store
@@ -50,8 +50,8 @@ class WatchedInspector(LocalInspector):
 def reconciler_of(engine: MirrorEngine) -> Iterator[tuple[Reconciler, WatchedInspector]]:
     """A reconciler, and what it reads."""
     inspector = WatchedInspector(engine)
-    with Turns(engine) as turns:
-        yield Reconciler(engine, inspector, turns), inspector
+    with Logs(engine, inspector) as logs:
+        yield Reconciler(logs), inspector
 
 
 def reconciled(engine: MirrorEngine, strategy: Strategy, table: str = "t") -> tuple[TableReconciled, int]:

@@ -18,6 +18,9 @@ from deltamirror.cli.importing import import_
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.mirror import mirror
 from deltamirror.cli.rebuild import rebuild_
+from deltamirror.cli.reconcile import reconcile
+from deltamirror.cli.repair import repair_
+from deltamirror.cli.report import report_
 from deltamirror.cli.settings import config
 from deltamirror.cli.status import status
 from deltamirror.cli.table import table
@@ -76,7 +79,22 @@ def cli(_: Invocation) -> None:
     """
 
 
-for _command in (init, config, table, import_, commit, mirror, status, checkpoint, rebuild_, diff, demo):
+for _command in (
+    init,
+    config,
+    table,
+    import_,
+    commit,
+    mirror,
+    status,
+    report_,
+    reconcile,
+    repair_,
+    checkpoint,
+    rebuild_,
+    diff,
+    demo,
+):
     cli.add_command(_command)
 
 

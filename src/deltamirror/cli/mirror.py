@@ -19,6 +19,7 @@ from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_text, redact_url
 from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.pipeline.spark.environment import exported_environment
+from deltamirror.wiring import reconciling
 from deltamirror.work import Failure, Lane
 
 __all__ = ["RUNNERS", "mirror"]
@@ -47,7 +48,8 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
 
     Any number of these commands may run at once, on any number of machines: they share the tables. With --once, the
     exit status is 0, or that of the first failure; a failure of one table does not keep others from being published.
-    SIGTERM and Ctrl-C end it when the work in hand is finished, a second Ctrl-C at once.
+    With --follow, the logs are compared with the database in the background, every reconcile.interval. SIGTERM and
+    Ctrl-C end it when the work in hand is finished, a second Ctrl-C at once.
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
@@ -87,7 +89,8 @@ def _follow(engine: MirrorEngine, invocation: Invocation, settings: Settings) ->
     tally = Tally(lambda _: None)
     with stopped_by_signals(engine.stop, quiet=invocation.json):
         click.echo(_started(settings, json=invocation.json), err=True)
-        engine.run(observe=tally.observe)
+        with reconciling(engine):
+            engine.run(observe=tally.observe)
         report = _Report.of(tally, engine, stopped=True)
     answer(report.document(), Lines(("Stopped; the work in hand is finished.", *report.lines())), json=invocation.json)
 

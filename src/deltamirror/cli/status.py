@@ -61,9 +61,13 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
 
 
 def _drift(tables: Sequence[TableStatus], max_lag: float) -> int:
-    if any(error.code == Diverged.code for table in tables for error in _errors(table)):
+    if any(table.quarantined_at is not None or _is_diverged(table) for table in tables):
         return Diverged.exit_status
     return Late.exit_status if any(table.lag_ms > max_lag * 1000 for table in tables) else 0
+
+
+def _is_diverged(table: TableStatus) -> bool:
+    return any(error.code == Diverged.code for error in _errors(table))
 
 
 def _errors(table: TableStatus) -> list[LastError]:
@@ -105,8 +109,11 @@ def _codes(table: TableStatus) -> str:
 
 def _tell_remedies(tables: Sequence[TableStatus]) -> None:
     for table in tables:
+        if table.quarantined_at is not None:
+            click.echo(f"{table.name} is in quarantine: {table.quarantine_reason}; `deltamirror repair {table.name}`")
+        more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         for error in _errors(table):
-            click.echo(f"{table.name}, version {error.version}: {error.code}: {remedy(error.code)}")
+            click.echo(f"{table.name}, version {error.version}: {error.code}: {remedy(error.code)}{more}")
 
 
 def _fields(table: TableStatus) -> dict[str, object]:
@@ -119,12 +126,25 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "head": f"version {table.head}, {moment(table.head_timestamp)}",
         "published": published,
         "lag": f"{counted(table.lag_versions, 'version')}{since}",
+        "quarantine": _quarantine(table),
         "waiting": f"{table.pending:,} pending, {table.failed:,} failed",
         "checkpoint": _checkpoint(table),
         "error": _told(table.error),
         "checkpoint error": _told(table.checkpoint_error),
+        "escalated": _escalated(table),
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _quarantine(table: TableStatus) -> str:
+    if table.quarantined_at is None:
+        return ""
+    since = f"since {moment(table.quarantined_at)}: {table.quarantine_reason}"
+    return f"{since}\nwhat to do: `deltamirror repair {table.name}`"
+
+
+def _escalated(table: TableStatus) -> str:
+    return f"yes; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
 
 
 def _checkpoint(table: TableStatus) -> str:

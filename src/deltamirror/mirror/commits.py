@@ -118,8 +118,9 @@ class _Publisher:
         raise Diverged(
             f"{key} in {self.store.location} is not the version {work.version} that table {self.unit.table!r} has in "
             "the database",
-            hint="somebody else wrote it, or changed it: keep them from writing there, and save what the object holds; "
-            "the table goes on when the object is gone, or is what the database has",
+            hint="somebody else wrote it, or changed it: keep them from writing there; "
+            f"`deltamirror repair {self.unit.table}` says what can be done; the table goes on when the object is gone, "
+            "or is what the database has",
             table=self.unit.table,
             version=work.version,
             key=key,

@@ -61,10 +61,13 @@ class Findings:
 def examine(database: Database, log: KeptLog, inspector: Inspector, address: StoreAddress, look: Look) -> Findings:
     """Compare a log with what SQL says of it. Nothing is changed, neither there nor here."""
     listed = list_log(inspector.store(address), first=log.log_start)
+    # What we put is in SQL before it is in the log, so SQL is asked after the log was listed.
+    with database.read() as connection:
+        log = kept_log(connection, log.name)
     examination = _Examination(database, log, inspector, address, look, listed)
-    for first in range(log.log_start, log.published + 1, _WINDOW):
-        examination.compare(first, min(first + _WINDOW - 1, log.published))
-    examination.look_beyond()
+    for first in range(log.log_start, log.head + 1, _WINDOW):
+        examination.compare(first, min(first + _WINDOW - 1, log.head))
+    examination.look_above_head()
     examination.compare_checkpoints()
     return examination.findings
 
@@ -80,21 +83,20 @@ class _Examination:
     findings: Findings = field(default_factory=Findings)
 
     def compare(self, first: int, last: int) -> None:
-        """The commits of published versions."""
+        """The commits of some versions."""
         with self.database.read() as connection:
             kept = kept_commits(connection, self.log.table_id, first=first, last=last)
-        self._judge([each for each in kept if self._is_suspect(each)])
+        suspects = {each.version: each for each in kept if self._is_suspect(each)}
+        for found in self._differences([each.object for each in suspects.values()]):
+            commit = suspects[found.version]
+            if found.found:
+                (self.findings.foreign if commit.published_at is None else self.findings.altered).append(found)
+            elif commit.is_published:
+                self.findings.missing.append(found)
 
-    def look_beyond(self) -> None:
-        """What lies above the published versions: being put there at this moment, or put there by somebody else.
-
-        What we put is in SQL before it is in the log, so SQL is asked after the log was listed.
-        """
-        with self.database.read() as connection:
-            head = kept_log(connection, self.log.name).head
-            kept = kept_commits(connection, self.log.table_id, first=self.log.published + 1, last=head)
-        self._judge([each for each in kept if each.version in self.listed.commits], gone_is_fine=True)
-        above = sorted(version for version in self.listed.commits if version > head)
+    def look_above_head(self) -> None:
+        """Commits that SQL does not have are somebody else's."""
+        above = sorted(version for version in self.listed.commits if version > self.log.head)
         store = self.inspector.store(self.address)
         for version in above[:_MOST_FOREIGN]:
             nothing = ExpectedObject(version=version, key=self.listed.commits[version].key, pieces=())
@@ -115,17 +117,11 @@ class _Examination:
 
     def _is_suspect(self, commit: KeptCommit) -> bool:
         meta = self.listed.commits.get(commit.version)
+        if not commit.is_published:
+            return meta is not None  # being put there at this moment, or by somebody else
         if commit.version in self.look.sample or self.look.is_suspect(meta, written_at=commit.published_at or 0):
             return True
         return meta is not None and meta.size != commit.object.num_bytes
-
-    def _judge(self, suspects: Sequence[KeptCommit], *, gone_is_fine: bool = False) -> None:
-        published = {each.version for each in suspects if each.published_at is not None}
-        for found in self._differences([each.object for each in suspects]):
-            if found.found:
-                (self.findings.altered if found.version in published else self.findings.foreign).append(found)
-            elif not gone_is_fine:
-                self.findings.missing.append(found)
 
     def _suspect(self, checkpoint: KeptCheckpoint) -> ExpectedObject | None:
         """The file of a checkpoint, if it has to be read. One that nothing builds on only has to be there."""

@@ -1,28 +1,23 @@
 """Reconciling logs with their records: what is missing is published again, what is not ours stops its table."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from deltamirror.errors import DeltaMirrorError, Refused
 from deltamirror.ops.checksums import write_checksums
-from deltamirror.ops.examination import Findings, Look, examine
-from deltamirror.ops.turns import Turns
+from deltamirror.ops.examination import Findings, Look
+from deltamirror.ops.logs import Logs
 from deltamirror.ops.verdicts import diverged, gone, reason
-from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.pipeline.inspection import Inspector
 from deltamirror.pipeline.policy import STORE_CODES
-from deltamirror.storage.open import StoreAddress
 from deltamirror.txnlog.findings import Turn
 from deltamirror.txnlog.kept import KeptLog, count_unpublished, kept_log, kept_logs
-from deltamirror.work import Failure
 
 __all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
 
 _log = logging.getLogger(__name__)
-_AT_ONCE: Final = 500
 _CLOCKS_APART: Final = 300_000
 """By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
@@ -71,23 +66,25 @@ Observer = Callable[[TableReconciled], None]
 class Reconciler:
     """Compares logs and repairs what can be repaired without harm to anybody's data."""
 
-    def __init__(self, engine: MirrorEngine, inspector: Inspector, turns: Turns) -> None:
-        self._engine, self._inspector, self._turns = engine, inspector, turns
-        self._settings = engine.settings
+    def __init__(self, logs: Logs) -> None:
+        self._logs, self._engine = logs, logs.engine
+        self._settings = logs.engine.settings
 
     def run(self, strategy: Strategy, tables: Sequence[str] = (), *, observe: Observer = lambda _: None) -> Reconciled:
         """Reconcile tables, or all that are mirrored, and publish what is not; trouble of one stops no other."""
         done = []
-        for log in self._logs(tables):
+        for log in self._chosen(tables):
             done.append(self._tried(log, strategy))
             observe(done[-1])
         return Reconciled(strategy=strategy, tables=tuple(done))
 
     def look(self, log: KeptLog) -> TableReconciled:
         """Compare one log as a service does, beside its other work: what is behind, but not lost, is left to that."""
+        if self._logs.is_left_alone(log):
+            return TableReconciled(table=log.name)
         return self._compared(log, Strategy.SMART, insist=False)
 
-    def _logs(self, tables: Sequence[str]) -> list[KeptLog]:
+    def _chosen(self, tables: Sequence[str]) -> list[KeptLog]:
         with self._engine.database.read() as connection:
             if not tables:
                 return kept_logs(connection)
@@ -111,9 +108,8 @@ class Reconciler:
         full = strategy is Strategy.FULL
         sample = range(0) if full else self._sample(log)
         since = max(0, (log.reconciled_at or 0) - _CLOCKS_APART)
-        with self._turns.turn(log, patience=self._settings.mirror.lease if insist else 0) as turn:
-            look = Look(full=full, sample=sample, since=since)
-            findings = examine(self._engine.database, log, self._inspector, self._address(log), look)
+        with self._logs.turn(log, waits=insist) as turn:
+            findings = self._logs.examine(log, Look(full=full, sample=sample, since=since))
             done = self._settled(log, findings, turn, insist=insist)
             turn.end(cursor=log.log_start if sample.stop > log.published else sample.stop, full=full)
         return done
@@ -132,7 +128,7 @@ class Reconciler:
             foreign=tuple(each.version for each in findings.foreign),
             checkpoints=tuple(each.version for each in findings.checkpoints),
         )
-        _take_back(turn, (gone(log, each) for each in findings.missing))
+        turn.take_back(gone(log, each) for each in findings.missing)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
         stops = bool(findings.altered or findings.foreign)
@@ -163,32 +159,12 @@ class Reconciler:
     def _write_checksums(self, log: KeptLog, findings: Findings) -> int:
         if not self._settings.mirror.checksums:
             return 0
-        store = self._inspector.store(self._address(log))
-        return write_checksums(self._engine.database, log, store, findings.checksums)
+        return write_checksums(self._engine.database, log, self._logs.store(log), findings.checksums)
 
     def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
         database = self._engine.database
         ours = [each for each in (*findings.altered, *findings.foreign) if each.version <= log.head]
-        _take_back(turn, (diverged(database, log, each) for each in ours))
+        turn.take_back(diverged(database, log, each) for each in ours)
         why = reason(altered=findings.altered, foreign=findings.foreign)
         turn.quarantine(why)
         _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name)
-
-    def _address(self, log: KeptLog) -> StoreAddress:
-        return StoreAddress.of(log.location, self._settings.storage)
-
-
-def _take_back(turn: Turn, lost: Iterable[Failure]) -> None:
-    for some in _batches(lost):
-        turn.take_back(some)
-
-
-def _batches(failures: Iterable[Failure]) -> Iterator[list[Failure]]:
-    batch: list[Failure] = []
-    for failure in failures:
-        batch.append(failure)
-        if len(batch) == _AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

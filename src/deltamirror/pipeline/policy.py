@@ -94,7 +94,8 @@ _TABLE: Final = (
         errors.NotFound,
         Severity.ERROR,
         Escalation.AT_ONCE,
-        "create the bucket, or drop the table and create it at the right location",
+        "create the bucket, or drop the table and create it at the right location; what is gone from a log is written "
+        "again by itself",
     ),
     Policy(
         errors.InvalidLocation,
@@ -116,8 +117,8 @@ _TABLE: Final = (
         errors.Diverged,
         Severity.CRITICAL,
         Escalation.AT_ONCE,
-        "somebody else wrote to this log: stop them, save the object, move it away, then run "
-        "`deltamirror mirror --once`",
+        "somebody else wrote to this log: keep them away; `deltamirror report TABLE` shows what was found, and "
+        "`deltamirror repair TABLE` says what can be done",
     ),
     Policy(
         errors.InvalidInput,

@@ -8,6 +8,7 @@ whose log holds other bytes is put into quarantine: nobody publishes to it until
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 from sqlalchemy import update
 
@@ -22,20 +23,25 @@ from deltamirror.work import Failure, Lane, Lease
 
 __all__ = ["Turn"]
 
+_AT_ONCE = 500
+
 
 class Turn:
-    """Somebody's turn to compare the log of one table. Each call is one transaction, refused once the turn is lost."""
+    """Somebody's turn to compare the log of one table. What it records is refused once the turn is lost."""
 
     def __init__(self, database: Database, lease: Lease, *, seconds: float) -> None:
         self._database, self._lease, self._seconds = database, lease, seconds
 
     def take_back(self, lost: Iterable[Failure]) -> None:
         """Versions are not in the log as they should be: they are FAILED, due at once, and published no longer."""
-        with self._held() as session:
-            for failure in lost:
-                self._fail(session, failure, Lane.COMMITS)
-                lower = (tables.c.table_id == self._lease.table_id) & (tables.c.published_version >= failure.version)
-                session.execute(update(tables).where(lower).values(published_version=failure.version - 1))
+        waiting = iter(lost)
+        while some := list(islice(waiting, _AT_ONCE)):
+            with self._held() as session:
+                for failure in some:
+                    self._fail(session, failure, Lane.COMMITS)
+                first = min(failure.version for failure in some)
+                lower = (tables.c.table_id == self._lease.table_id) & (tables.c.published_version >= first)
+                session.execute(update(tables).where(lower).values(published_version=first - 1))
 
     def take_checkpoint_back(self, lost: Failure) -> None:
         """A checkpoint is not in the log as it was written: nothing builds on it, and it is due at once."""

@@ -51,10 +51,10 @@ class KeptLog:
 class KeptCommit:
     """The commit of a version, as it has to be in the log once it is published."""
 
-    commit_id: int
     object: ExpectedObject
+    is_published: bool
     published_at: int | None
-    """None where it never was."""
+    """When it was put there, also if it is no longer; None where it never was."""
 
     @property
     def version(self) -> int:
@@ -96,7 +96,7 @@ def kept_commits(connection: Connection, table_id: int, *, first: int, last: int
     c, status = versions.c, mirror_status.c
     own = (status.table_id == c.table_id) & (status.version == c.version)
     query: Select[Any] = (
-        select(c.version, c.commit_id, c.num_bytes, c.num_chunks, c.digest, status.published_at)
+        select(c.version, c.commit_id, c.num_bytes, c.num_chunks, c.digest, status.state, status.published_at)
         .join(mirror_status, own)
         .where(c.table_id == table_id, c.version.between(first, last), c.num_chunks > 0)
         .order_by(c.version)
@@ -147,7 +147,8 @@ def _commit(row: Row[Any], pieces: _Pieces | None) -> KeptCommit:
     key = f"{LOG_DIRECTORY}/{commit_name(row.version)}"
     whole = ((row.num_bytes, bytes(row.digest)),) if pieces is None else pieces
     expected = ExpectedObject(version=row.version, key=key, pieces=whole)
-    return KeptCommit(commit_id=row.commit_id, object=expected, published_at=row.published_at)
+    is_published = row.state == "SUCCESS"
+    return KeptCommit(object=expected, is_published=is_published, published_at=row.published_at)
 
 
 def _pieces(connection: Connection, commit_ids: Sequence[int]) -> Mapping[int, _Pieces]:

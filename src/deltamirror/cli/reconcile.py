@@ -1,0 +1,107 @@
+"""``deltamirror reconcile``: logs held against the database, and repaired where that harms nobody."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Final
+
+import click
+from msgspec.structs import replace
+
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.mirror import RUNNERS
+from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.config import redact_text
+from deltamirror.errors import Diverged
+from deltamirror.ops.reconcile import Reconciled, Reconciler, Strategy, TableReconciled
+from deltamirror.pipeline.spark.environment import exported_environment
+from deltamirror.wiring import open_logs
+
+__all__ = ["reconcile"]
+
+_STRATEGIES: Final = [strategy.value for strategy in Strategy]
+_FIELDS: Final = [field.name for field in fields(TableReconciled)]
+_NAMED: Final = 20
+
+
+@click.command
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option(
+    "--strategy",
+    type=click.Choice(_STRATEGIES),
+    default=Strategy.SMART.value,
+    show_default=True,
+    metavar="|".join(_STRATEGIES),
+    help="What is read: nothing, every object, or what a listing and a sample say.",
+)
+@click.option(
+    "--runner",
+    type=RUNNERS,
+    metavar="spark|local",
+    help="Read large logs on Spark, or all in this process; over the setting mirror.runner.",
+)
+@with_invocation
+def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str, runner: str | None) -> None:
+    """Compare the logs of all tables, or of TABLEs, with the database, and publish what is missing.
+
+    incremental publishes what is not, and reads nothing. full reads every object. smart lists the log, and reads what
+    is missing from it, has another size or was touched since it was put, and a sample that moves on each time. Objects
+    that somebody changed, or put there, are never overwritten: their table is put into quarantine, and the exit status
+    is 2.
+    """
+    loaded = invocation.lasting()
+    settings = loaded.settings
+    settings = replace(settings, mirror=replace(settings.mirror, runner=runner or settings.mirror.runner))
+    if settings.mirror.runner == "spark":
+        os.environ.update(exported_environment(loaded))
+    with invocation.local_engine() as engine, open_logs(engine, settings) as logs:
+        done = Reconciler(logs).run(Strategy(strategy), tables)
+    answer(_document(done), Lines(tuple(_lines(done))), json=invocation.json)
+    if status := _exit_status(done):
+        raise click.exceptions.Exit(status)
+
+
+def _exit_status(done: Reconciled) -> int:
+    if any(table.altered or table.foreign for table in done.tables):
+        return Diverged.exit_status
+    return next((table.error.exit_status for table in done.tables if table.error is not None), 0)
+
+
+def _document(done: Reconciled) -> dict[str, object]:
+    return {"strategy": done.strategy, "tables": [_table_document(table) for table in done.tables]}
+
+
+def _table_document(table: TableReconciled) -> dict[str, object]:
+    error = table.error
+    told = None if error is None else {"code": error.code, "message": redact_text(error.message), "hint": error.hint}
+    return {**{name: getattr(table, name) for name in _FIELDS}, "error": told}
+
+
+def _lines(done: Reconciled) -> Iterator[str]:
+    for table in done.tables:
+        yield from _told(table)
+    checked = sum(table.checked for table in done.tables)
+    found = sum(len(table.missing + table.altered + table.foreign + table.checkpoints) for table in done.tables)
+    repaired, left = (sum(getattr(table, name) for table in done.tables) for name in ("repaired", "left"))
+    looked = f"{counted(len(done.tables), 'table')}, {counted(checked, 'object')} read"
+    yield f"{looked}: {found:,} found wrong, {repaired:,} written, {left:,} left."
+
+
+def _told(table: TableReconciled) -> Iterator[str]:
+    for versions, what in (
+        (table.missing, "gone from the log"),
+        (table.altered, "changed after publication, and not overwritten"),
+        (table.foreign, "put there by somebody else, and not overwritten"),
+        (table.checkpoints, "checkpoint gone or changed"),
+    ):
+        if versions:
+            yield f"{table.table}, {_versions(versions)}: {what}"
+    if table.altered or table.foreign:
+        yield f"{table.table} is in quarantine: run `deltamirror report {table.table}`"
+    if table.error is not None:
+        yield f"{table.table}: {table.error.code}: {redact_text(' '.join(table.error.message.split()))}"
+
+
+def _versions(versions: Sequence[int]) -> str:
+    more = f" and {len(versions) - _NAMED:,} more" if len(versions) > _NAMED else ""
+    return f"{'version' if len(versions) == 1 else 'versions'} {', '.join(map(str, versions[:_NAMED]))}{more}"

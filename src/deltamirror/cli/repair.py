@@ -1,0 +1,49 @@
+"""``deltamirror repair``: the log of one table made whole, because somebody asks for it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import click
+
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.ops.repair import Repaired, repair
+from deltamirror.wiring import open_logs
+
+__all__ = ["repair_"]
+
+
+@click.command("repair")
+@click.argument("table")
+@click.option(
+    "--replace-altered",
+    is_flag=True,
+    help="Put what the database has in the place of commits that somebody changed, after these were saved aside.",
+)
+@with_invocation
+def repair_(invocation: Invocation, *, table: str, replace_altered: bool) -> None:
+    """Compare the whole log of TABLE with the database, end its quarantine, and publish what is missing.
+
+    Commits that somebody changed are replaced only with --replace-altered; what they held is kept in
+    _delta_log/_deltamirror/. Commits of another writer are not replaced: the command ends with exit status 2, and the
+    quarantine stays.
+    """
+    with invocation.local_engine() as engine, open_logs(engine, engine.settings) as logs:
+        done = repair(logs, table, replace_altered=replace_altered)
+    answer(asdict(done), Lines(tuple(_lines(done))), json=invocation.json)
+
+
+def _lines(done: Repaired) -> Iterator[str]:
+    if done.missing:
+        yield f"Written again: {_versions(done.missing)}."
+    if done.replaced:
+        yield f"Replaced: {_versions(done.replaced)}."
+    for key in done.saved:
+        yield f"Saved: {key}"
+    if done.checkpoints:
+        yield f"Checkpoints written again: {_versions(done.checkpoints)}."
+    yield f"{done.table} is published up to version {done.published} ({counted(done.checked, 'object')} compared)."
+
+
+def _versions(versions: Sequence[int]) -> str:
+    return f"{'version' if len(versions) == 1 else 'versions'} {', '.join(map(str, versions))}"

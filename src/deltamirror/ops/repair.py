@@ -1,0 +1,133 @@
+"""Repairing the log of one table, because somebody asks for it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.errors import Diverged, Transient
+from deltamirror.mirror.assembly import commit_data
+from deltamirror.ops.examination import Findings, Look
+from deltamirror.ops.logs import Logs
+from deltamirror.ops.stored import stored_chunks
+from deltamirror.ops.verdicts import diverged, gone, reason
+from deltamirror.storage.store import Created, Object, Replaced, Store
+from deltamirror.txnlog.backlog import commit_work
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.kept import KeptLog, kept_log
+from deltamirror.work import Difference
+
+__all__ = ["Repaired", "repair"]
+
+_ASIDE: Final = f"{LOG_DIRECTORY}/_deltamirror"
+"""Where originals are kept: no reader looks there."""
+
+_DIGITS: Final = 12
+
+_MOVE_AWAY: Final = (
+    "keep that writer away; save what its commits hold, move them out of the log, and repair again: they are not "
+    "replaced, since readers may have seen them"
+)
+_REPLACE: Final = "`deltamirror repair {table} --replace-altered` saves them aside, and puts what the database has"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What a repair came to."""
+
+    table: str
+    checked: int
+    """How many objects of the log were read."""
+    missing: tuple[int, ...]
+    """Versions that were gone, and are there again."""
+    replaced: tuple[int, ...]
+    """Versions that had other bytes, and have their own again."""
+    saved: tuple[str, ...]
+    """Where the other bytes are kept."""
+    checkpoints: tuple[int, ...]
+    """Checkpoints that were gone or had other bytes, and are written again."""
+    published: int
+    """The newest version in the log."""
+
+
+def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired:
+    """Compare the whole log of a table, end its quarantine, and publish what is missing.
+
+    An altered commit is replaced only if that is asked for, after its bytes were saved aside. Commits of another writer
+    are never replaced: they are ``Diverged``, as altered ones are that nobody asked to replace; the quarantine stays.
+    """
+    database = logs.engine.database
+    with database.read() as connection:
+        log = kept_log(connection, table)
+    with logs.turn(log, waits=True) as turn:
+        findings = logs.examine(log, Look(full=True))
+        _require_repairable(log, findings, replace_altered=replace_altered)
+        turn.take_back(gone(log, each) for each in findings.missing)
+        turn.take_back(diverged(database, log, each) for each in findings.altered)
+        for each in findings.checkpoints:
+            turn.take_checkpoint_back(gone(log, each))
+        saved = [_replace(database, log, logs.store(log), each) for each in findings.altered]
+        turn.lift_quarantine()
+        mirrored = logs.engine.mirror(table)
+        turn.end(cursor=log.log_start, full=True)
+    return Repaired(
+        table=table,
+        checked=findings.checked,
+        missing=_versions(findings.missing),
+        replaced=_versions(findings.altered),
+        saved=tuple(key for key in saved if key),
+        checkpoints=_versions(findings.checkpoints),
+        published=mirrored.published,
+    )
+
+
+def _require_repairable(log: KeptLog, findings: Findings, *, replace_altered: bool) -> None:
+    refused = findings.foreign or ([] if replace_altered else findings.altered)
+    if not refused:
+        return
+    first, why = refused[0], reason(altered=findings.altered, foreign=findings.foreign)
+    raise Diverged(
+        f"the log of table {log.name!r} is not what the database has: {why}",
+        hint=_MOVE_AWAY if findings.foreign else _REPLACE.format(table=log.name),
+        table=log.name,
+        version=first.version,
+        key=first.key,
+        found=first.found,
+    )
+
+
+def _replace(database: Database, log: KeptLog, store: Store, altered: Difference) -> str:
+    """Put what the database has in the place of an object, after its bytes were saved; where they are."""
+    found = store.read(altered.key)
+    if found is None:
+        return ""  # gone since it was compared: the mirror puts it there
+    saved = _save(store, found)
+    with database.read() as connection:
+        [work] = commit_work(connection, log.table_id, first=altered.version, last=altered.version)
+    data = commit_data(work, partial(stored_chunks, database), table=log.name)
+    if not isinstance(store.replace(altered.key, data, if_match=found.meta.etag), Replaced):
+        raise _changing(store, altered.key)
+    return saved
+
+
+def _save(store: Store, found: Object) -> str:
+    """Keep the bytes of an object under a name that says what they are; that name. Nothing is kept of an empty one."""
+    if not found.data:
+        return ""
+    digest = hashlib.sha256(found.data).hexdigest()
+    aside = f"{_ASIDE}/{found.meta.key.removeprefix(f'{LOG_DIRECTORY}/')}.{digest[:_DIGITS]}"
+    if not isinstance(store.create(aside, found.data), Created):
+        there = store.read(aside)
+        if there is None or there.data != found.data:
+            raise _changing(store, aside)
+    return aside
+
+
+def _changing(store: Store, key: str) -> Transient:
+    return Transient(f"{key} in {store.location} changes while it is repaired", hint="keep others away, and try again")
+
+
+def _versions(found: Sequence[Difference]) -> tuple[int, ...]:
+    return tuple(each.version for each in found)

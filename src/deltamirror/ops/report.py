@@ -1,0 +1,41 @@
+"""All that is recorded of a table's failures: for whoever has to do something about them."""
+
+from dataclasses import dataclass
+
+from deltamirror.errors import NotFound
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.escalations import Escalation, escalations_of
+from deltamirror.txnlog.status import Attempt, TableStatus, attempts, table_status
+
+__all__ = ["TableReport", "report_on"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport:
+    """What failed of a table, or of one version of it."""
+
+    status: TableStatus
+    version: int | None
+    """None: of all versions."""
+    escalations: tuple[Escalation, ...]
+    attempts: tuple[Attempt, ...]
+    """Those that failed, and those that succeeded after them; the oldest first."""
+
+
+def report_on(database: Database, table: str, version: int | None = None) -> TableReport:
+    """All attempts that failed at a table, or at a version of it, with what was escalated."""
+    with database.read() as connection:
+        status = table_status(connection, table)
+        if version is not None and version > status.head:
+            raise NotFound(
+                f"table {table!r} has no version {version}: its newest is {status.head}",
+                hint=f"`deltamirror table history {table}` shows its versions",
+                table=table,
+                version=version,
+            )
+        return TableReport(
+            status=status,
+            version=version,
+            escalations=tuple(escalations_of(connection, status.table_id, version)),
+            attempts=tuple(attempts(connection, status.table_id, version)),
+        )
