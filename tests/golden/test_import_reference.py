@@ -2,9 +2,11 @@
 
 Imports begin with version 0, since all of these logs do. So that they also begin with a checkpoint, each log that has
 some is imported from copies that lack what is older than its first or its last, with and without the commit of that
-version. All of it on SQLite; histories of all kinds on the other engines, too.
+version. All of it on SQLite; histories of all kinds on the other engines, too. Copies have the times that the commits
+state: with those of a checkout, all tombstones would have expired.
 """
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -16,13 +18,15 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
+from deltamirror.delta.actions import CommitInfo
+from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import DeltaMirrorError, NotFound
 from deltamirror.mirror.checkpoint.content import CheckpointState
 from deltamirror.mirror.checkpoint.decoded import adds_table
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
 from deltamirror.mirror.log.listing import read_listing
-from deltamirror.mirror.log.states import state_at
+from deltamirror.mirror.log.states import commit_time, state_at
 from deltamirror.ops.diff import compare
 from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
 from deltamirror.ops.rebuild import rebuild
@@ -43,6 +47,8 @@ pytestmark = [
     *(pytest.mark.requirement(row) for row in ("R66", "R89")),
     pytest.mark.skipif(not TABLES, reason=f"no reference tables under {SHARED}"),
 ]
+
+BEFORE_ALL = 1_500_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +76,23 @@ class Source:
         """A copy of what there is of its log."""
         log = folder / LOG_DIRECTORY
         shutil.copytree(SHARED / self.table / LOG_DIRECTORY, log)
+        times = dict(stated_times(log))
         for path in log.glob("[0-9]*"):
-            is_its_commit = path.name == commit_name(self.first)
-            if int(path.name[:20]) < self.first or (is_its_commit and not self.with_commit):
+            version, is_its_commit = int(path.name[:20]), path.name == commit_name(self.first)
+            if version < self.first or (is_its_commit and not self.with_commit):
                 path.unlink()
+            else:
+                os.utime(path, ns=(times[version] * 1_000_000,) * 2)
         return folder
+
+
+def stated_times(log: Path) -> Iterator[tuple[int, int]]:
+    """When each version was committed, as its commit says; if it does not, a while after the one before."""
+    time = BEFORE_ALL
+    for version, data in read_log(log.parent).items():
+        infos = [action for action in decode_commit(data) if isinstance(action, CommitInfo)]
+        time = (infos[0].timestamp if infos else None) or time + 1
+        yield version, time
 
 
 def checkpoints_of(table: str) -> list[int]:
@@ -186,6 +204,10 @@ def assert_same(one: CheckpointState, other: CheckpointState) -> None:
     assert found.equal, (one.version, found.first, found.counts)
 
 
+def tombstones(state: CheckpointState) -> set[str]:
+    return {str(row) for row in state.removes.to_pylist()}
+
+
 def test_every_table_is_either_imported_or_refused_for_a_reason() -> None:
     assert REFUSALS.keys() <= set(TABLES)
     assert len(IMPORTABLE) == len(TABLES) - len(REFUSALS) == 96
@@ -200,7 +222,10 @@ def test_all_versions_are_imported_from_the_first_that_can_be_had(lake: Lake, so
     assert (here.imported.base is None) == (source.checkpoint is None)
     info = here.table.info()
     assert (info.log_start, info.head, info.published) == (source.first, last, last)
-    assert [entry.version for entry in here.table.history()] == list(reversed(here.versions))
+    listing = read_listing(place(here.folder))
+    data = {version: data.partition(b"\n")[0] for version, data in read_log(here.folder).items()}
+    times = {version: commit_time(listing, version, data=data.get(version)) for version in here.versions}
+    assert {entry.version: entry.timestamp for entry in here.table.history()} == times
     assert here.imported.num_files == reference_states(source.table)[last].files.num_rows
 
 
@@ -210,8 +235,9 @@ def test_every_version_has_the_state_of_the_log(lake: Lake, source: Source) -> N
     store = place(here.folder)
     listing = read_listing(store)
     for version in here.versions:
-        expected = state_at(store, listing, version)
-        assert_same(table_state(database, here.table.name, version), expected)
+        expected, found = state_at(store, listing, version), table_state(database, here.table.name, version)
+        assert_same(found, expected)
+        assert tombstones(found) == tombstones(expected)
         assert_same(projected(here.table.snapshot(version)), expected)
         if source.checkpoint is not None:
             assert_same(expected, reference_states(source.table)[version])
@@ -225,6 +251,11 @@ def test_every_engine_has_the_same_states_and_bytes(lake: Lake, source: Source) 
         assert_same(projected(here.table.snapshot(version)), reference_states(source.table)[version])
     commits = read_log(here.folder)
     assert {version: here.table.commit_file(version) for version in commits} == commits
+
+
+def test_there_are_tombstones_in_logs_that_begin_with_a_checkpoint(lake: Lake) -> None:
+    firsts = [location_state(place(lake[source].folder), source.first) for source in SHORTENED]
+    assert sum(state.removes.num_rows > 0 for state in firsts) > 5
 
 
 @every_source
