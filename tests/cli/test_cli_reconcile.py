@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import following
+
 LOCAL = ("mirror", "--once", "--runner", "local")
 
 
@@ -123,3 +125,16 @@ def test_a_lasting_failure_is_in_status_and_report_until_it_is_solved(lived, add
 )
 def test_wrong_input_is_told_as_such(lived, command: tuple[str, ...], status: int, code: str) -> None:
     assert lived.error(*command, exits=status)["code"] == code
+
+
+@pytest.mark.requirement("R53")
+def test_a_service_compares_logs_by_itself(lived, add) -> None:
+    before = file_of(lived, 2).read_bytes()
+    settings = {"DELTAMIRROR_MIRROR__RUNNER": "local", "DELTAMIRROR_RECONCILE__INTERVAL": "0.5"}
+    file_of(lived, 2).unlink()
+    with following(folder=lived.folder, settings=settings) as service:
+        while not (said := service.process.stderr.readline()).endswith("1 objects are written again\n"):
+            assert said
+        assert file_of(lived, 2).read_bytes() == before
+        assert service.stop()[0] == 0
+    assert lived.json("report", "orders", "2")["attempts"][0]["error_code"] == "not-found"

@@ -360,3 +360,21 @@ def test_services_take_turns_and_nobody_waits_for_a_turn_beside_its_work(catalog
 def test_a_table_that_is_not_there_is_not_found(catalog: Catalog) -> None:
     with reconciling(catalog) as engine, pytest.raises(NotFound):
         reconciled(engine, Strategy.SMART, "missing")
+
+
+@pytest.mark.requirement("R55")
+def test_a_store_that_is_left_alone_is_not_asked(catalog: Catalog, tmp_path: Path) -> None:
+    table = published_table(catalog, tmp_path, 2)
+    file_of(table, 1).unlink()
+    with reconciling(catalog) as engine, reconciler_of(engine) as (reconciler, inspector):
+        values = "('file:///', 'open', 5, 0, 0, 4000000000000)"
+        columns = "store, state, failures, successes, changed_at, retry_at"
+        execute(catalog, f"INSERT INTO dl_breakers ({columns}) VALUES {values}")
+        with catalog.database.read() as connection:
+            log = kept_log(connection, "t")
+        assert reconciler.look(log).missing == ()
+        [found] = reconciler.run(Strategy.SMART).tables
+        assert isinstance(found.error, Unavailable)
+        assert inspector.calls == []
+        execute(catalog, "DELETE FROM dl_breakers")
+        assert reconciler.look(log).missing == (1,)
