@@ -52,23 +52,22 @@ class Findings:
     checksums: list[int] = field(default_factory=list)
     """Versions from the newest checkpoint on that have no ``.crc``."""
 
-    @property
-    def versions(self) -> int:
-        """How many commits are not as they should be."""
-        return len(self.missing) + len(self.altered) + len(self.foreign)
-
 
 def examine(database: Database, log: KeptLog, inspector: Inspector, address: StoreAddress, look: Look) -> Findings:
     """Compare a log with what SQL says of it. Nothing is changed, neither there nor here."""
-    listed = list_log(inspector.store(address), first=log.log_start)
-    # What we put is in SQL before it is in the log, so SQL is asked after the log was listed.
+    # What is recorded as written is in the log: SQL is asked before the log is listed for what has to be there.
     with database.read() as connection:
-        log = kept_log(connection, log.name)
+        checkpoints = kept_checkpoints(connection, log.table_id, first=log.log_start)
+    listed = list_log(inspector.store(address), first=log.log_start)
+    # What we put is in SQL before it is in the log: SQL is asked after it was listed for what may be there.
+    with database.read() as connection:
+        head = kept_log(connection, log.name).head
     examination = _Examination(database, log, inspector, address, look, listed)
-    for first in range(log.log_start, log.head + 1, _WINDOW):
-        examination.compare(first, min(first + _WINDOW - 1, log.head))
-    examination.look_above_head()
-    examination.compare_checkpoints()
+    for first in range(log.log_start, head + 1, _WINDOW):
+        examination.compare(first, min(first + _WINDOW - 1, head))
+    examination.look_above(head)
+    examination.compare_checkpoints(checkpoints)
+    examination.look_for_checksums(max((each.version for each in checkpoints), default=0))
     return examination.findings
 
 
@@ -94,22 +93,22 @@ class _Examination:
             elif commit.is_published:
                 self.findings.missing.append(found)
 
-    def look_above_head(self) -> None:
+    def look_above(self, head: int) -> None:
         """Commits that SQL does not have are somebody else's."""
-        above = sorted(version for version in self.listed.commits if version > self.log.head)
+        above = sorted(version for version in self.listed.commits if version > head)
         store = self.inspector.store(self.address)
         for version in above[:_MOST_FOREIGN]:
             nothing = ExpectedObject(version=version, key=self.listed.commits[version].key, pieces=())
             theirs = difference(store, nothing)
             self.findings.foreign += [] if theirs is None or not theirs.found else [theirs]
 
-    def compare_checkpoints(self) -> None:
-        """Whether the checkpoints that are recorded are there, and which checksums are not."""
-        with self.database.read() as connection:
-            kept = kept_checkpoints(connection, self.log.table_id, first=self.log.log_start)
-        known = [each for each in kept if each.version <= self.log.published]
-        self.findings.checkpoints += self._differences([each for each in map(self._suspect, known) if each is not None])
-        newest = max((each.version for each in known), default=0)
+    def compare_checkpoints(self, checkpoints: Iterable[KeptCheckpoint]) -> None:
+        """Whether the checkpoints that are recorded are there."""
+        suspects = [each for each in map(self._suspect, checkpoints) if each is not None]
+        self.findings.checkpoints += self._differences(suspects)
+
+    def look_for_checksums(self, newest: int) -> None:
+        """Which versions have no checksum, from the newest checkpoint on."""
         # That of the version that an imported table begins with follows from nothing.
         oldest = self.log.log_start + (self.log.log_start > 0)
         wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)

@@ -1,7 +1,7 @@
 """Reconciling logs with their records: what is missing is published again, what is not ours stops its table."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -60,9 +60,6 @@ class Reconciled:
     tables: tuple[TableReconciled, ...]
 
 
-Observer = Callable[[TableReconciled], None]
-
-
 class Reconciler:
     """Compares logs and repairs what can be repaired without harm to anybody's data."""
 
@@ -70,13 +67,10 @@ class Reconciler:
         self._logs, self._engine = logs, logs.engine
         self._settings = logs.engine.settings
 
-    def run(self, strategy: Strategy, tables: Sequence[str] = (), *, observe: Observer = lambda _: None) -> Reconciled:
+    def run(self, strategy: Strategy, tables: Sequence[str] = ()) -> Reconciled:
         """Reconcile tables, or all that are mirrored, and publish what is not; trouble of one stops no other."""
-        done = []
-        for log in self._chosen(tables):
-            done.append(self._tried(log, strategy))
-            observe(done[-1])
-        return Reconciled(strategy=strategy, tables=tuple(done))
+        done = tuple(self._tried(log, strategy) for log in self._chosen(tables))
+        return Reconciled(strategy=strategy, tables=done)
 
     def look(self, log: KeptLog) -> TableReconciled:
         """Compare one log as a service does, beside its other work: what is behind, but not lost, is left to that."""
