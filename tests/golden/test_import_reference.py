@@ -8,11 +8,12 @@ state: with those of a checkout, all tombstones would have expired.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -36,9 +37,10 @@ from deltamirror.storage.store import Store
 from deltamirror.txnlog.reads import Snapshot
 from deltamirror.wiring import open_importer
 from tests.support.catalogs import ENGINES
+from tests.support.checkpoints import commit, first_commit
 from tests.support.emptied import lake_url_of
-from tests.support.lake import opened, row_counts
-from tests.support.logfolder import read_log
+from tests.support.lake import add, opened, remove_of, row_counts
+from tests.support.logfolder import read_log, write_log
 from tests.support.mirrors import local_settings
 from tests.support.reference import SHARED
 from tests.support.reference_tables import IMPORTABLE, REFUSALS, TABLES
@@ -290,3 +292,36 @@ def test_a_table_that_is_refused_leaves_nothing_behind(lake: Lake, table: str, t
     assert str(tmp_path) in raised.value.message
     assert raised.value.hint
     assert row_counts(lake.catalog) == before
+
+
+@pytest.mark.parametrize(
+    "respelled",
+    [
+        pytest.param(lambda data: data.rstrip(b"\n"), id="no last newline"),
+        pytest.param(lambda data: b"\n \n" + data.replace(b"\n", b"\r\n\n"), id="blank lines and returns"),
+    ],
+)
+def test_lines_that_end_otherwise_are_kept(lake: Lake, respelled: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    reference = "golden/basic-with-inserts-deletes-checkpoint"
+    commits = {version: respelled(data) for version, data in read_log(SHARED / reference).items()}
+    table = fresh(lake, tmp_path / "table", commits)
+    for version, state in enumerate(reference_states(reference)):
+        assert_same(projected(table.snapshot(version)), state)
+    rebuild(lake.catalog.database, table.name, to=place(tmp_path / "again"))
+    assert read_log(tmp_path / "again") == commits
+
+
+@every_engine
+def test_a_file_is_ended_by_a_remove_that_spells_its_path_otherwise(lake: Lake, tmp_path: Path) -> None:
+    added, removed = (add(path, day="1") for path in ("file:///lake/a%2fb", "FILE:/lake/a%2Fb"))
+    commits = [first_commit(), commit(added), commit(remove_of(removed)), commit(added)]
+    table = fresh(lake, tmp_path, dict(enumerate(commits)))
+    assert [table.snapshot(version).count_files() for version in range(4)] == [0, 1, 0, 1]
+
+
+def fresh(lake: Lake, folder: Path, commits: Mapping[int, bytes]) -> Table:
+    """A table of these commits, imported under a name that no other has."""
+    write_log(folder, commits)
+    name = f"t{uuid4().hex}"
+    lake.importer.run(ImportOrder(location=str(folder), name=name))
+    return lake.catalog.table(name)
