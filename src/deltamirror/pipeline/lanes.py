@@ -1,14 +1,14 @@
 """The two lanes of the mirror, commits and checkpoints: each claims, plans, runs and records on its own."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from deltamirror.config import Settings
 from deltamirror.pipeline.backoff import RetryPolicy
-from deltamirror.pipeline.escalation import EscalationPolicy, tell
+from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers, prefix_of
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.planning import CommitPlan, plan_checkpoint, plan_commits
@@ -56,16 +56,17 @@ class Job(ABC):
         self.store = prefix_of(units[0].address.location)
         shop.heartbeat.add(self._waiting.values())
 
-    def run(self) -> Iterator[Outcome]:
+    def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
         """What comes of each unit, recorded, as they finish. Recording gives a lease back.
 
-        As soon as the store is left alone, no other unit is begun, and those under way put nothing more.
+        ``escalate`` is told of those that somebody has to look at. As soon as the store is left alone, no other unit is
+        begun, and those under way put nothing more.
         """
         with closing(self._shop.runner.run(self._units)) as outcomes:
             for outcome in outcomes:
                 named = replace(outcome, table=self._names[outcome.table_id])
                 if self._record(named).escalated:
-                    tell(named)
+                    escalate(named)
                 self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
                 goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)
                 self._tries = False

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
+from deltamirror.pipeline.escalation import tell
 from deltamirror.pipeline.lanes import Job, MirrorLane
 from deltamirror.txnlog.database import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
@@ -125,7 +126,7 @@ class Service:
     def _work(self, lane: MirrorLane, job: Job) -> None:
         try:
             with self._trouble_met(), closing(job), self._trouble_met():
-                for outcome in job.run():
+                for outcome in job.run(escalate=tell):
                     self._take(outcome)
         finally:
             with self._lock:

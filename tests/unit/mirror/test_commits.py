@@ -95,7 +95,7 @@ def test_a_guard_that_cannot_tell_is_a_failure(store: Store) -> None:
             raise Unavailable("the database is gone")
 
     failure = failure_of(publish(unit_of(WORK, checksums=False), watching, guard=guard))
-    assert (type(failure.error), failure.stage) == (Unavailable, Stage.PUT)
+    assert (type(failure.error), failure.stage) == (Unavailable, Stage.LEASE)
 
 
 def test_a_lease_that_is_lost_at_the_first_put_publishes_nothing(store: Store) -> None:

@@ -5,7 +5,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -26,7 +26,7 @@ from sqlalchemy import (
     func,
 )
 from sqlalchemy.pool import PoolProxiedConnection
-from sqlalchemy.sql import ColumnElement, Select
+from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
@@ -74,7 +74,18 @@ class DuckdbDatabase(Database):
         event.listen(self.engine, "do_connect", self._connected)
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._mutex = threading.Lock()
-        self._writers = 0
+        self._users = 0
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the database."""
+        with self._in_use(), super().read() as connection:
+            yield connection
+
+    def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
+        """What one query returns at this moment."""
+        with self._in_use():
+            return super().glance(statement, values)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -82,18 +93,22 @@ class DuckdbDatabase(Database):
         if self.file is None:
             with self._mutex:
                 yield
-        else:
-            with self._kept_open(), self._queue.turn():
+            return
+        with self._in_use():
+            # The file first: who has it open may be in the queue, and would wait for us.
+            with self.translated():
+                self.engine.raw_connection().close()
+            with self._queue.turn():
                 yield
 
     def let_go(self) -> bool:
-        """Close the file, unless somebody is writing. What is in memory would be lost."""
+        """Close the file, unless somebody uses it. What is in memory would be lost."""
         if self.file is None:
             return False
         with self._mutex:
-            if not self._writers:
+            if not self._users:
                 self.close()
-            return not self._writers
+            return not self._users
 
     @contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
@@ -105,17 +120,18 @@ class DuckdbDatabase(Database):
             self._patience.seconds = usual
 
     @contextmanager
-    def _kept_open(self) -> Iterator[None]:
-        """Have the file open before it is queued for: who has it open may be in the queue, and would wait for us."""
+    def _in_use(self) -> Iterator[None]:
+        """Keep the file open. DuckDB does not take it well that one thread opens a file while another closes it."""
+        if self.file is None:
+            yield
+            return
         with self._mutex:
-            self._writers += 1
+            self._users += 1
         try:
-            with self.translated():
-                self.engine.raw_connection().close()
             yield
         finally:
             with self._mutex:
-                self._writers -= 1
+                self._users -= 1
 
     def _connected(self, dialect: Dialect, _: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """A connection, once no other process has the file open, and no other thread of this one is closing it."""
