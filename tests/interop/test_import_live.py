@@ -124,7 +124,7 @@ def lived_on(life: Life, origin: Origin, place: Place, settings: Settings) -> di
 def test_every_version_that_is_there_is_imported(table: Continued) -> None:
     assert (table.imported.first, table.imported.last) == (min(table.origin.rows), max(table.origin.rows))
     assert (table.imported.base is None) == (table.imported.first == 0)
-    assert table.life.table.info().published == max(table.rows) == table.imported.last + 6
+    assert table.life.table.info().published == max(table.rows) == table.imported.last + 9
 
 
 @pytest.mark.parametrize("table", ["spark-disk"], indirect=True)

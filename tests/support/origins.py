@@ -1,6 +1,6 @@
 """Tables that other writers made, with the rows that each of their versions has, and how they go on through us."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +8,7 @@ from typing import Any, Final
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from deltamirror import Add
 from deltamirror.delta.paths import decode_path
@@ -74,7 +75,7 @@ def by_delta_rs(folder: Path) -> Origin:
 
 
 def continued(life: Life, rows: Rows, *, leaving: int) -> Iterator[Rows]:
-    """A commit a step: an append, a remove, another column, an append with it, an overwrite, an append."""
+    """A commit a step: append, remove, another column, append with it, overwrite, two appends, merge, optimise."""
     rows = [*rows, *_appended(life, [{"id": 100, "place": "north"}, {"id": 101, "place": "north"}])]
     yield rows
     gone = _file_with(life, leaving)
@@ -91,7 +92,15 @@ def continued(life: Life, rows: Rows, *, leaving: int) -> Iterator[Rows]:
         rows, file = _written(life, [{"id": 300, "place": "west", "extra": '"'}])
         tx.append(life.table.name, [file])
     yield rows
-    yield [*rows, *_appended(life, [{"id": 400, "place": "north", "extra": None}])]
+    for number in (400, 401):
+        rows = [*rows, *_appended(life, [{"id": number, "place": "north", "extra": None}])]
+        yield rows
+    kept = [row for row in rows if row["id"] != 300]
+    merged = [{"id": 300, "place": "west", "extra": "merged"}, {"id": 500, "place": "west", "extra": None}]
+    rows = [*kept, *_rewritten(life, [300], merged, operation="MERGE")]
+    yield rows
+    _rewritten(life, [400, 401], [row for row in rows if row["place"] == "north"], operation="OPTIMIZE")
+    yield rows
 
 
 def _rows(ids: range, place: str | None) -> Rows:
@@ -113,6 +122,16 @@ def _append(folder: Path, rows: Rows, configuration: Mapping[str, str | None]) -
 def _appended(life: Life, rows: Rows) -> Rows:
     whole, file = _written(life, rows)
     life.table.append([file])
+    return whole
+
+
+def _rewritten(life: Life, leaving: Sequence[int], rows: Rows, *, operation: str) -> Rows:
+    """One file in the place of those that have these ids; an optimise changes no data."""
+    changes = operation != "OPTIMIZE"
+    whole, file = _written(life, rows)
+    with life.catalog.transaction(operation=operation) as tx:
+        tx.remove(life.table.name, [_file_with(life, number) for number in leaving], data_change=changes)
+        tx.append(life.table.name, [replace(file, data_change=changes)])
     return whole
 
 
