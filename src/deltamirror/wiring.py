@@ -8,11 +8,11 @@ from deltamirror.config import Settings
 from deltamirror.ops.background import BackgroundReconciler
 from deltamirror.ops.importing import TableImporter
 from deltamirror.ops.logs import Logs
-from deltamirror.ops.owners import owner_name
 from deltamirror.ops.reconcile import Reconciler
 from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.pipeline.inspection import LocalInspector
 from deltamirror.pipeline.open import open_harvester, open_inspector
+from deltamirror.pipeline.owners import owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 

@@ -20,7 +20,7 @@ from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.mirror.log import commits as reading
 from deltamirror.mirror.log import pieces
 from deltamirror.ops.importing import ImportOrder
-from deltamirror.ops.owners import is_gone, owner_name
+from deltamirror.pipeline.owners import is_gone, owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.importing import Import

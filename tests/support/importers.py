@@ -9,9 +9,9 @@ from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.ops.diff import compare
 from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
-from deltamirror.ops.owners import owner_name
 from deltamirror.ops.sides import location_state, table_state
 from deltamirror.pipeline.harvest import LocalHarvester
+from deltamirror.pipeline.owners import owner_name
 from deltamirror.pipeline.slices import LogSlice, Part
 from deltamirror.storage.store import Store
 from tests.support.foreign_logs import HISTORY

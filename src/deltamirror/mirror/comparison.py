@@ -3,19 +3,16 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 from deltamirror.delta import names
+from deltamirror.mirror.log.listing import numbered_files
 from deltamirror.storage.store import Meta, Store
 from deltamirror.work import Difference, ExpectedObject
 
 __all__ = ["ListedLog", "difference", "list_log"]
 
 _RANGE: Final = 16 * 1024 * 1024
-_FOLDER: Final = f"{names.LOG_DIRECTORY}/"
-_BEYOND_VERSIONS: Final = f"{_FOLDER}:"
-"""A colon follows on the digits that the names of versions begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +30,7 @@ def list_log(store: Store, *, first: int) -> ListedLog:
     commits: dict[int, Meta] = {}
     checksums: set[int] = set()
     others: dict[str, Meta] = {}
-    found = store.list(names.LOG_DIRECTORY, after=f"{_FOLDER}{names.listing_prefix(first)}")
-    for meta in takewhile(lambda meta: meta.key < _BEYOND_VERSIONS, found):
-        name = meta.key.removeprefix(_FOLDER)
+    for name, meta in numbered_files(store, first=first):
         match names.parse(name):
             case names.Commit(version):
                 commits[version] = meta

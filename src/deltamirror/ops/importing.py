@@ -21,8 +21,8 @@ from deltamirror.errors import (
     Unsupported,
 )
 from deltamirror.ops.foreign_log import ForeignLog
-from deltamirror.ops.owners import is_gone
 from deltamirror.pipeline.harvest import Harvester
+from deltamirror.pipeline.owners import is_gone
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.txnlog.backlog import count_files
 from deltamirror.txnlog.importing import Import, begin_import, no_foundation

@@ -9,9 +9,9 @@ from typing import Self
 from deltamirror.errors import LeaseLost
 from deltamirror.ops.examination import Findings, Look, examine
 from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.pipeline.gate import Breakers, prefix_of
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.inspection import Inspector
+from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.findings import Turn
@@ -32,7 +32,6 @@ class Logs:
         self.engine = engine
         self._inspector = inspector
         self._seconds = engine.settings.mirror.lease
-        self._breakers = Breakers(engine.database, engine.settings, owner=engine.owner)
         self._resources = ExitStack()
         heartbeat = Heartbeat(engine.database, {Lane.RECONCILIATION: self._seconds})
         self._heartbeat = self._resources.enter_context(heartbeat)
@@ -51,7 +50,7 @@ class Logs:
 
     def is_left_alone(self, log: KeptLog) -> bool:
         """Whether nobody makes requests to the store of a log, or only whoever tries it."""
-        return prefix_of(log.location) in self._breakers.gate().shut
+        return store_prefix(log.location) in self.engine.breakers.gate().shut
 
     def examine(self, log: KeptLog, look: Look) -> Findings:
         """What is not in a log as it should be."""
@@ -60,7 +59,7 @@ class Logs:
     @contextmanager
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:
         """One's turn at a log; ``LeaseLost`` if somebody else has it, at once or after waiting for a while."""
-        self._breakers.require(log.location)
+        self.engine.breakers.require(log.location)
         database, lease = self.engine.database, self._taken(log, self._seconds if waits else 0.0)
         self._heartbeat.add([lease])
         try:

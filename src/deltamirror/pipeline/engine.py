@@ -1,9 +1,6 @@
 """``MirrorEngine``: the one way by which commits reach ``_delta_log/``."""
 
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -20,6 +17,7 @@ from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane, Workshop
 from deltamirror.pipeline.open import open_runner
+from deltamirror.pipeline.owners import owner_name
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.service import Observer, Service, Summary, lasting_failure
 from deltamirror.txnlog.backlog import make_due, request_checkpoint
@@ -73,7 +71,7 @@ class MirrorEngine:
         if url is not None:
             settings = replace(settings, catalog=replace(settings.catalog, url=url))
         self.settings = settings
-        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.owner = owner_name()
         self._resources = ExitStack()
         self._shares_database = database is not None
         self.database = database or self._closing(open_database(settings.catalog))

@@ -16,7 +16,8 @@ from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, Lea
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.mirror.commits import publish_commits
 from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import StoreAddress, open_store
+from deltamirror.storage.location import local_path, store_prefix
+from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.backlog import fetch_chunks, with_chunks
@@ -50,7 +51,7 @@ class Resources:
     def __init__(self, database: Database | None, *, open_store: Callable[[StoreAddress], Store] = open_store) -> None:
         self.database = database
         self._open_store = open_store
-        self._stores: dict[StoreAddress, Store] = {}
+        self._stores = Stores(self._opened)
         self._probed: set[tuple[str, str | None]] = set()
 
     @classmethod
@@ -60,23 +61,19 @@ class Resources:
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
-        found = self._stores.get(address)
-        if found is None:
-            found = self._open_store(address)
-            self._require_promises(address, found)
-            self._stores[address] = found
-        return found
+        return self._stores.at(address)
 
     def close_stores(self) -> None:
         """Let go of the stores. One that is asked for again is opened again."""
-        self._stores.clear()
+        self._stores.close()
 
-    def _require_promises(self, address: StoreAddress, store: Store) -> None:
-        scheme, _, rest = address.location.partition("://")
-        bucket = (f"{scheme}://{rest.partition('/')[0]}", address.options.endpoint)
-        if scheme != "file" and bucket not in self._probed:
+    def _opened(self, address: StoreAddress) -> Store:
+        store = self._open_store(address)
+        bucket = (store_prefix(address.location), address.options.endpoint)
+        if local_path(address.location) is None and bucket not in self._probed:
             probe(store)
             self._probed.add(bucket)
+        return store
 
 
 def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | None = None) -> Outcome:

@@ -11,6 +11,7 @@ from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Unavailable
 from deltamirror.pipeline.breaker import News, Rules, news_of, reason
 from deltamirror.pipeline.policy import STORE_CODES
+from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.breakers import (
     Breaker,
     BreakerState,
@@ -24,16 +25,10 @@ from deltamirror.txnlog.breakers import (
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.work import Outcome
 
-__all__ = ["Breakers", "Gate", "prefix_of"]
+__all__ = ["Breakers", "Gate"]
 
 _log = logging.getLogger(__name__)
 _WITHOUT_ENDPOINT: Final = ("file://", "memory://")
-
-
-def prefix_of(location: str) -> str:
-    """What the locations of one store begin with: its bucket, or the local disk."""
-    scheme, _, rest = location.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class Breakers:
 
     def require(self, location: str) -> None:
         """Refuse to work at a location whose store is left alone, and may not be tried."""
-        prefix, gate = prefix_of(location), self.gate()
+        prefix, gate = store_prefix(location), self.gate()
         found = gate.shut.get(prefix)
         if found is not None and found.state is BreakerState.OPEN and prefix not in gate.tried:
             raise Unavailable(
@@ -117,7 +112,7 @@ class Breakers:
 
     def _prefix(self, store: str) -> str | None:
         """What the locations of a store begin with; None if this service does not reach it by that endpoint."""
-        prefix = prefix_of(store)
+        prefix = store_prefix(store)
         return prefix if self._store(prefix) == store else None
 
 

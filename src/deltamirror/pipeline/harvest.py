@@ -8,9 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 from deltamirror.config import StorageSettings
 from deltamirror.pipeline.slices import LogSlice, Part, batches_of, read_slice
-from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import StoreAddress, open_store
-from deltamirror.storage.store import Store
+from deltamirror.storage.open import Stores
 
 __all__ = ["Harvester", "LocalHarvester", "ahead"]
 
@@ -35,8 +33,7 @@ class LocalHarvester:
     """Reads in this process, with the credentials of its settings."""
 
     def __init__(self, storage: StorageSettings) -> None:
-        self._credentials = Credentials.of(storage)
-        self._stores: dict[StoreAddress, Store] = {}
+        self._stores = Stores.with_keys(storage)
 
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """A thread reads a few batches ahead."""
@@ -44,16 +41,11 @@ class LocalHarvester:
 
     def close(self) -> None:
         """Let go of the stores."""
-        self._stores.clear()
+        self._stores.close()
 
     def _parts(self, slices: Iterable[LogSlice]) -> Iterator[Part]:
         for work in slices:
-            yield from read_slice(work, self._store(work.address))
-
-    def _store(self, address: StoreAddress) -> Store:
-        if address not in self._stores:
-            self._stores[address] = open_store(address, credentials=self._credentials)
-        return self._stores[address]
+            yield from read_slice(work, self._stores.at(work.address))
 
 
 def ahead(items: Callable[[], Iterator[_T]], *, most: int) -> Generator[_T]:

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from deltamirror.config import Settings
 from deltamirror.mirror.comparison import difference
-from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import StoreAddress, open_store
+from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.storage.store import Store
 from deltamirror.work import Difference, ExpectedObject
 
@@ -32,15 +31,12 @@ class LocalInspector:
     """Compares in threads of this process, with the credentials of its settings."""
 
     def __init__(self, settings: Settings, *, open_store: Callable[[StoreAddress], Store] | None = None) -> None:
-        self._open_store = open_store or partial(_opened, Credentials.of(settings.storage))
-        self._stores: dict[StoreAddress, Store] = {}
+        self._stores = Stores.with_keys(settings.storage) if open_store is None else Stores(open_store)
         self._threads = settings.mirror.threads
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address; it is opened once."""
-        if address not in self._stores:
-            self._stores[address] = self._open_store(address)
-        return self._stores[address]
+        return self._stores.at(address)
 
     def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
         """What is not as it should be; some objects are read at once."""
@@ -50,8 +46,4 @@ class LocalInspector:
 
     def close(self) -> None:
         """Let go of the stores."""
-        self._stores.clear()
-
-
-def _opened(credentials: Credentials, address: StoreAddress) -> Store:
-    return open_store(address, credentials=credentials)
+        self._stores.close()

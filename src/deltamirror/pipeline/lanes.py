@@ -9,11 +9,12 @@ from typing import ClassVar
 from deltamirror.config import Settings
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.escalation import EscalationPolicy
-from deltamirror.pipeline.gate import Breakers, prefix_of
+from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.planning import CommitPlan, plan_checkpoint, plan_commits
 from deltamirror.pipeline.policy import STORE_CODES
 from deltamirror.pipeline.runner import Runner
+from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import Claim, claim, claim_in_store, release
 from deltamirror.txnlog.outcomes import Recorded, record_checkpoint, record_commits
@@ -53,7 +54,7 @@ class Job(ABC):
         self._units = tuple(units)
         self._waiting = {unit.table_id: unit.lease for unit in units}
         self._names = {unit.table_id: unit.table for unit in units}
-        self.store = prefix_of(units[0].address.location)
+        self.store = store_prefix(units[0].address.location)
         shop.heartbeat.add(self._waiting.values())
 
     def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
@@ -269,6 +270,6 @@ def _by_store(plans: Iterable[CommitPlan], *, large: int) -> list[list[CommitPla
     groups: dict[str, list[CommitPlan]] = {}
     for plan in plans:
         num_bytes = sum(commit.num_bytes for commit in plan.unit.commits)
-        key = plan.unit.table if num_bytes >= large else prefix_of(plan.unit.address.location)
+        key = plan.unit.table if num_bytes >= large else store_prefix(plan.unit.address.location)
         groups.setdefault(key, []).append(plan)
     return list(groups.values())

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from deltamirror.errors import InvalidLocation
 
-__all__ = ["canonical_location", "is_inside", "local_path"]
+__all__ = ["canonical_location", "is_inside", "local_path", "store_prefix"]
 
 _SCHEMES = {
     "s3": "s3",
@@ -44,6 +44,12 @@ def canonical_location(location: str, *, or_bucket: bool = False) -> str:
 def is_inside(inner: str, outer: str) -> bool:
     """Whether one canonical location lies below (or is) the other."""
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def store_prefix(location: str) -> str:
+    """What the locations of one store begin with: its bucket, or the local disk."""
+    scheme, _, rest = location.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}/"
 
 
 def local_path(location: str) -> str | None:

@@ -1,7 +1,9 @@
 """From a location to a store, in this process or in another one."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -13,7 +15,7 @@ from deltamirror.storage.location import canonical_location, local_path
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
 
-__all__ = ["StoreAddress", "open_store", "store_above", "store_at"]
+__all__ = ["StoreAddress", "Stores", "open_store", "store_above", "store_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,29 @@ class StoreAddress:
     def of(cls, location: str, settings: StorageSettings) -> Self:
         """The address of a location, in its canonical form."""
         return cls(canonical_location(location), settings.without_credentials())
+
+
+class Stores:
+    """Stores by their address, each opened when it is first asked for. Safe to share between threads."""
+
+    def __init__(self, opening: Callable[[StoreAddress], Store]) -> None:
+        self._opening = opening
+        self._opened: dict[StoreAddress, Store] = {}
+
+    @classmethod
+    def with_keys(cls, storage: StorageSettings) -> Self:
+        """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
+        return cls(partial(open_store, credentials=Credentials.of(storage)))
+
+    def at(self, address: StoreAddress) -> Store:
+        """The store at an address."""
+        if address not in self._opened:
+            self._opened[address] = self._opening(address)
+        return self._opened[address]
+
+    def close(self) -> None:
+        """Let go of them. One that is asked for again is opened again."""
+        self._opened.clear()
 
 
 def store_at(location: str, settings: StorageSettings) -> Store:

@@ -4,7 +4,6 @@ import hashlib
 import pickle
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,9 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import InvalidLocation
 from deltamirror.mirror import comparison
 from deltamirror.mirror.comparison import difference, list_log
-from deltamirror.pipeline.spark.inspector import compare_rows
+from deltamirror.pipeline.spark.executor import rows_of
+from deltamirror.pipeline.spark.inspector import differing
+from deltamirror.pipeline.spark.mapping import answer_rows
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.work import Difference, ExpectedObject
 from tests.support.commit_units import commit_key, watched
@@ -70,8 +71,8 @@ def test_executors_answer_with_what_differs_or_with_what_went_wrong(tmp_path: Pa
     store.put(KEY, b"same\n")
     (tmp_path / "file").write_text("in the way")
     right, wrong = (StoreAddress.of(str(tmp_path / name), StorageSettings()) for name in ("table", "file"))
-    work = [(0, right, [expected(b"same\n"), expected(b"gone\n", version=1)]), (1, wrong, [expected(b"x")])]
-    batches = iter([pa.record_batch([pa.array([pickle.dumps(each)], pa.binary())], names=["objects"]) for each in work])
-    answers = [pickle.loads(batch.column(0)[0].as_py()) for batch in compare_rows(batches)]  # noqa: S301 -- ours
+    work = [(right, [expected(b"same\n"), expected(b"gone\n", version=1)]), (wrong, [expected(b"x")])]
+    batches = iter(rows_of(list(enumerate(work))).to_batches())
+    answers = [pickle.loads(batch.column(0)[0].as_py()) for batch in answer_rows(differing, batches)]  # noqa: S301 -- ours
     assert answers[0] == (0, [Difference(version=1, key=commit_key(1), found="")])
     assert isinstance(answers[1][1], InvalidLocation)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltamirror.errors import Internal, InvalidInput
 from deltamirror.mirror.checkpoint.blocks import in_threads
 
-__all__ = ["SCHEMA_KEY", "as_stored", "encoded", "is_ours", "leaves", "opened", "row_groups", "table_of"]
+__all__ = ["SCHEMA_KEY", "UNREADABLE", "as_stored", "encoded", "is_ours", "leaves", "opened", "row_groups", "table_of"]
 
 SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _VERSION_KEY: Final = b"org.apache.spark.version"
@@ -31,7 +31,7 @@ _UNIQUE: Final = frozenset({"baseRowId", "path", "pathOrInlineDv", "size", "stat
 _DICTIONARY_BYTES: Final = 256 * 1024
 """Where a column turns out to be unique, this much of every row group was spent in vain."""
 
-_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError)
+UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError)
 """What pyarrow raises for bytes that are no Parquet file, or a damaged one."""
 
 
@@ -58,7 +58,7 @@ def opened(data: bytes | pa.Buffer) -> pq.ParquetFile:
     """The file of these bytes, to be read in parts; InvalidInput where they are none."""
     try:
         return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidInput(f"not a Parquet file: {error}") from error
 
 
@@ -74,7 +74,7 @@ def table_of(data: bytes | pa.Buffer) -> pa.Table:
     try:
         groups = list(row_groups(data, file.num_row_groups))
         return pa.concat_tables(groups) if groups else file.read()
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidInput(f"a damaged Parquet file: {error}") from error
 
 

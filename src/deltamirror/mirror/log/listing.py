@@ -10,7 +10,7 @@ from deltamirror.delta import names
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["CheckpointFiles", "CheckpointKind", "CompactionFile", "LogListing", "read_listing"]
+__all__ = ["CheckpointFiles", "CheckpointKind", "CompactionFile", "LogListing", "numbered_files", "read_listing"]
 
 CheckpointKind: TypeAlias = Literal["classic", "parts", "v2"]
 
@@ -75,8 +75,8 @@ def read_listing(store: Store) -> LogListing:
     checksums: dict[int, Meta] = {}
     compactions: list[CompactionFile] = []
     checkpoints: list[tuple[_CheckpointName, Meta]] = []
-    for meta in _numbered(store):
-        match names.parse(meta.key.removeprefix(_FOLDER)):
+    for name, meta in numbered_files(store):
+        match names.parse(name):
             case names.Commit(version):
                 commits[version] = meta
             case names.Checksum(version):
@@ -97,9 +97,15 @@ def read_listing(store: Store) -> LogListing:
     )
 
 
-def _numbered(store: Store) -> Iterator[Meta]:
-    """A store that lists folder by folder never looks into that of the sidecars."""
-    return takewhile(lambda meta: meta.key < _BEYOND_NUMBERS, store.list(names.LOG_DIRECTORY))
+def numbered_files(store: Store, *, first: int | None = None) -> Iterator[tuple[str, Meta]]:
+    """The files of a log by their names, from a version on. What is no file of the log may be before its versions.
+
+    A store that lists folder by folder never looks into that of the sidecars.
+    """
+    after = None if first is None else f"{_FOLDER}{names.listing_prefix(first)}"
+    listed = store.list(names.LOG_DIRECTORY, after=after)
+    for meta in takewhile(lambda meta: meta.key < _BEYOND_NUMBERS, listed):
+        yield meta.key.removeprefix(_FOLDER), meta
 
 
 def _complete(checkpoints: Iterable[tuple[_CheckpointName, Meta]]) -> Iterator[CheckpointFiles]:

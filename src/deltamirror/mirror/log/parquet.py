@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamirror.errors import InvalidInput
+from deltamirror.mirror.checkpoint.parquet import UNREADABLE
 from deltamirror.mirror.log.commits import changed, read_whole
 from deltamirror.storage.store import Meta, Store
 
@@ -16,9 +17,6 @@ __all__ = ["opened", "translated"]
 
 _WHOLE_BYTES: Final = 4 * 1024 * 1024
 """Up to here, one request for all is faster than several for parts."""
-
-_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError)
-"""What pyarrow raises for bytes that are no Parquet file, or a damaged one."""
 
 
 def opened(store: Store, meta: Meta) -> pq.ParquetFile:
@@ -34,7 +32,7 @@ def translated(store: Store, meta: Meta) -> Iterator[None]:
     """What Arrow finds wrong with the file is InvalidInput that names it."""
     try:
         yield
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidInput(
             f"{meta.key} in {store.location} is no Parquet file, or a damaged one: {error}",
             hint="bring it back from a backup, or begin with another checkpoint",

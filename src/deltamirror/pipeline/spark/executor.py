@@ -6,7 +6,7 @@ survive a fork, and credentials do not travel. It finds both in its own environm
 
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -33,10 +33,10 @@ _HINT: Final = (
 )
 
 
-def rows_of(units: list[Unit]) -> pa.Table:
-    """One row a unit, each in a batch of its own: what is large, Spark spreads by batches."""
-    rows = [pa.array([pickle.dumps(unit)], pa.binary()) for unit in units]
-    return pa.Table.from_batches([pa.record_batch([row], names=["unit"]) for row in rows])
+def rows_of(items: Sequence[object]) -> pa.Table:
+    """One row an item, each in a batch of its own: what is large, Spark spreads by batches."""
+    rows = [pa.array([pickle.dumps(item)], pa.binary()) for item in items]
+    return pa.Table.from_batches([pa.record_batch([row], names=["item"]) for row in rows])
 
 
 def run_rows(batches: Iterator[pa.RecordBatch], *, threads: int, fetches: bool) -> Iterator[pa.RecordBatch]:

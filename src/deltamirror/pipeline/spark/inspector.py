@@ -1,22 +1,17 @@
 """Comparing the objects of large logs on Spark: executors read and hash, what differs comes back."""
 
-import pickle
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
-import pyarrow as pa
-
 from deltamirror.config import Settings
-from deltamirror.errors import DeltaMirrorError
 from deltamirror.mirror.comparison import difference
 from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.pipeline.spark.mapping import executor_store, mapped
 from deltamirror.pipeline.spark.runner import SparkRunner
-from deltamirror.storage.open import StoreAddress, open_store
-from deltamirror.storage.store import Store
+from deltamirror.storage.open import StoreAddress
 from deltamirror.work import Difference, ExpectedObject
 
-__all__ = ["SparkInspector", "compare_rows"]
+__all__ = ["SparkInspector", "differing"]
 
 _MANY: Final = 2_000
 _LARGE_BYTES: Final = 64 * 1024 * 1024
@@ -43,34 +38,14 @@ class SparkInspector(LocalInspector):
         self._runner.close()
 
     def _by_job(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
-        some = [expected[start : start + _OBJECTS_A_ROW] for start in range(0, len(expected), _OBJECTS_A_ROW)]
-        rows = [pa.array([pickle.dumps((number, address, each))], pa.binary()) for number, each in enumerate(some)]
-        table = pa.Table.from_batches([pa.record_batch([row], names=["objects"]) for row in rows])
-        found = [pickle.loads(each) for each in self._runner.job(table, compare_rows, "differences binary")]  # noqa: S301  our own executors wrote it
-        for _, differences in sorted(found, key=lambda each: each[0]):
-            if isinstance(differences, DeltaMirrorError):
-                raise differences
-            yield from differences
+        some = [
+            (address, expected[start : start + _OBJECTS_A_ROW]) for start in range(0, len(expected), _OBJECTS_A_ROW)
+        ]
+        return mapped(self._runner, differing, some)
 
 
-def compare_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The part that runs on executors: expected objects in, what differs out, or what went wrong."""
-    for batch in batches:
-        for row in batch.column(0):
-            number, address, expected = pickle.loads(row.as_buffer())  # noqa: S301  our own driver wrote it
-            made = pa.array([pickle.dumps((number, _differences(address, expected)))], pa.binary())
-            yield pa.record_batch([made], names=["differences"])
-
-
-def _differences(address: StoreAddress, expected: Sequence[ExpectedObject]) -> list[Difference] | DeltaMirrorError:
-    try:
-        store = _store(address)
-        return [found for each in expected if (found := difference(store, each)) is not None]
-    except DeltaMirrorError as error:
-        return error
-
-
-@lru_cache(maxsize=64)
-def _store(address: StoreAddress) -> Store:
-    """With the credentials of the executor; Spark uses a worker process for many tasks."""
-    return open_store(address)
+def differing(some: tuple[StoreAddress, Sequence[ExpectedObject]]) -> Iterator[Difference]:
+    """What is not as it should be among some objects of a store: the part that runs on executors."""
+    address, expected = some
+    store = executor_store(address)
+    return (found for each in expected if (found := difference(store, each)) is not None)

@@ -1,4 +1,4 @@
-"""Who imports: a name for each process, by which others on the same machine see whether it is still there."""
+"""Who works: a name for each process, by which others on the same machine see whether it is still there."""
 
 import os
 import socket
