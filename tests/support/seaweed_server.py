@@ -4,9 +4,7 @@ Tests and benchmarks start it; nothing here needs a test runner.
 """
 
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sysconfig
@@ -16,19 +14,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 
 from deltamirror.config import Secret, StorageSettings
-from tests.support.server_guard import ServerGuard
+from tests.support.server_guard import START_TIMEOUT_SECONDS, GuardedServer, ServerGuard
 
 __all__ = ["SeaweedFailedToStart", "SeaweedServer", "started_seaweed"]
 
 ACCESS_KEY = "deltamirror"
 SECRET_KEY = "deltamirror-tests"
 REGION = "us-east-1"
-START_TIMEOUT_SECONDS = 60
 _SERVICES = ("master", "volume", "filer", "s3")
 # The administration's second port is always this much above its first one.
 _ADMIN_OFFSET = 10_000
@@ -38,25 +34,16 @@ class SeaweedFailedToStart(Exception):
     """The server did not come up; the message holds its log."""
 
 
-@dataclass
-class SeaweedServer:
-    """One SeaweedFS in a folder of its own, which can be stopped and started again by a test."""
+@dataclass(kw_only=True)
+class SeaweedServer(GuardedServer):
+    """One SeaweedFS."""
 
-    folder: Path
     ports: dict[str, int]
-    process: subprocess.Popen[bytes] | None = None
-    guard: ServerGuard | None = None
-    _names: Iterator[int] = field(default_factory=count)
 
     @property
     def endpoint(self) -> str:
         """The address of the S3 service."""
         return f"http://127.0.0.1:{self.ports['s3']}"
-
-    @property
-    def log(self) -> Path:
-        """What the server writes about itself."""
-        return self.folder / "server.log"
 
     def settings(self, secret: str = SECRET_KEY) -> StorageSettings:
         """The settings that reach the server."""
@@ -83,24 +70,9 @@ class SeaweedServer:
         self.guard = ServerGuard(self.process.pid, self.folder)
         self._wait_until_ready()
 
-    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """Stop the server. By default at once: nobody needs its data."""
-        if self.guard is not None:
-            self.guard.dismiss()
-            self.guard = None
-        if self.process is not None:
-            self.process.send_signal(how)
-            self.process.wait(START_TIMEOUT_SECONDS)
-            self.process = None
-
-    def ensure_running(self) -> None:
-        """Start the server if it is not running."""
-        if self.process is None or self.process.poll() is not None:
-            self.start()
-
     def create_bucket(self) -> str:
         """Create an empty bucket, and return its name."""
-        name = f"test-{os.getpid()}-{next(self._names)}"
+        name = self.fresh_name()
         self._ask_filer("POST", f"/buckets/{name}/")
         return name
 
@@ -167,7 +139,7 @@ class SeaweedServer:
 def started_seaweed() -> Iterator[SeaweedServer]:
     """A running server, which is stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-seaweed-"))
-    server = SeaweedServer(folder, _free_ports())
+    server = SeaweedServer(folder=folder, ports=_free_ports())
     try:
         server.start()
         yield server
