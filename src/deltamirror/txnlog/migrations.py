@@ -76,7 +76,21 @@ def _to_version_4(_: str) -> Iterator[str]:
         reason TEXT NOT NULL, PRIMARY KEY (store, changed_at, state))"""
 
 
-_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3, _to_version_4)
+def _to_version_5(engine: str) -> Iterator[str]:
+    binary = "BLOB" if engine == "sqlite" else "BYTEA"
+    for column in ("lineage BIGINT", "diverged_version BIGINT"):
+        yield f"ALTER TABLE dl_heads ADD COLUMN {column}"
+    yield f"""CREATE TABLE dl_superseded (
+        table_id BIGINT NOT NULL, version BIGINT NOT NULL, lineage BIGINT NOT NULL, commit_id BIGINT NOT NULL,
+        committed_at BIGINT NOT NULL, txn_id TEXT NOT NULL, kind TEXT NOT NULL, operation TEXT,
+        num_bytes BIGINT NOT NULL, num_chunks INTEGER NOT NULL, digest {binary} NOT NULL,
+        superseded_at BIGINT NOT NULL, new_version BIGINT, reason TEXT, PRIMARY KEY (table_id, version, lineage))"""
+    yield """CREATE TABLE dl_cleanups (
+        table_id BIGINT NOT NULL, cleaned_at BIGINT NOT NULL, log_start BIGINT NOT NULL,
+        num_objects BIGINT NOT NULL, num_bytes BIGINT NOT NULL, PRIMARY KEY (table_id))"""
+
+
+_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5)
 """How each version becomes the next, from version 1 on: the statements for an engine."""
 
 SCHEMA_VERSION = 1 + len(_MIGRATIONS)
@@ -120,6 +134,9 @@ def _upgrade(session: Session, database: Database, found: int) -> None:
     for migration in _MIGRATIONS[found - 1 :]:
         for statement in migration(database.name):
             session.execute(text(statement))
+    if database.name == "postgresql":  # nothing depends on a function but who calls it: the one of this release
+        session.execute(text("DROP FUNCTION dl_append"))
+        session.execute(text(CREATE_APPEND_FUNCTION))
     if session.connection.dialect.supports_comments:
         _comment(session)
     session.execute(update(catalog).where(catalog.c.key == _VERSION_KEY).values(value=str(SCHEMA_VERSION)))

@@ -37,6 +37,7 @@ __all__ = [
     "checkpoints",
     "checksums",
     "chunks",
+    "cleanups",
     "domains",
     "escalations",
     "file_ends",
@@ -50,6 +51,7 @@ __all__ = [
     "reconciliations",
     "removes",
     "stages",
+    "superseded",
     "tables",
     "tokens",
     "versions",
@@ -106,6 +108,8 @@ heads = Table(
     Column("committed_at", BigInteger, nullable=False),
     Column("metadata_version", BigInteger, nullable=False, comment="newest version that changed the metadata"),
     Column("protocol_version", BigInteger, nullable=False, comment="newest version that changed the protocol"),
+    Column("lineage", BigInteger, comment="how often versions of the log were adopted; null: never"),
+    Column("diverged_version", BigInteger, comment="the first version of the log that is somebody else's; null: none"),
     comment="the one row that a commit locks; gone once the table is dropped",
 )
 
@@ -133,6 +137,26 @@ versions = Table(
     Column("digest", LargeBinary, nullable=False, comment="sha256 of the file; of its chunks' digests when several"),
     CheckConstraint("kind IN ('authored', 'verbatim')"),
     UniqueConstraint("commit_id"),
+)
+
+superseded = Table(
+    "dl_superseded",
+    METADATA,
+    _key("table_id"),
+    _key("version"),
+    _key("lineage"),
+    Column("commit_id", BigInteger, nullable=False, comment="its chunks are kept"),
+    Column("committed_at", BigInteger, nullable=False),
+    Column("txn_id", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("operation", Text),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("num_chunks", Integer, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("superseded_at", BigInteger, nullable=False),
+    Column("new_version", BigInteger, comment="the version that it was rebased to; null: it was dropped"),
+    Column("reason", Text, comment="why it was dropped"),
+    comment="versions that an adoption took out of the history of a log; the lineage is the one that they were part of",
 )
 
 chunks = Table(
@@ -395,6 +419,17 @@ checksums = Table(
     Column("version", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
     comment="the newest .crc of a table, from which the next one is computed",
+)
+
+cleanups = Table(
+    "dl_cleanups",
+    METADATA,
+    _key("table_id"),
+    Column("cleaned_at", BigInteger, nullable=False),
+    Column("log_start", BigInteger, nullable=False, comment="the oldest version that was kept"),
+    Column("num_objects", BigInteger, nullable=False, comment="how many were deleted"),
+    Column("num_bytes", BigInteger, nullable=False),
+    comment="what the last cleaning of a log did",
 )
 
 imports = Table(
