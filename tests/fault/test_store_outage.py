@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
+from tests.support.fault_rules import UNAVAILABLE
 from tests.support.lake import add
 from tests.support.mirrors import append, committed_files, following, local_settings, make_table, published_files
-from tests.support.recording_proxy import Fault, RecordingProxy
+from tests.support.s3_proxy import S3Proxy
 
 pytestmark = [pytest.mark.requirement("R55"), pytest.mark.requirement("R57")]
 
@@ -26,23 +27,23 @@ def end_threads() -> None:
 
 
 def test_a_store_that_is_left_alone_sees_no_request(
-    sqlite_lake: str, tmp_path: Path, recording_proxy: RecordingProxy, s3_bucket: str, s3_settings: StorageSettings
+    sqlite_lake: str, tmp_path: Path, s3_proxy: S3Proxy, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
     down = threading.Event()
-    recording_proxy.fail(Fault.UNAVAILABLE, lambda _: down.is_set(), times=10**9)
-    storage = replace(recording_proxy.settings(s3_settings), retries=0)
+    s3_proxy.fail(UNAVAILABLE, lambda _: down.is_set(), times=None)
+    storage = replace(s3_proxy.settings(s3_settings), retries=0)
     settings = replace(
         local_settings(threads=2, retry_base=3600.0, retry_max=3600.0, breaker_pause=3600.0), storage=storage
     )
     with Catalog(sqlite_lake, settings=settings) as catalog:
         tables = [catalog.create_table(name, location=f"s3://{s3_bucket}/{name}", schema="id long") for name in TABLES]
         local = make_table(catalog, tmp_path, "local")
-        before = len(recording_proxy.log)
+        before = len(s3_proxy.log)
         down.set()
         with MirrorEngine(sqlite_lake, settings=settings) as engine:
             failures = engine.run(once=True).failures
             end_threads()
-            seen = len(recording_proxy.log)
+            seen = len(s3_proxy.log)
             # Five failures open it, and as many units as there are threads were under way.
             assert 5 <= len(failures) < len(TABLES)
             assert 5 <= seen - before <= 2 * (5 + 2)
@@ -52,11 +53,11 @@ def test_a_store_that_is_left_alone_sees_no_request(
             with following(engine):
                 catalog.wait_until_published({"local": 3}, seconds=60)
         with MirrorEngine(sqlite_lake, settings=settings) as engine:
-            assert len(recording_proxy.log) == seen
+            assert len(s3_proxy.log) == seen
             # One unit tries it.
             assert len(engine.run(once=True).failures) == 1
             end_threads()
-            assert seen < len(recording_proxy.log) <= seen + 2
+            assert seen < len(s3_proxy.log) <= seen + 2
             down.clear()
             assert engine.run(once=True).failures == []
         assert published_files(local) == committed_files(local)

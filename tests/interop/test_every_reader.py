@@ -21,7 +21,7 @@ from tests.support.copies import Place, Selection, both, checkpoint_alone, copy_
 from tests.support.lake import settings_for
 from tests.support.mirrors import local_settings
 from tests.support.readers import Reader, RequestFailed, SeenFile, SeenTable, assert_same_table
-from tests.support.recording_proxy import RecordingProxy
+from tests.support.s3_proxy import S3Proxy
 from tests.support.seaweed_server import SeaweedServer
 from tests.support.stories import INTERVAL, NEWEST, STORIES, Life, SparkVectors, Story, spark_vectors
 
@@ -232,12 +232,12 @@ def test_sail_still_finds_no_key_that_a_url_escapes(published: Published, sail_d
 
 @pytest.mark.parametrize("root", ["s3"], indirect=True)
 def test_a_reader_asks_for_no_commit_before_the_checkpoint(
-    published: Published, reader: Reader, recording_proxy: RecordingProxy
+    published: Published, reader: Reader, s3_proxy: S3Proxy
 ) -> None:
     place = _place(published, reader, "all", both, NEWEST)
     assert place.store is not None
-    reader.snapshot(place.location, rows=True, store=recording_proxy.settings(place.store))
-    names = [access.key.rpartition("/")[2] for access in recording_proxy.log if access.method == "GET"]
+    reader.snapshot(place.location, rows=True, store=s3_proxy.settings(place.store))
+    names = [access.key.rpartition("/")[2] for access in s3_proxy.log if access.method == "GET"]
     commits = {int(name.removesuffix(".json")) for name in names if re.fullmatch(r"\d{20}\.json", name)}
     assert any(name.startswith(f"{CHECKPOINTS[-1]:020d}.checkpoint") for name in names)
     assert commits <= set(range(CHECKPOINTS[-1], NEWEST + 1))

@@ -12,7 +12,7 @@ from deltamirror.config import StorageSettings
 from tests.support.copies import Place, copy_table
 from tests.support.logfolder import read_log, write_log
 from tests.support.readers import Reader, RequestFailed, assert_same_table
-from tests.support.recording_proxy import RecordingProxy
+from tests.support.s3_proxy import S3Proxy
 from tests.support.worker import Worker, WorkerDied
 
 DATA = pa.table(
@@ -95,16 +95,16 @@ def test_a_reader_needs_no_data_files_to_list_a_log(delta_rs_table: Path, tmp_pa
 def test_a_reader_goes_where_it_is_sent_even_to_a_bucket_that_it_knows(
     reader: Reader,
     delta_rs_table: Path,
-    recording_proxy: RecordingProxy,
+    s3_proxy: S3Proxy,
     s3_bucket: str,
     s3_settings: StorageSettings,
 ) -> None:
     location = f"s3://{s3_bucket}/t"
     copy_table(Place(str(delta_rs_table)), Place(location, s3_settings))
     direct = reader.snapshot(location, rows=True, store=s3_settings)
-    assert recording_proxy.log == []
-    assert reader.snapshot(location, rows=True, store=recording_proxy.settings(s3_settings)) == direct
-    read = {access.key.rpartition("/")[2] for access in recording_proxy.log if access.method == "GET"}
+    assert s3_proxy.log == []
+    assert reader.snapshot(location, rows=True, store=s3_proxy.settings(s3_settings)) == direct
+    read = {access.key.rpartition("/")[2] for access in s3_proxy.log if access.method == "GET"}
     assert {f"{version:020d}.json" for version in (0, 1)} <= read
 
 

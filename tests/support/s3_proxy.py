@@ -1,4 +1,4 @@
-"""A reverse proxy before an S3 server that keeps an access log, and can delay, refuse and lose.
+"""The proxy before an S3 server, with its access log; ``fault_proxy`` says how it is used.
 
 The log is the store's own view of the order of things: a request has arrived when the proxy has read its head, and is
 complete when the store has answered all of it, before the client gets to know. Requests are forwarded byte for byte: a
@@ -7,15 +7,10 @@ client signs for the proxy's address, and the server checks against the address 
 
 import asyncio
 import random
-import socket
-import struct
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from itertools import count
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
@@ -23,22 +18,15 @@ import msgspec
 import pytest
 
 from deltamirror.config import StorageSettings
+from tests.support.answering import Answer
+from tests.support.fault_proxy import FaultProxy, pace, reset
+from tests.support.fault_rules import Delay, Fault, Reset, Silence, Throttle, Truncate
 from tests.support.http_messages import Message, read_answer, read_body, read_head
 from tests.support.seaweed_server import SeaweedServer
 
-__all__ = ["Access", "Fault", "RecordingProxy", "proxy_before", "recording_proxy"]
+__all__ = ["Access", "S3Proxy", "is_put", "proxy_before", "s3_proxy"]
 
-_UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
-
-
-class Fault(StrEnum):
-    """What befalls a request."""
-
-    UNAVAILABLE = "answered with 503, not forwarded"
-    RESET_BEFORE = "connection reset, not forwarded"
-    RESET_AFTER = "forwarded, connection reset instead of the answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,27 +62,25 @@ class Access:
             if_none_match=request.header("if-none-match"),
         )
 
-
-@dataclass(slots=True)
-class _Trouble:
-    fault: Fault
-    when: Callable[[Access], bool]
-    times: int
+    @property
+    def identity(self) -> str:
+        """Method and key."""
+        return f"{self.method} {self.key}"
 
 
-@dataclass
-class RecordingProxy:
-    """One proxy, on a loopback port of its own. Its log and its faults may be used from any thread."""
+def is_put(access: Access) -> bool:
+    """Whether something is to be put."""
+    return access.method == "PUT"
 
-    upstream: tuple[str, int]
-    port: int = 0
-    seed: int = 0
+
+@dataclass(eq=False)
+class S3Proxy(FaultProxy[Access]):
+    """A proxy that understands HTTP."""
+
     slowest: float = 0.0
     """Requests wait for up to so many seconds; how long, follows from the seed, the key and how often it was asked."""
     _log: list[Access] = field(default_factory=list)
-    _troubles: list[_Trouble] = field(default_factory=list)
-    _events: Iterator[int] = field(default_factory=lambda: count(1))
-    _asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _asked: Counter[str] = field(default_factory=Counter)
 
     @property
     def endpoint(self) -> str:
@@ -110,44 +96,62 @@ class RecordingProxy:
         """The server's settings, by way of the proxy."""
         return msgspec.structs.replace(direct, endpoint=self.endpoint)
 
-    def fail(self, fault: Fault, when: Callable[[Access], bool], *, times: int = 1) -> None:
-        """Let a fault befall the next requests that are meant."""
-        self._troubles.append(_Trouble(fault, when, times))
-
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward the requests of one connection, until it ends or is reset."""
-        try:
-            while (head := await read_head(reader)) and await self._pass_on(head, reader, writer):
-                pass
-        except (OSError, asyncio.IncompleteReadError):
-            _reset(writer)
-        finally:
-            writer.close()
+        while (head := await read_head(reader)) and await self._pass_on(head, reader, writer):
+            pass
 
     async def _pass_on(self, head: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Forward one request; whether the connection is good for another one."""
-        access = Access.of(head, next(self._events))
+        access = Access.of(head, next(self.events))
         if head.header("expect"):
             writer.write(_CONTINUE)
         request = await read_body(reader, head)
         await asyncio.sleep(self._delay(access))
-        access = replace(access, fault=self._fault(access), body=request.body)
+        access = replace(access, fault=self.rules.choose(access), body=request.body)
         match access.fault:
-            case Fault.UNAVAILABLE:
-                self._log.append(replace(access, status=503))
-                writer.write(_UNAVAILABLE)
-            case Fault.RESET_BEFORE:
-                self._log.append(access)
-                _reset(writer)
+            case Answer() as answer:
+                self._log.append(replace(access, status=answer.status))
+                writer.write(_spelled(answer, access.method))
+                await writer.drain()
+                return True
+            case Reset.BEFORE | Reset.WITHIN | Silence.BEFORE:
+                await self._kept(access, request, reader, writer)
                 return False
-            case fault:
-                answer = await self._answered(access, request)
-                if fault is Fault.RESET_AFTER:
-                    _reset(writer)
-                    return False
+        await asyncio.sleep(_pause(access.fault, len(request.body)))
+        return await self._answer(access, await self._answered(access, request), reader, writer)
+
+    async def _kept(
+        self, access: Access, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """The store hears of half a request, or of nothing; the client hears of a reset, or of nothing."""
+        self._log.append(access)
+        if access.fault is Reset.WITHIN:
+            await _send_half(self.upstream, request)
+        if access.fault is Silence.BEFORE:
+            await reader.read()
+        reset(writer)
+
+    async def _answer(
+        self, access: Access, answer: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Pass the answer on, or what the fault leaves of it; whether the connection is good for another one."""
+        match access.fault:
+            case Reset.AFTER:
+                reset(writer)
+            case Silence.AFTER:
+                await reader.read()
+            case Truncate(keep):
+                writer.write(answer.head + answer.body[:keep])
+                await writer.drain()
+            case Throttle(rate):
+                await pace(writer, answer.head + answer.body, rate)
+                return True
+            case _:
                 writer.write(answer.head + answer.body)
-        await writer.drain()
-        return True
+                await writer.drain()
+                return True
+        return False
 
     async def _answered(self, access: Access, request: Message) -> Message:
         """What the store answers, noted."""
@@ -156,20 +160,28 @@ class RecordingProxy:
         except (OSError, asyncio.IncompleteReadError):
             self._log.append(access)
             raise
-        self._log.append(replace(access, status=answer.status, completed=next(self._events)))
+        self._log.append(replace(access, status=answer.status, completed=next(self.events)))
         return answer
 
-    def _fault(self, access: Access) -> Fault | None:
-        for trouble in self._troubles:
-            if trouble.times and trouble.when(access):
-                trouble.times -= 1
-                return trouble.fault
-        return None
-
     def _delay(self, access: Access) -> float:
-        asked = access.method, access.key
-        self._asked[asked] += 1
-        return random.Random(f"{self.seed} {asked} {self._asked[asked]}").uniform(0, self.slowest)
+        self._asked[access.identity] += 1
+        turn = self._asked[access.identity]
+        return random.Random(f"{self.seed} {access.identity} {turn}").uniform(0, self.slowest)
+
+
+def _pause(fault: Fault | None, size: int) -> float:
+    match fault:
+        case Delay(seconds):
+            return seconds
+        case Throttle(rate):
+            return size / rate
+    return 0.0
+
+
+def _spelled(answer: Answer, method: str) -> bytes:
+    headers = {"content-length": str(len(answer.body)), "content-type": "application/xml", **dict(answer.headers)}
+    lines = [f"HTTP/1.1 {answer.status} {answer.code or 'Answer'}", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
+    return "\r\n".join(lines).encode() + (b"" if method == "HEAD" else answer.body)
 
 
 async def _exchanged(address: tuple[str, int], request: Message, method: str) -> Message:
@@ -182,49 +194,25 @@ async def _exchanged(address: tuple[str, int], request: Message, method: str) ->
         writer.close()
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
-    connection = writer.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
-    writer.transport.abort()
+async def _send_half(address: tuple[str, int], request: Message) -> None:
+    """Half of the body, or, where there is none, of the head."""
+    _, writer = await asyncio.open_connection(*address)
+    sent = request.head + request.body[: len(request.body) // 2] if request.body else request.head[:-2]
+    writer.write(sent)
+    await writer.drain()
+    reset(writer)
 
 
 @contextmanager
-def proxy_before(server: SeaweedServer, *, seed: int = 0, slowest: float = 0.0) -> Iterator[RecordingProxy]:
+def proxy_before(server: SeaweedServer, *, seed: int = 0, slowest: float = 0.0) -> Iterator[S3Proxy]:
     """A running proxy before a server; the server may come and go."""
-    proxy = RecordingProxy(("127.0.0.1", server.ports["s3"]), seed=seed, slowest=slowest)
-    listening, loop = threading.Event(), asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(_run(proxy, listening, stop)), daemon=True)
-    stop = asyncio.Event()
-    thread.start()
-    listening.wait()
-    try:
+    proxy = S3Proxy(("127.0.0.1", server.ports["s3"]), seed=seed, slowest=slowest)
+    with proxy.running():
         yield proxy
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
-
-
-async def _run(proxy: RecordingProxy, listening: threading.Event, stop: asyncio.Event) -> None:
-    connections: set[asyncio.Task[None]] = set()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(proxy.serve(reader, writer))
-        connections.add(task)
-        task.add_done_callback(connections.discard)
-
-    listener = await asyncio.start_server(accept, "127.0.0.1", 0)
-    proxy.port = listener.sockets[0].getsockname()[1]
-    listening.set()
-    await stop.wait()
-    listener.close()
-    for task in connections:
-        task.cancel()
-    await asyncio.gather(*connections, return_exceptions=True)
 
 
 @pytest.fixture
-def recording_proxy(seaweed_server: SeaweedServer) -> Iterator[RecordingProxy]:
+def s3_proxy(seaweed_server: SeaweedServer) -> Iterator[S3Proxy]:
     """A proxy before the session's S3 server."""
     seaweed_server.ensure_running()
     with proxy_before(seaweed_server) as proxy:
