@@ -7,6 +7,7 @@ pytest_plugins = [
     "tests.support.emptied",
     "tests.support.lake",
     "tests.support.readers",
+    "tests.support.postgres_proxy",
     "tests.support.s3_proxy",
     "tests.support.runners",
     "tests.support.azurite",
