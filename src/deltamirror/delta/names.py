@@ -30,6 +30,7 @@ __all__ = [
     "listing_prefix",
     "parse",
     "sidecar_name",
+    "sidecar_version",
 ]
 
 LOG_DIRECTORY = "_delta_log"
@@ -48,6 +49,8 @@ _NAME = re.compile(
     r"|checkpoint\.(?P<part>[0-9]+)\.(?P<parts>[0-9]+)\.parquet"
     r"|checkpoint\.(?P<unique>[^./]+)\.(?P<format>json|parquet))"
 )
+
+_SIDECAR = re.compile(r"([0-9]{20,})\.checkpoint\..+")
 
 
 @total_ordering
@@ -174,6 +177,12 @@ def checkpoint_name(version: int) -> str:
 def sidecar_name(version: int, unique: str, *, part: int, parts: int) -> str:
     """The name of a sidecar, as Delta Lake on Spark has it; readers want it to be unique, and no more."""
     return f"{listing_prefix(version)}checkpoint.{part:010d}.{parts:010d}.{unique}.parquet"
+
+
+def sidecar_version(name: str) -> int | None:
+    """The version of the checkpoint that a sidecar was written for; None where its name does not tell."""
+    found = _SIDECAR.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 def listing_prefix(version: int) -> str:

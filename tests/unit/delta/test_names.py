@@ -125,3 +125,17 @@ def test_a_listing_from_a_version_skips_all_earlier_names() -> None:
 
 def test_a_sidecar_is_named_as_the_reference_writer_does() -> None:
     assert names.sidecar_name(7, UUID, part=1, parts=2) == f"{SEVEN}.checkpoint.0000000001.0000000002.{UUID}.parquet"
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        (names.sidecar_name(7, UUID, part=1, parts=2), 7),
+        (f"{SEVEN}.checkpoint.{UUID}.parquet", 7),
+        (f"{UUID}.parquet", None),
+        (f"{SEVEN}.json", None),
+        (f"7.checkpoint.{UUID}.parquet", None),
+    ],
+)
+def test_the_name_of_a_sidecar_may_tell_the_version_of_its_checkpoint(name: str, version: int | None) -> None:
+    assert names.sidecar_version(name) == version

@@ -19,7 +19,7 @@ from deltamirror.mirror.log.listing import CheckpointFiles
 from deltamirror.mirror.log.parquet import opened, translated
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["Piece", "checkpoint_pieces", "is_json"]
+__all__ = ["Piece", "checkpoint_pieces", "is_json", "named_sidecars"]
 
 _MOST_ROWS: Final = 100_000
 _THREADS: Final = 8
@@ -48,19 +48,29 @@ def checkpoint_pieces(store: Store, files: CheckpointFiles) -> list[Piece]:
     """
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="pieces") as threads:
         tops = list(threads.map(partial(_top, store), files.metas))
-        paths = [path for _, sidecars in tops for path in sidecars]
-        below = threads.map(partial(_of_sidecar, store, files), paths)
+        sidecars = [name for _, named in tops for name in named]
+        below = threads.map(partial(_of_sidecar, store, files), sidecars)
         return [*chain.from_iterable(pieces for pieces, _ in tops), *chain.from_iterable(below)]
 
 
+def named_sidecars(store: Store, meta: Meta) -> list[str]:
+    """The names of the sidecars that a file of a checkpoint names. Nothing is read of these.
+
+    A path is that of a URI; wherever it points to, the file is in the folder of this table's sidecars.
+    """
+    return _top(store, meta)[1]
+
+
 def _top(store: Store, meta: Meta) -> tuple[list[Piece], list[str]]:
-    """The pieces of a file that bears the version, and the paths of the sidecars that it names."""
+    """The pieces of a file that bears the version, and the names of the sidecars that it names."""
     if is_json(meta):
         actions = decode_commit(read_whole(store, meta), source=f"{store.location}/{meta.key}")
-        return [Piece(meta=meta)], [each.path for each in actions if isinstance(each, Sidecar)]
-    file = opened(store, meta)
-    with translated(store, meta):
-        return list(_cut(meta, file.metadata)), _sidecars(file)
+        pieces, paths = [Piece(meta=meta)], [each.path for each in actions if isinstance(each, Sidecar)]
+    else:
+        file = opened(store, meta)
+        with translated(store, meta):
+            pieces, paths = list(_cut(meta, file.metadata)), _sidecars(file)
+    return pieces, [unquote(path.rpartition("/")[2]) for path in paths]
 
 
 def _sidecars(file: pq.ParquetFile) -> list[str]:
@@ -70,9 +80,8 @@ def _sidecars(file: pq.ParquetFile) -> list[str]:
     return [row["path"] for row in rows if row["path"] is not None]
 
 
-def _of_sidecar(store: Store, files: CheckpointFiles, path: str) -> list[Piece]:
-    """A path is that of a URI; wherever it points to, the file is in the folder of this table's sidecars."""
-    key = f"{_SIDECARS}/{unquote(path.rpartition('/')[2])}"
+def _of_sidecar(store: Store, files: CheckpointFiles, name: str) -> list[Piece]:
+    key = f"{_SIDECARS}/{name}"
     meta = store.head(key)
     if meta is None:
         raise InvalidInput(
