@@ -127,16 +127,15 @@ class _Conversation:
         """Pass on what the server says, as the fault of what was asked has it."""
         passed = 0
         while (message := await _message(server)) is not None:
-            fault = self.pending[0].fault if self.pending else None
-            await self._say(message, fault, passed)
-            passed += len(message)
-            if message[:1] == _READY and self.pending:
+            fault, ends = self.pending[0].fault if self.pending else None, message[:1] == _READY and bool(self.pending)
+            if ends:  # noted before the client gets to know
                 self.proxy.note(self.pending.pop(0), answered=True)
-                passed = 0
-                if fault is Reset.AFTER or isinstance(fault, Truncate):
-                    return reset(self.client)
-                if fault is Silence.AFTER:
-                    await asyncio.Event().wait()  # until the client has waited long enough
+            await self._say(message, fault, passed)
+            passed = 0 if ends else passed + len(message)
+            if ends and (fault is Reset.AFTER or isinstance(fault, Truncate)):
+                return reset(self.client)
+            if ends and fault is Silence.AFTER:
+                await asyncio.Event().wait()  # until the client has waited long enough
         return None
 
     async def _decide(self, asked: Statement, data: bytes, reader: asyncio.StreamReader) -> None:
