@@ -3,7 +3,7 @@
 >>> from deltamirror import Add, Catalog
 >>> catalog = Catalog("sqlite://")
 >>> catalog.init()
-4
+5
 >>> orders = catalog.create_table(
 ...     "sales.orders", location="/lake/orders", schema="id long, day date", partition_by=["day"]
 ... )
