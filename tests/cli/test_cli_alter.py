@@ -93,3 +93,26 @@ def test_the_history_names_the_alteration_as_spark_does(orders) -> None:
     ]
     assert history[1]["parameters"] == {"name": "positive", "expr": "id > 0"}
     assert history[2]["parameters"] == {"properties": '{"owner":"me"}'}
+
+
+@pytest.mark.requirement("R39")
+def test_a_fence_is_put_up_and_taken_away(orders) -> None:
+    assert "orders has a fence from version 1 on." in orders("table", "fence", "orders").stdout
+    assert "deltamirrorFence" in shown(orders)["protocol"]["writerFeatures"]
+    again = orders.json("table", "fence", "orders")
+    assert again == {"table": "orders", "version": 1, "fenced": True, "changed": False}
+    assert orders.json("table", "unfence", "orders")["changed"]
+    assert "deltamirrorFence" not in shown(orders)["protocol"]["writerFeatures"]
+    assert "already; version 2 is still its head" in orders("table", "unfence", "orders").stdout
+
+
+@pytest.mark.requirement("R39")
+def test_a_fenced_table_is_imported_with_its_fence(orders) -> None:
+    orders("table", "fence", "orders")
+    orders("mirror", "--once", "--runner", "local")
+    location = shown(orders)["location"]
+    orders("init", "--catalog", "sqlite:///other.db")
+    orders("import", location, "--name", "orders", "--catalog", "sqlite:///other.db")
+    imported = orders.json("table", "show", "orders", "--catalog", "sqlite:///other.db")["table"]
+    assert "deltamirrorFence" in imported["protocol"]["writerFeatures"]
+    assert orders.json("table", "unfence", "orders", "--catalog", "sqlite:///other.db")["version"] == 2

@@ -1,4 +1,5 @@
-"""DuckDB's ``delta_scan`` (the Delta kernel in Rust) as a worker: it is told a location, and says what it sees there.
+"""DuckDB's ``delta_scan`` (the Delta kernel in Rust) as a worker: it is told a location, and says what it sees there,
+or appends to it.
 
 It shows neither protocol nor metadata, and not the version that it read unless that was asked for.
 """
@@ -28,6 +29,21 @@ class DuckDB:
         for name, package in (("httpfs", duckdb_extension_httpfs), ("delta", duckdb_extension_delta)):
             folder = Path(package.__file__).parent / "extensions" / f"v{duckdb.__version__}"
             self._connection.load_extension(str(folder / f"{name}.duckdb_extension"))
+
+    def answer(self, request: dict[str, Any]) -> object:
+        """Do what one request asks."""
+        if "append" not in request:
+            return self.snapshot(request)
+        self.append(request["append"])
+        return None
+
+    def append(self, location: str) -> None:
+        """Add a row whose id is 0 to the table at a location."""
+        self._connection.execute(f"ATTACH '{location}' AS appended (TYPE delta)")
+        try:
+            self._connection.execute("INSERT INTO appended VALUES (0)")
+        finally:
+            self._connection.execute("DETACH appended")
 
     def snapshot(self, request: dict[str, Any]) -> dict[str, object]:
         """The table at a location."""
@@ -69,4 +85,4 @@ def _file(row: dict[str, Any], location: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    serve(take_stdout(), f"DuckDB {duckdb.__version__} delta_scan", DuckDB().snapshot)
+    serve(take_stdout(), f"DuckDB {duckdb.__version__} delta_scan", DuckDB().answer)

@@ -24,18 +24,21 @@ class Sail:
         address, port = server.listening_address
         self._remote = f"sc://{address}:{port}"
 
-    def snapshot(self, request: dict[str, Any]) -> dict[str, object]:
-        """The table, as a session sees it that has seen nothing before."""
-        if s3 := S3Access.asked(request):
-            os.environ.update(s3.environment())
+    def answer(self, request: dict[str, Any]) -> object:
+        """What one request asks, by a session that has seen nothing before."""
         session = SparkSession.builder.remote(self._remote).create()
         try:
-            return _shown(session, request)
+            if "append" not in request:
+                return _shown(session, request)
+            session.range(1).write.format("delta").mode("append").save(request["append"])
+            return None
         finally:
             session.stop()
 
 
 def _shown(session: Any, request: dict[str, Any]) -> dict[str, object]:
+    if s3 := S3Access.asked(request):
+        os.environ.update(s3.environment())
     reader, version = session.read.format("delta"), request["version"]
     data = (reader if version is None else reader.option("versionAsOf", version)).load(request["location"])
     return {
@@ -52,5 +55,5 @@ if __name__ == "__main__":
     answers = take_stdout()
     server = SparkConnectServer(ip="127.0.0.1", port=0)
     server.start(background=True)
-    serve(answers, f"Sail {version_of('pysail')}", Sail(server).snapshot)
+    serve(answers, f"Sail {version_of('pysail')}", Sail(server).answer)
     server.stop()

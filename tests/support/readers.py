@@ -89,6 +89,10 @@ class Reader:
         answer: dict[str, list[str]] = self._worker.ask({"location": str(location), "versions": list(versions)})
         return {int(version): lines for version, lines in answer.items()}
 
+    def append(self, location: Path) -> None:
+        """Add a row whose id is 0, the table's only column; of DuckDB and of Sail, which also write."""
+        self._worker.ask({"append": str(location)})
+
     def sql(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a statement; only Delta Lake on Spark runs SQL."""
         result: list[dict[str, Any]] = self._worker.ask({"sql": statement})

@@ -10,18 +10,19 @@ from deltamirror.delta.commitinfo import (
     add_columns_parameters,
     add_constraint_parameters,
     drop_constraint_parameters,
+    drop_feature_parameters,
     set_properties_parameters,
     unset_properties_parameters,
     upgrade_protocol_parameters,
 )
 from deltamirror.delta.definition import Alteration, altered
-from deltamirror.delta.features import upgrade
+from deltamirror.delta.features import FENCE_FEATURE, upgrade, without_fence
 from deltamirror.delta.properties import CONSTRAINT_PREFIX
 from deltamirror.delta.schema import Field, StructType, from_ddl, schema_string
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidSchema, NotFound, Refused
 from deltamirror.txnlog.reads import Snapshot
 
-__all__ = ["Plan", "Wishes", "plan_alteration"]
+__all__ = ["Plan", "Wishes", "plan_alteration", "plan_unfencing"]
 
 SEVERAL = "ALTER TABLE"
 
@@ -65,6 +66,13 @@ def plan_alteration(taken: Snapshot, wishes: Wishes, *, rows_checked: bool) -> P
     changed = altered(alteration, taken.metadata, taken.protocol)
     operation, parameters = _described(list(_operations(taken, wishes)))
     return Plan(operation, parameters, tuple(action for action in changed if action is not None))
+
+
+def plan_unfencing(taken: Snapshot) -> Plan:
+    """The commit that takes the fence of the table ``taken`` away."""
+    open_to_all = without_fence(taken.protocol)
+    changed = () if open_to_all == taken.protocol else (open_to_all,)
+    return Plan("DROP FEATURE", drop_feature_parameters(FENCE_FEATURE), changed)
 
 
 def _described(operations: list[tuple[str, Mapping[str, object]]]) -> tuple[str, Mapping[str, object]]:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from deltamirror.catalog.alteration import Wishes, plan_alteration
+from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
 from deltamirror.catalog.files import Files
 from deltamirror.delta.actions import Add, Remove
+from deltamirror.delta.features import FENCE_FEATURE
 from deltamirror.txnlog.reads import HistoryEntry, Snapshot, commit_file, history, snapshot
 from deltamirror.txnlog.request import Committed
 from deltamirror.txnlog.tables import TableInfo, table_info
@@ -89,10 +90,22 @@ class Table:
         )
         taken = self.snapshot()
         plan = plan_alteration(taken, wishes, rows_checked=rows_checked)
+        return self._carry_out(plan, taken, reads=bool(wishes.constraints))
+
+    def fence(self) -> Committed | None:
+        """Have other Delta writers refuse the table, in one commit; readers go on. None where they do already."""
+        return self.alter(features=[FENCE_FEATURE])
+
+    def unfence(self) -> Committed | None:
+        """Let other Delta writers write to the table again, in one commit. None where it has no fence."""
+        taken = self.snapshot()
+        return self._carry_out(plan_unfencing(taken), taken)
+
+    def _carry_out(self, plan: Plan, taken: Snapshot, *, reads: bool = False) -> Committed | None:
         if not plan.actions:
             return None
         with self._catalog.transaction(operation=plan.operation, parameters=plan.parameters) as tx:
             tx.stage(self.name, plan.actions, read_version=taken.version)
-            if wishes.constraints:
+            if reads:
                 tx.read(self.name, all=True)
         return tx.result

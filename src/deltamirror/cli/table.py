@@ -3,6 +3,7 @@
 import click
 
 from deltamirror.cli.definition import alter, create
+from deltamirror.cli.fence import fence, unfence
 from deltamirror.cli.life import drop, pause, resume
 from deltamirror.cli.views import files, history, list_, show
 
@@ -14,5 +15,5 @@ def table() -> None:
     """Create, look at, change and drop tables."""
 
 
-for _command in (create, alter, list_, show, history, files, drop, pause, resume):
+for _command in (create, alter, list_, show, history, files, drop, pause, resume, fence, unfence):
     table.add_command(_command)

@@ -123,6 +123,11 @@ def upgrade_protocol_parameters(protocol: Protocol) -> Parameters:
     return {"newProtocol": json_text(protocol)}
 
 
+def drop_feature_parameters(name: str) -> Parameters:
+    """DROP FEATURE, of one that left nothing in the history that would have to be truncated."""
+    return {"featureName": name, "truncateHistory": "false"}
+
+
 class _Stats(msgspec.Struct):
     numRecords: int | None = None  # noqa: N815  # the member's name on the wire
 

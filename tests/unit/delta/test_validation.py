@@ -23,7 +23,7 @@ from deltamirror.delta.actions import (
     Sidecar,
     Txn,
 )
-from deltamirror.delta.features import FEATURES, protocol_for
+from deltamirror.delta.features import FEATURES, FENCE_FEATURE, protocol_for
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.schema import from_ddl, parse_schema, schema_string
 from deltamirror.delta.validation import RULES, OncePerCommit, TableRules, check_actions
@@ -300,7 +300,7 @@ OTHER_CASES = [
     of_protocol(
         "dependency", protocol(1, 7, None, ["rowTracking"]), protocol(1, 7, None, ["rowTracking", "domainMetadata"])
     ),
-    of_protocol("unsupported", protocol(1, 7, None, ["somethingElse"]), protocol(1, 7, None, ["deltamirror.fence"])),
+    of_protocol("unsupported", protocol(1, 7, None, ["somethingElse"]), protocol(1, 7, None, [FENCE_FEATURE])),
     Case(
         "protocol.downgrade",
         [protocol(1, 7, None, ["appendOnly"])],
@@ -308,6 +308,14 @@ OTHER_CASES = [
         protocol(1, 7, None, []),
         metadata_of("id long", partition_by=()),
         {"previous_protocol": protocol(1, 2)},
+    ),
+    Case(
+        "protocol.downgrade",
+        [protocol(1, 7, None, [FENCE_FEATURE, "appendOnly"])],
+        [protocol(1, 2)],
+        protocol(1, 7, None, []),
+        metadata_of("id long", partition_by=()),
+        {"previous_protocol": protocol(1, 7, None, [FENCE_FEATURE, "appendOnly", "invariants"])},
     ),
     of_metadata("id.empty", msgspec.structs.replace(TABLE, id=""), TABLE),
     of_metadata("format", msgspec.structs.replace(TABLE, format=Format(provider="orc", options={})), TABLE),

@@ -9,6 +9,7 @@ from deltamirror.delta.features.protocols import (
     require_writable,
     table_features_from_properties,
     upgrade,
+    without_fence,
     writer_features_of,
 )
 from deltamirror.delta.features.table import FEATURES, FENCE_FEATURE, Feature, Support
@@ -33,5 +34,6 @@ __all__ = [
     "row_tracking",
     "table_features_from_properties",
     "upgrade",
+    "without_fence",
     "writer_features_of",
 ]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from deltamirror.delta.actions import Protocol
 from deltamirror.delta.features.table import (
     FEATURES,
+    FENCE_FEATURE,
     READER_FEATURES_VERSION,
     WRITER_FEATURES_VERSION,
     Feature,
@@ -22,6 +23,7 @@ __all__ = [
     "require_writable",
     "table_features_from_properties",
     "upgrade",
+    "without_fence",
     "writer_features_of",
 ]
 
@@ -120,6 +122,12 @@ def upgrade(protocol: Protocol, features: Iterable[str], *, named: Iterable[str]
     return _weakest(champ_order(_dependencies_first(names)))
 
 
+def without_fence(protocol: Protocol) -> Protocol:
+    """``protocol`` if it has no fence, else the weakest that has all its other features."""
+    names = protocol.writer_features or []
+    return _weakest([name for name in names if name != FENCE_FEATURE]) if FENCE_FEATURE in names else protocol
+
+
 def _weakest(names: list[str]) -> Protocol:
     """The protocol of exactly these features: version numbers where these say it all, else lists."""
     reader = max((FEATURES[name].versions[0] for name in names), default=1)
@@ -139,14 +147,18 @@ def _weakest(names: list[str]) -> Protocol:
 def _known(name: str) -> str:
     known = _BY_LOWER_NAME.get(name.lower())
     if known is None or FEATURES[known].support is Support.REFUSE:
-        # Previews and our own have a hyphen or a point in their names, and are nobody's first choice.
-        supported = sorted(n for n, feature in FEATURES.items() if feature.support is Support.WRITE and n.isalnum())
+        supported = sorted(n for n, feature in FEATURES.items() if feature.support is Support.WRITE and _is_offered(n))
         raise Unsupported(
             f"table feature {name!r} is not one that we support",
             hint=f"one of {', '.join(supported)}",
             features=(name,),
         )
     return known
+
+
+def _is_offered(name: str) -> bool:
+    """Previews, with a hyphen in their names, are nobody's first choice; the fence has a command of its own."""
+    return name.isalnum() and name != FENCE_FEATURE
 
 
 def _dependencies_first(names: Iterable[str]) -> Iterator[str]:

@@ -21,8 +21,8 @@ from enum import StrEnum
 
 __all__ = ["FEATURES", "FENCE_FEATURE", "READER_FEATURES_VERSION", "WRITER_FEATURES_VERSION", "Feature", "Support"]
 
-FENCE_FEATURE = "deltamirror.fence"
-"""Our private writer-only feature: in a protocol, it makes every stock writer refuse the table."""
+FENCE_FEATURE = "deltamirrorFence"
+"""Our private writer-only feature: in a protocol, it makes every other writer refuse the table."""
 
 READER_FEATURES_VERSION = 3
 WRITER_FEATURES_VERSION = 7

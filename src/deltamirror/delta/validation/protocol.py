@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from deltamirror.delta.actions import Protocol
-from deltamirror.delta.features import FEATURES, Support, writer_features_of
+from deltamirror.delta.features import FEATURES, FENCE_FEATURE, Support, writer_features_of
 from deltamirror.delta.features.table import READER_FEATURES_VERSION, WRITER_FEATURES_VERSION
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidAction
@@ -30,8 +30,8 @@ def check_protocol(protocol: Protocol, index: int | None = None) -> None:
 
 
 def check_upgrade(protocol: Protocol, previous: Protocol, index: int | None = None) -> None:
-    """Raise InvalidAction if the protocol lacks a feature that the table has."""
-    if dropped := sorted(writer_features_of(previous) - writer_features_of(protocol)):
+    """Raise InvalidAction if the protocol lacks a feature that the table has. The fence may go: no commit needs it."""
+    if dropped := sorted(writer_features_of(previous) - writer_features_of(protocol) - {FENCE_FEATURE}):
         raise _broken("downgrade", index, "writerFeatures", ", ".join(dropped))
 
 

@@ -160,7 +160,7 @@ _OTHERS = (
     ),
     Rule("protocol.dependency", "a feature comes with those that it depends on", "list these, too"),
     Rule("protocol.unsupported", "every feature is one that we support", "leave the table to an engine that does"),
-    Rule("protocol.downgrade", "a protocol keeps all features that the table has", "name these, too"),
+    Rule("protocol.downgrade", "a protocol keeps all features of the table but the fence", "name these, too"),
     Rule("metaData.id.empty", "a table has an id", "give a UUID"),
     Rule("metaData.format", "data files are Parquet", "set the format's provider to parquet"),
     Rule("metaData.schema", "the schema is one that Delta can hold", "correct the column that is named"),
