@@ -220,6 +220,8 @@ class Diverged(DeltaMirrorError):
     key: str = ""
     expected: str = ""
     found: str = ""
+    superseded: bool | None = None
+    """The bytes are our own, of a version that an adoption superseded: a worker that woke late put them there."""
 
     code: ClassVar[str] = "diverged"
     exit_status: ClassVar[int] = 2

@@ -113,17 +113,18 @@ def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders,
     orders("commit", "orders", "-", stdin=add())
     orders("table", "alter", "other", "--set", "a=1")
     theirs.write_text('{"commitInfo":{}}\n')
-    said = orders(*LOCAL, exits=2).stdout
-    assert "Published 1 version of 1 table.\norders, version 1: diverged at put: " in said
-    assert "1 version not published" in said
-    (failure,) = json.loads(orders(*LOCAL, "--json", exits=2).stdout)["failures"]
+    done = json.loads(orders(*LOCAL, "--json", exits=2).stdout)
+    (failure,) = done["failures"]
     assert (failure["table"], failure["version"], failure["code"]) == ("orders", 1, "diverged")
     assert failure["key"] == f"_delta_log/{1:020}.json"
-    assert failure["hint"]
+    assert "deltamirror adopt orders" in failure["hint"]
+    assert (done["tables"], done["unpublished"]) == ({"other": 1}, 1)
+    assert orders.json("status", "orders")["tables"][0]["state"] == "quarantined"
     assert theirs.read_text() == '{"commitInfo":{}}\n'
     assert log_of(orders.folder, "other") == commits(range(2))
     theirs.unlink()
-    assert orders.json(*LOCAL)["tables"] == {"orders": 1}
+    orders("repair", "orders")
+    assert log_of(orders.folder, "orders") == commits(range(2))
 
 
 def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(orders) -> None:

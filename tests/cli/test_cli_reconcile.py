@@ -104,7 +104,7 @@ def test_a_lasting_failure_is_in_status_and_report_until_it_is_solved(lived, add
     assert "deltamirror report orders" in lived("status").stdout
     assert "Escalated " in lived("report", "orders").stdout
     file_of(lived, 4).unlink()
-    lived(*LOCAL)
+    lived("repair", "orders")
     assert lived.json("status", "orders")["tables"][0]["escalations"] == 0
     [escalation] = lived.json("report", "orders", "4")["escalations"]
     assert (escalation["error_code"], escalation["closed_at"] is None) == ("diverged", False)

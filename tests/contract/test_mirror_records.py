@@ -7,7 +7,7 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.delta.chunks import commit_digest
-from deltamirror.errors import Diverged, Transient, Unavailable
+from deltamirror.errors import PermissionDenied, Transient, Unavailable
 from deltamirror.txnlog.backlog import (
     bytes_since,
     bytes_since_checkpoint,
@@ -189,7 +189,7 @@ def test_any_message_of_a_store_can_be_recorded(catalog: Catalog, table: Table, 
 
 def test_a_policy_may_say_never(catalog: Catalog, table: Table) -> None:
     [found] = claimed(catalog)
-    outcome = failed(found.lease, 0, error=Diverged("other bytes"))
+    outcome = failed(found.lease, 0, error=PermissionDenied("no"))
     record_commits(catalog.database, outcome, retry=lambda _error, _attempts: float("inf"))
     assert claimed(catalog) == []
     make_due(catalog.database)

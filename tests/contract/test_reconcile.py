@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.lastcheckpoint import decode
-from deltamirror.errors import LeaseLost, NotFound, Refused, Unavailable
+from deltamirror.errors import Diverged, LeaseLost, NotFound, Refused, Unavailable
 from deltamirror.ops.reconcile import Strategy
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.kept import kept_log
@@ -218,7 +218,8 @@ def test_a_commit_that_delta_rs_put_above_the_head_is_found_and_left_where_it_is
     with reconciling(catalog) as engine:
         found, _ = reconciled(engine, strategy)
         assert (found.foreign, found.missing, found.altered, found.left) == ((1,), (), (), 1)
-        append(table, 2)
+        with pytest.raises(Diverged, match="somebody else wrote version 1"):
+            append(table)
         engine.run(once=True)
         assert engine.status("t")[0].state == "quarantined"
         assert file_of(table, 1).read_bytes() == theirs

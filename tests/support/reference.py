@@ -86,7 +86,14 @@ def begin_table(catalog: Catalog, name: str, first: bytes, *, location: str | No
         session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
         protocol, metadata = _of(actions, Protocol), _of(actions, Metadata)
         state = TableState.of(
-            protocol, metadata, table_id=table_id, name=name, location=row["location"], committed_at=0, **_BEFORE_FIRST
+            protocol,
+            metadata,
+            table_id=table_id,
+            name=name,
+            location=row["location"],
+            committed_at=0,
+            lineage=0,
+            **_BEFORE_FIRST,
         )
         change = Change(table=name, lines=first.splitlines(keepends=True), at_version=0)
         draft = draft_of(change, state, actions, first)

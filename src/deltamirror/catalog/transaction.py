@@ -239,6 +239,7 @@ class Transaction:
             lines=work.lines,
             read_version=read_version,
             at_version=work.at_version,
+            lineage=None if work.snapshot is None else work.snapshot.lineage,
             reads=_read_set(work) if work.reads else None,
             operation=self._operation,
             rows_checked=self._rows_checked,

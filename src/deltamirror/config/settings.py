@@ -103,6 +103,14 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.OPEN,
         ),
     ] = None
+    on_divergence: Annotated[
+        Literal["refuse", "accept"],
+        described(
+            "What becomes of commits to a table whose log holds versions that somebody else wrote: they are refused, or "
+            "they wait in the database until these versions are adopted.",
+            reload=Reload.OPEN,
+        ),
+    ] = "refuse"
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):

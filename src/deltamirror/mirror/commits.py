@@ -119,8 +119,8 @@ class _Publisher:
             f"{key} in {self.store.location} is not the version {work.version} that table {self.unit.table!r} has in "
             "the database",
             hint="somebody else wrote it, or changed it: keep them from writing there; "
-            f"`deltamirror repair {self.unit.table}` says what can be done; the table goes on when the object is gone, "
-            "or is what the database has",
+            f"`deltamirror adopt {self.unit.table}` takes it in; once it is moved away, "
+            f"`deltamirror repair {self.unit.table}` lets the table go on",
             table=self.unit.table,
             version=work.version,
             key=key,

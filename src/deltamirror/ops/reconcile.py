@@ -158,7 +158,7 @@ class Reconciler:
     def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
         database = self._engine.database
         ours = [each for each in (*findings.altered, *findings.foreign) if each.version <= log.head]
-        turn.take_back(diverged(database, log, each) for each in ours)
+        failures = [diverged(database, log, each) for each in ours]
         why = reason(altered=findings.altered, foreign=findings.foreign)
-        turn.quarantine(why)
+        turn.stop(failures, reason=why, diverged=min((each.version for each in findings.foreign), default=None))
         _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name)

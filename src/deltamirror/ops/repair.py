@@ -26,9 +26,9 @@ _ASIDE: Final = f"{LOG_DIRECTORY}/_deltamirror"
 
 _DIGITS: Final = 12
 
-_MOVE_AWAY: Final = (
-    "keep that writer away; save what its commits hold, move them out of the log, and repair again: they are not "
-    "replaced, since readers may have seen them"
+_ADOPT: Final = (
+    "they are not replaced, since readers may have seen them: `deltamirror adopt {table}` takes them in; or move them "
+    "out of the log, and repair again"
 )
 _REPLACE: Final = "`deltamirror repair {table} --replace-altered` saves them aside, and puts what the database has"
 
@@ -90,7 +90,7 @@ def _require_repairable(log: KeptLog, findings: Findings, *, replace_altered: bo
     first, why = refused[0], reason(altered=findings.altered, foreign=findings.foreign)
     raise Diverged(
         f"the log of table {log.name!r} is not what the database has: {why}",
-        hint=_MOVE_AWAY if findings.foreign else _REPLACE.format(table=log.name),
+        hint=(_ADOPT if findings.foreign else _REPLACE).format(table=log.name),
         table=log.name,
         version=first.version,
         key=first.key,

@@ -35,13 +35,14 @@ from deltamirror.txnlog.ratify import (
     ratify,
     require_follows,
     require_room,
+    require_undiverged,
 )
 from deltamirror.txnlog.request import Committed, Request
 from deltamirror.txnlog.rows import file_row
 from deltamirror.txnlog.schema import files
 from deltamirror.txnlog.staging import fresh_commit_id
 from deltamirror.txnlog.state import TableState, load_state
-from deltamirror.txnlog.statements import COMMITTED_BY, INSERT_TOKEN, TOKEN
+from deltamirror.txnlog.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY, TOKEN
 
 __all__ = ["CommitPath"]
 
@@ -214,6 +215,10 @@ class _Run:
                 return found
             if (found := self._progress_in(session, drafts)) is not None:
                 return found
+            if self._settings.writer.on_divergence == "refuse":
+                for draft in drafts:
+                    if draft.writes:
+                        require_undiverged(draft, heads[draft.state.table_id])
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
             writing = [draft for draft in drafts if draft.writes]
             if (limit := self._settings.writer.backlog_limit) is not None:
@@ -309,8 +314,10 @@ class _Run:
                 self._database.lock_head(session, table_id)
             for name, (table_id, after) in self._after.items():
                 values = {"table_id": table_id, "after": after, "txn_id": self._txn_id}
-                for version, committed_at in session.rows(COMMITTED_BY, values):
-                    found[name], timestamp = version, committed_at
+                # An adoption may have given it another version since.
+                for query in (COMMITTED_BY, SUPERSEDED_BY):
+                    for version, committed_at in session.rows(query, values):
+                        found[name], timestamp = version, committed_at
         return Committed(versions=found, timestamp=timestamp) if found else None
 
     def _pause(self, attempt: int) -> None:
@@ -376,6 +383,7 @@ def _append_values(draft: Draft, txn_id: str, engine_info: str) -> dict[str, obj
         "protocol": draft.state.protocol_version,
         "at": -1 if draft.change.at_version is None else draft.change.at_version,
         "timestamped": timestamped,
+        "lineage": draft.state.lineage,
         "rest": lines.encode(info).removeprefix(stub) + b"\n" + lines.encode_commit(draft.body),
         "txn": txn_id,
         "operation": info.operation,

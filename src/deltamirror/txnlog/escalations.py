@@ -12,7 +12,7 @@ from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Session
 from deltamirror.txnlog.schema import escalations
 from deltamirror.txnlog.upsert import upsert
-from deltamirror.work import Lease
+from deltamirror.work import Lane, Lease
 
 __all__ = ["Escalates", "Escalation", "close_escalations", "escalations_of", "open_escalation"]
 
@@ -33,12 +33,12 @@ class Escalation:
     """When it succeeded after all."""
 
 
-def open_escalation(session: Session, lease: Lease, version: int, error: DeltaMirrorError) -> bool:
+def open_escalation(session: Session, table_id: int, lane: Lane, version: int, error: DeltaMirrorError) -> bool:
     """Write down that somebody has to look; whether that is news."""
     told = upsert(escalations).values(
-        table_id=lease.table_id,
+        table_id=table_id,
         version=version,
-        lane=lease.lane.value,
+        lane=lane.value,
         opened_at=CLOCK,
         error_code=error.code,
         error_message=stored_message(error),

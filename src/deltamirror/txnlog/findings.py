@@ -5,18 +5,18 @@ publish: what was published and is gone is FAILED from here on, and published ag
 whose log holds other bytes is put into quarantine: nobody publishes to it until it is repaired.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
 
 from sqlalchemy import update
 
-from deltamirror.errors import LeaseLost
 from deltamirror.txnlog.attempts import error_values, insert_attempt
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
-from deltamirror.txnlog.leases import keep, surrender
+from deltamirror.txnlog.divergence import clear_divergence, lift_quarantine, mark_diverged, quarantine
+from deltamirror.txnlog.leases import surrender, under
 from deltamirror.txnlog.schema import checkpoints, mirror_status, reconciliations, tables
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Failure, Lane, Lease
@@ -37,11 +37,7 @@ class Turn:
         waiting = iter(lost)
         while some := list(islice(waiting, _AT_ONCE)):
             with self._held() as session:
-                for failure in some:
-                    self._fail(session, failure, Lane.COMMITS)
-                first = min(failure.version for failure in some)
-                lower = (tables.c.table_id == self._lease.table_id) & (tables.c.published_version >= first)
-                session.execute(update(tables).where(lower).values(published_version=first - 1))
+                self._take_back(session, some)
 
     def take_checkpoint_back(self, lost: Failure) -> None:
         """A checkpoint is not in the log as it was written: nothing builds on it, and it is due at once."""
@@ -51,17 +47,24 @@ class Turn:
             own = (c.table_id == self._lease.table_id) & (c.version == lost.version)
             session.execute(update(checkpoints).where(own).values(digest=None))
 
-    def quarantine(self, reason: str) -> None:
-        """Let nobody publish to the table until it is repaired."""
+    def stop(self, changed: Iterable[Failure], *, reason: str, diverged: int | None) -> None:
+        """Versions have other bytes than they should: they are FAILED, and nobody publishes until it is repaired.
+
+        ``diverged`` is the first version of the log that is somebody else's.
+        """
+        waiting = iter(changed)
         with self._held() as session:
-            own = (tables.c.table_id == self._lease.table_id) & tables.c.quarantined_at.is_(None)
-            session.execute(update(tables).where(own).values(quarantined_at=CLOCK, quarantine_reason=reason))
+            if diverged is not None:
+                mark_diverged(session, self._lease.table_id, version=diverged, reason=reason)
+            quarantine(session, self._lease.table_id, reason=reason)
+            self._take_back(session, list(islice(waiting, _AT_ONCE)))
+        self.take_back(waiting)
 
     def lift_quarantine(self) -> None:
-        """Let the table be published to again, what failed at once."""
+        """Let the table be published to again, what failed at once: nothing in its log is somebody else's."""
         with self._held() as session:
-            own = tables.c.table_id == self._lease.table_id
-            session.execute(update(tables).where(own).values(quarantined_at=None, quarantine_reason=None))
+            clear_divergence(session, self._lease.table_id)
+            lift_quarantine(session, self._lease.table_id)
             failed = (mirror_status.c.table_id == self._lease.table_id) & (mirror_status.c.state == "FAILED")
             session.execute(update(mirror_status).where(failed).values(next_attempt_at=None))
 
@@ -82,12 +85,17 @@ class Turn:
             session.execute(looked.on_conflict_do_update(index_elements=[reconciliations.c.table_id], set_=again))
             surrender(session, self._lease)
 
-    @contextmanager
-    def _held(self) -> Iterator[Session]:
-        with self._database.write() as session:
-            if not keep(session, self._lease, seconds=self._seconds):
-                raise LeaseLost("somebody else compares the log of this table", hint="nothing: they finish it")
-            yield session
+    def _held(self) -> AbstractContextManager[Session]:
+        return under(self._database, self._lease, seconds=self._seconds)
+
+    def _take_back(self, session: Session, lost: Sequence[Failure]) -> None:
+        if not lost:
+            return
+        for failure in lost:
+            self._fail(session, failure, Lane.COMMITS)
+        first = min(failure.version for failure in lost)
+        lower = (tables.c.table_id == self._lease.table_id) & (tables.c.published_version >= first)
+        session.execute(update(tables).where(lower).values(published_version=first - 1))
 
     def _fail(self, session: Session, failure: Failure, lane: Lane) -> None:
         records = mirror_status if lane is Lane.COMMITS else checkpoints

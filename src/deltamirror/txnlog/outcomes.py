@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from sqlalchemy import case, delete, func, insert, literal, select, update
 from sqlalchemy.sql import ColumnElement
 
-from deltamirror.errors import DeltaMirrorError
+from deltamirror.errors import DeltaMirrorError, Diverged
 from deltamirror.txnlog.attempts import (
     ATTEMPT_COLUMNS,
     NO_ERROR,
@@ -24,6 +24,7 @@ from deltamirror.txnlog.attempts import (
 from deltamirror.txnlog.backlog import request_checkpoint
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
+from deltamirror.txnlog.divergence import mark_diverged, quarantine
 from deltamirror.txnlog.escalations import Escalates, close_escalations, open_escalation
 from deltamirror.txnlog.leases import surrender
 from deltamirror.txnlog.schema import attempts, checkpoints, checksums, mirror_status, tables
@@ -178,7 +179,17 @@ def _fail(
     due = found.updated_at + int(min(retry(error, found.attempts), _LONGEST_WAIT) * 1000)
     session.execute(update(records).where(own).values(next_attempt_at=due))
     insert_attempt(session, lease, failure.version, found.attempts, literal(started), failure)
-    return escalates(error, found.attempts) and open_escalation(session, lease, failure.version, error)
+    news = isinstance(error, Diverged) and _stop(session, lease.table_id, failure.version, error)
+    tells = escalates(error, found.attempts)
+    return (tells and open_escalation(session, lease.table_id, lease.lane, failure.version, error)) or news
+
+
+def _stop(session: Session, table_id: int, version: int, error: Diverged) -> bool:
+    """Let nobody publish to the table any more; whether somebody has to look who was not told before."""
+    if not error.superseded:
+        return mark_diverged(session, table_id, version=version, reason=error.message)
+    quarantine(session, table_id, reason=error.message)
+    return False
 
 
 def _raise_published(session: Session, table_id: int) -> int:
@@ -233,7 +244,13 @@ def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: in
         insert_attempt(session, outcome.lease, outcome.version, count, literal(started))
         close_escalations(session, outcome.lease, first=0, last=outcome.version)
     superseded = (c.table_id == outcome.table_id) & (c.version < outcome.version) & (c.state != "SUCCESS")
-    session.execute(delete(checkpoints).where(superseded))
+    session.execute(delete(checkpoints).where(superseded, c.version != _needed_start(session, outcome.table_id)))
+
+
+def _needed_start(session: Session, table_id: int) -> int:
+    """The version whose checkpoint a log needs because it starts there; -1 where it starts with version 0."""
+    log_start = session.execute(select(tables.c.log_start).where(tables.c.table_id == table_id)).scalar_one()
+    return int(log_start) or -1
 
 
 def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -> None:

@@ -12,7 +12,7 @@ __all__ = ["APPEND", "CREATE_APPEND_FUNCTION"]
 CREATE_APPEND_FUNCTION = """
 CREATE FUNCTION dl_append(
     p_table bigint, p_commit bigint, p_metadata bigint, p_protocol bigint, p_at bigint, p_timestamped boolean,
-    p_rest bytea, p_txn text, p_operation text, p_read bigint, p_lines integer, p_files text,
+    p_lineage bigint, p_rest bytea, p_txn text, p_operation text, p_read bigint, p_lines integer, p_files text,
     OUT outcome text, OUT at_version bigint, OUT at_time bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -24,6 +24,7 @@ BEGIN
     outcome := 'stale';
     SELECT * INTO head FROM dl_heads h WHERE h.table_id = p_table FOR UPDATE;
     IF NOT FOUND OR head.metadata_version <> p_metadata OR head.protocol_version <> p_protocol
+        OR coalesce(head.lineage, 0) <> p_lineage OR head.diverged_version IS NOT NULL
         OR (p_at >= 0 AND head.version <> p_at - 1) THEN
         RETURN;
     END IF;
@@ -70,7 +71,8 @@ $$
 """
 
 _PARAMETERS = (
-    "table", "commit", "metadata", "protocol", "at", "timestamped", "rest", "txn", "operation", "read", "lines", "files"
+    "table", "commit", "metadata", "protocol", "at", "timestamped", "lineage", "rest", "txn", "operation", "read",
+    "lines", "files"
 )  # fmt: skip
 
 APPEND = text(f"SELECT * FROM dl_append({', '.join(':' + name for name in _PARAMETERS)})").bindparams(  # noqa: S608 - constants

@@ -37,6 +37,7 @@ class Preparation:
         self._settings = settings
         self._alone = alone
         self._read_version = gathered.change.read_version
+        self._lineage = gathered.change.lineage
         self._staged: Draft | None = None
 
     @property
@@ -72,6 +73,8 @@ class Preparation:
         except InvalidAction as error:
             error.table = state.name
             raise
+        if draft.staged is not None or not self._is_computed_at_commit(draft):
+            self._require_same_lineage(state)
         standing = self._standing(draft, state)
         return draft if standing is None else replace(draft, standing=standing)
 
@@ -92,6 +95,19 @@ class Preparation:
                 hint="read the table again and compute the transaction anew",
                 table=state.name,
                 reason="table-replaced",
+                actual_version=state.version,
+            )
+
+    def _require_same_lineage(self, state: TableState) -> None:
+        """Refuse to go on from a version of a history that an adoption has replaced."""
+        self._lineage = state.lineage if self._lineage is None else self._lineage
+        if self._lineage != state.lineage:
+            raise Conflict(
+                f"versions that somebody else wrote to the log of table {state.name!r} were adopted since it was read",
+                hint="read the table again and compute the transaction anew",
+                table=state.name,
+                reason="log-adopted",
+                read_version=self._read_version,
                 actual_version=state.version,
             )
 

@@ -17,7 +17,7 @@ from deltamirror.delta.conflicts import isolation_for, table_isolation
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
 from deltamirror.delta.timestamps import with_enablement
-from deltamirror.errors import Conflict, InvalidAction, Refused, Unavailable
+from deltamirror.errors import Conflict, Diverged, InvalidAction, Refused, Unavailable
 from deltamirror.txnlog.chunks import chunk_row
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft, after
@@ -39,6 +39,7 @@ __all__ = [
     "require_exact",
     "require_follows",
     "require_room",
+    "require_undiverged",
 ]
 
 
@@ -50,6 +51,8 @@ class Head:
     committed_at: int
     metadata_version: int
     protocol_version: int
+    lineage: int = 0
+    diverged_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class Ratified:
 
 
 class StateMoved(Exception):
-    """The table's metadata or protocol is not the one that the draft was checked against: check it again."""
+    """Metadata, protocol or history of the table are not those that the draft was checked against: check it again."""
 
 
 def lock_heads(database: Database, session: Session, drafts: Sequence[Draft]) -> tuple[dict[int, Head], int]:
@@ -93,12 +96,27 @@ def require_exact(change: Change, head: int) -> None:
 def require_follows(session: Session, draft: Draft, head: Head) -> Draft:
     """Check the draft against everything that was committed since it was computed."""
     state = draft.state
+    if head.lineage != state.lineage:
+        raise StateMoved
     require_exact(draft.change, head.version)
     if draft.standing is not None:
         draft = replace(draft, standing=require_no_conflict(session.connection, draft.standing, head.version))
     if (head.metadata_version, head.protocol_version) != (state.metadata_version, state.protocol_version):
         raise StateMoved
     return draft
+
+
+def require_undiverged(draft: Draft, head: Head) -> None:
+    """Refuse a commit to a table whose log holds versions of somebody else: it could not be published as it is."""
+    if (found := head.diverged_version) is None:
+        return
+    name = draft.state.name
+    raise Diverged(
+        f"somebody else wrote version {found} to the log of table {name!r}; the database is at version {head.version}",
+        hint=f"`deltamirror adopt {name}` takes it in; `deltamirror report {name}` shows what was found",
+        table=name,
+        version=found,
+    )
 
 
 def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None:

@@ -24,8 +24,9 @@ from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.projection import ended_by, hash_batches
 from deltamirror.txnlog.ratify import not_in_table
 from deltamirror.txnlog.rows import add_of
-from deltamirror.txnlog.schema import app_transactions, chunks, domains, files, versions
+from deltamirror.txnlog.schema import app_transactions, chunks, domains, files, heads, versions
 from deltamirror.txnlog.state import in_force
+from deltamirror.txnlog.statements import LINEAGE
 from deltamirror.txnlog.tables import table_info
 
 __all__ = [
@@ -95,6 +96,8 @@ class Snapshot:
     table_id: int
     version: int
     timestamp: int
+    lineage: int
+    """Which history of the table it is part of: an adoption begins another one."""
     protocol: Protocol
     metadata: Metadata
     database: Database = field(repr=False)
@@ -207,11 +210,13 @@ def snapshot(
         if row is None or (version is not None and row.version != version):
             raise _no_such_version(connection, info.id, name, version, as_of)
         protocol, metadata = in_force(connection, info.id, row.version)
+        lineage = connection.execute(select(LINEAGE).where(heads.c.table_id == info.id)).scalar_one()
     return Snapshot(
         table=name,
         table_id=info.id,
         version=row.version,
         timestamp=row.committed_at,
+        lineage=lineage,
         protocol=protocol,
         metadata=metadata,
         database=database,

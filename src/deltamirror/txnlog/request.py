@@ -40,6 +40,8 @@ class Change:
     read_version: int | None = None
     at_version: int | None = None
     reads: ReadSet | None = None
+    lineage: int | None = None
+    """Which history of the table was read: an adoption begins another one. None: not known."""
     committed_at: int | None = None
     """The time of a verbatim commit that does not state one itself."""
     operation: Operation = field(default_factory=Operation)

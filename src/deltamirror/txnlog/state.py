@@ -14,6 +14,7 @@ from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.validation import TableRules
 from deltamirror.errors import Internal, NotFound, Unsupported
 from deltamirror.txnlog.schema import heads, metadata, protocols, tables
+from deltamirror.txnlog.statements import LINEAGE
 
 __all__ = ["TableState", "in_force", "load_state"]
 
@@ -31,6 +32,7 @@ class TableState:
     committed_at: int
     metadata_version: int
     protocol_version: int
+    lineage: int
     protocol: Protocol
     metadata: Metadata
     rules: TableRules
@@ -81,6 +83,7 @@ _STATE = (
         heads.c.committed_at,
         heads.c.metadata_version,
         heads.c.protocol_version,
+        LINEAGE.label("lineage"),
         metadata.c.line.label("metadata_line"),
         protocols.c.line.label("protocol_line"),
     )

@@ -1,8 +1,8 @@
 """The statements of the commit path, compiled once and run on the driver's own cursor."""
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, func, insert, literal_column, select, update
 
-from deltamirror.txnlog.schema import chunks, heads, mirror_status, tokens, versions
+from deltamirror.txnlog.schema import chunks, heads, mirror_status, superseded, tokens, versions
 
 __all__ = [
     "COMMITTED_BY",
@@ -11,13 +11,23 @@ __all__ = [
     "INSERT_STATUS",
     "INSERT_TOKEN",
     "INSERT_VERSION",
+    "LINEAGE",
     "MOVE_HEAD",
+    "SUPERSEDED_BY",
     "TOKEN",
 ]
 
-HEAD = select(heads.c.version, heads.c.committed_at, heads.c.metadata_version, heads.c.protocol_version).where(
-    heads.c.table_id == bindparam("table_id")
-)
+LINEAGE = func.coalesce(heads.c.lineage, literal_column("0"))
+"""How often versions of the log were adopted."""
+
+HEAD = select(
+    heads.c.version,
+    heads.c.committed_at,
+    heads.c.metadata_version,
+    heads.c.protocol_version,
+    LINEAGE.label("lineage"),
+    heads.c.diverged_version,
+).where(heads.c.table_id == bindparam("table_id"))
 
 TOKEN = select(tokens.c.content, tokens.c.committed_at, tokens.c.versions).where(tokens.c.token == bindparam("token"))
 
@@ -26,6 +36,14 @@ COMMITTED_BY = select(versions.c.version, versions.c.committed_at).where(
     versions.c.version > bindparam("after"),
     versions.c.txn_id == bindparam("txn_id"),
 )
+
+SUPERSEDED_BY = (
+    select(superseded.c.new_version, versions.c.committed_at)
+    .join(versions, (versions.c.table_id == superseded.c.table_id) & (versions.c.version == superseded.c.new_version))
+    .where(superseded.c.table_id == bindparam("table_id"), superseded.c.txn_id == bindparam("txn_id"))
+    .where(versions.c.txn_id == bindparam("txn_id"))
+)
+"""The versions that the commits of a transaction were moved to."""
 
 INSERT_CHUNK = insert(chunks)
 INSERT_VERSION = insert(versions)

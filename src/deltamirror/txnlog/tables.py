@@ -146,6 +146,7 @@ def _commit_first(
         name=definition.name,
         location=definition.location,
         committed_at=0,
+        lineage=0,
         **_BEFORE_FIRST,
     )
     parameters = create_table_parameters(

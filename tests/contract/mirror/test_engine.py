@@ -254,7 +254,8 @@ def test_an_object_of_somebody_else_stops_its_table_only_and_is_never_replaced(
         assert (status.published, status.failed, status.pending) == (0, 1, 1)
         assert status.error is not None
         assert (status.error.version, status.error.code) == (1, "diverged")
-        with pytest.raises(Diverged):
+        assert status.state == "quarantined"
+        with pytest.raises(Refused, match="in quarantine"):
             engine.mirror("foreign")
 
 

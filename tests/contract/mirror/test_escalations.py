@@ -7,7 +7,10 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import Unavailable
+from deltamirror.ops.logs import Logs
+from deltamirror.ops.repair import repair
 from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.inspection import LocalInspector
 from deltamirror.txnlog.escalations import Escalation, escalations_of
 from deltamirror.work import CommitOutcome, CommitUnit, Failure, Outcome, Stage, Unit
 from tests.support.mirrors import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
@@ -74,5 +77,6 @@ def test_what_no_retry_cures_is_escalated_at_once_and_opened_again_if_it_comes_b
         [first] = escalated(catalog)
         assert (first.version, first.error_code, first.closed_at, len(errors_in(caplog))) == (1, "diverged", None, 1)
         theirs.unlink()
-        engine.run(once=True)
+        with Logs(engine, LocalInspector(engine.settings)) as logs:
+            repair(logs, "t")
         assert [each.closed_at is None for each in escalated(catalog)] == [False]
