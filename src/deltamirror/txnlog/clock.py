@@ -4,14 +4,16 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql.functions import FunctionElement
 
 __all__ = ["CLOCK"]
 
 
-class _Clock(ColumnElement[int]):
+class _Clock(FunctionElement[int]):
     """Milliseconds since the epoch when the statement runs."""
 
+    # A function, not a plain column element: statements with one of these are compiled anew each time they run.
+    name = "clock"
     type = BigInteger()
     inherit_cache = True
 
