@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.config import Secret, StorageSettings
+from deltamirror.config import StorageSettings
 from deltamirror.pipeline.service import lasting_failure
 from deltamirror.storage.store import Created, Replaced
 from deltamirror.work import CommitOutcome, Failure, Outcome
@@ -50,16 +50,7 @@ class Job:
     @property
     def storage(self) -> StorageSettings | None:
         """How to reach the lake's store; None: it is the disk."""
-        if self.s3 is None:
-            return None
-        access = S3Access(**self.s3)
-        return StorageSettings(
-            access_key_id=access.access_key,
-            secret_access_key=Secret(access.secret_key),
-            region=access.region,
-            endpoint=access.endpoint,
-            allow_http=True,
-        )
+        return None if self.s3 is None else S3Access(**self.s3).settings()
 
     @property
     def written(self) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from deltamirror.config import StorageSettings
+from deltamirror.config import Secret, StorageSettings
 
 __all__ = ["S3Access", "bucket_and_key"]
 
@@ -39,6 +39,16 @@ class S3Access:
     def asked(cls, request: Mapping[str, Any]) -> Self | None:
         """The access that a request carries; None where its location is a folder."""
         return cls(**request["s3"]) if request["s3"] else None
+
+    def settings(self) -> StorageSettings:
+        """The product's own settings for it."""
+        return StorageSettings(
+            access_key_id=self.access_key,
+            secret_access_key=Secret(self.secret_key),
+            region=self.region,
+            endpoint=self.endpoint,
+            allow_http=True,
+        )
 
     def environment(self) -> dict[str, str]:
         """As the tools of AWS, and the libraries in Rust, name these things."""

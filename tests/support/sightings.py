@@ -26,7 +26,7 @@ _COMPARED = {
     mirror_status: ("table_id", "version", "state", "attempts", "error_code"),
     checkpoints: ("table_id", "version", "state", "name", "num_rows", "num_files", "base_version"),
     checksums: ("table_id", "version", "data"),
-    tables: ("table_id", "name", "published_version"),
+    tables: ("table_id", "name", "published_version", "log_start", "quarantine_reason"),
 }
 
 

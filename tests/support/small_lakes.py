@@ -1,7 +1,8 @@
-"""A small lake in two parts, and copies of it: each part is a state of a catalog that has something to mirror.
+"""A small lake in parts, and copies of it: each part is a state of a catalog.
 
 In the first part nothing is published, and a checkpoint without a base falls due. In the second one the first is
-published, and a checkpoint falls due that has a base. All copies of a part have the same commits, to the byte.
+published, and a checkpoint falls due that has a base. In the last one, ``mirrored``, nothing is left to do. All copies
+of a part have the same commits, to the byte.
 """
 
 import shutil
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 from msgspec.structs import replace
 
@@ -37,7 +39,7 @@ class Part:
     """One state of the lake: where its rows are kept, and the root of its tables."""
 
     rows: str
-    """A SQLite file, or a schema that each PostgreSQL copy of the database has."""
+    """A file, or a schema that each PostgreSQL copy of the database has."""
     root: str
 
 
@@ -49,16 +51,28 @@ def settings_of(storage: StorageSettings | None = None) -> Settings:
 
 
 def prepared(url: str, root: str, storage: StorageSettings | None = None) -> dict[str, Part]:
-    """Both parts of a lake, which is made in an empty database and below an empty root."""
+    """All parts of a lake, which is made in an empty database and below an empty root."""
     with Catalog(url, settings=settings_of(storage)) as catalog:
         catalog.init()
         _commit_first(catalog, root)
-        first = _kept(url, "first", f"{root}/nothing")
-        with MirrorEngine(settings=settings_of(storage), database=catalog.database) as engine:
-            engine.run(once=True)
+        first = _kept(catalog, url, "first", f"{root}/nothing")
+        _mirror(catalog, storage)
         _commit_second(catalog)
-        second = _kept(url, "second", root)
-    return {"first": first, "second": second}
+        second = _kept(catalog, url, "second", _copied_objects(root, f"{root}/second", storage))
+        _mirror(catalog, storage)
+        mirrored = _kept(catalog, url, "mirrored", root)
+    return {"first": first, "second": second, "mirrored": mirrored}
+
+
+def _mirror(catalog: Catalog, storage: StorageSettings | None) -> None:
+    with MirrorEngine(settings=settings_of(storage), database=catalog.database) as engine:
+        engine.run(once=True)
+
+
+def _copied_objects(source: str, target: str, storage: StorageSettings | None) -> str:
+    for name in TABLES:
+        copy_table(Place(f"{source}/{name}", storage), Place(f"{target}/{name}", storage))
+    return target
 
 
 def _commit_first(catalog: Catalog, root: str) -> None:
@@ -93,12 +107,12 @@ def _file(name: str, **fields: Any) -> Any:
     return add(name, stats=_STATS, **fields)
 
 
-def _kept(url: str, part: str, root: str) -> Part:
+def _kept(catalog: Catalog, url: str, part: str, root: str) -> Part:
     """Keep the rows that the database has at this moment."""
-    if (file := _sqlite_file(url)) is not None:
-        kept = file.with_name(f"{part}.db")
-        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as target:
-            source.backup(target)
+    if (file := _file_of(url)) is not None:
+        catalog.database.let_go()
+        kept = file.with_name(f"{part}{file.suffix}")
+        _copy_file(file, kept)
         return Part(str(kept), root)
     copies = [f"CREATE TABLE {part}.{table} AS TABLE public.{table}" for table in METADATA.tables]
     with psycopg.connect(url) as connection:
@@ -108,15 +122,14 @@ def _kept(url: str, part: str, root: str) -> Part:
 
 def copied(part: Part, url: str, root: str, storage: StorageSettings | None = None) -> None:
     """Make a copy of a part of the lake: its rows in a database, its objects below another root."""
-    for name in TABLES:
-        copy_table(Place(f"{part.root}/{name}", storage), Place(f"{root}/{name}", storage))
+    _copied_objects(part.root, root, storage)
     location = f"file://{root}" if storage is None else root
     move = f"UPDATE dl_tables SET location = '{location}/' || name"
-    if (file := _sqlite_file(url)) is not None:
+    if (file := _file_of(url)) is not None:
         for left in file.parent.glob(f"{file.name}*"):
             left.unlink()
         shutil.copy(part.rows, file)
-        with closing(sqlite3.connect(file)) as connection:
+        with closing(_opened(file)) as connection:
             connection.execute(move)
             connection.commit()
         return
@@ -125,5 +138,19 @@ def copied(part: Part, url: str, root: str, storage: StorageSettings | None = No
         connection.execute("; ".join([*rows, move]))
 
 
-def _sqlite_file(url: str) -> Path | None:
-    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else None
+def _file_of(url: str) -> Path | None:
+    """The file that a database is, if it is one."""
+    scheme, _, path = url.partition(":///")
+    return Path(path) if scheme in ("sqlite", "duckdb") else None
+
+
+def _copy_file(file: Path, kept: Path) -> None:
+    if file.suffix == ".duckdb":
+        shutil.copy(file, kept)
+        return
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as target:
+        source.backup(target)
+
+
+def _opened(file: Path) -> Any:
+    return duckdb.connect(file) if file.suffix == ".duckdb" else sqlite3.connect(file)

@@ -1,0 +1,153 @@
+"""kill -9 before and after every step, on every database and store, and a restart: the state of a run without it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from deltamirror.config import StorageSettings
+from tests.support.catalogs import ENGINES
+from tests.support.crash_points import Moment
+from tests.support.crash_scenes import SCENES
+from tests.support.postgres_server import PostgresServer
+from tests.support.s3_access import S3Access
+from tests.support.seaweed_server import SeaweedServer
+from tests.support.small_lakes import Part, prepared
+from tests.support.steps import BY_THE_CLOCK, STEPS
+from tests.support.worker import Worker
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+AT_ONCE = 3
+LAKES = [
+    pytest.param(
+        (engine, store), id=f"{engine}-{store}", marks=[pytest.mark.postgres] if engine == "postgresql" else []
+    )
+    for engine, store in product(ENGINES, ("disk", "s3"))
+]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A lake in parts on one database and one store, and databases for copies of it."""
+
+    engine: str
+    parts: dict[str, Part]
+    urls: list[str]
+    root: str
+    folder: Path
+    storage: StorageSettings | None
+
+    def jobs(self, scene: str) -> list[dict[str, Any]]:
+        """A run that is left alone, and one for each point of the scene."""
+        kind = "disk" if self.storage is None else "s3"
+        steps = [step for step in STEPS if step.scene == scene and kind in step.stores]
+        points = [(moment, step) for step in steps for moment in Moment]
+        told = [{"moment": moment, "event": step.event, "turn": step.turn} for moment, step in points]
+        return [self._job(scene, number, point) for number, point in enumerate([{}, *told])]
+
+    def _job(self, scene: str, number: int, point: dict[str, Any]) -> dict[str, Any]:
+        name = f"{scene}-{number}".replace(" ", "-")
+        return {
+            "scene": scene,
+            "part": asdict(self.parts[SCENES[scene].part]),
+            "folder": str(self.folder / name),
+            "root": f"{self.root}/{name}",
+            "s3": None if self.storage is None else asdict(S3Access.of(self.storage)),
+            **point,
+        }
+
+
+@pytest.fixture(scope="module")
+def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    worker = Worker("tests.support.crashes", tmp_path_factory.mktemp("crashes"))
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="module", params=LAKES)
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """One for each database and store."""
+    engine, kind = request.param
+    folder = tmp_path_factory.mktemp("lake")
+    database = _Databases(engine, request, folder)
+    if kind == "disk":
+        parts = prepared(database.url, f"{folder}/lake")
+        yield Lake(engine, parts, database.copies(), f"{folder}/copies", folder / "jobs", None)
+        return
+    server: SeaweedServer = request.getfixturevalue("seaweed_server")
+    server.ensure_running()
+    bucket, storage = server.create_bucket(), server.settings()
+    parts = prepared(database.url, f"s3://{bucket}/lake", storage)
+    yield Lake(engine, parts, database.copies(), f"s3://{bucket}/copies", folder / "jobs", storage)
+    server.delete_bucket(bucket)
+
+
+class _Databases:
+    """An empty database, and others for copies of what was made in it."""
+
+    def __init__(self, engine: str, request: pytest.FixtureRequest, folder: Path) -> None:
+        self._prefix = f"{engine}:///{folder}"
+        self._suffix = {"sqlite": "db", "duckdb": "duckdb"}.get(engine, "")
+        self._server: PostgresServer | None = None
+        self.url = f"{self._prefix}/lake.{self._suffix}"
+        if engine == "postgresql":
+            self._server = request.getfixturevalue("postgres_server")
+            self._server.ensure_running()
+            self._name = self._server.create_database()
+            self.url = self._server.url(self._name)
+
+    def copies(self) -> list[str]:
+        """Files that are not there, or databases with the same tables; they go with the server."""
+        if self._server is None:
+            return [f"{self._prefix}/copy-{number}.{self._suffix}" for number in range(AT_ONCE)]
+        names = [f"{self._name}_{number}" for number in range(AT_ONCE)]
+        with psycopg.connect(self._server.url(), autocommit=True) as connection:
+            for name in names:
+                connection.execute(f"CREATE DATABASE {name} TEMPLATE {self._name}")
+        return [self._server.url(name) for name in names]
+
+
+@pytest.mark.requirement("R29")
+@pytest.mark.requirement("R92")
+@pytest.mark.requirement("R93")
+@pytest.mark.parametrize("scene", SCENES)
+def test_killed_before_and_after_every_step_a_restart_ends_where_a_run_without_it_ends(
+    lake: Lake, crashes: Worker, scene: str
+) -> None:
+    if lake.engine not in SCENES[scene].databases:
+        return
+    clean, *struck = crashes.ask({"urls": lake.urls, "jobs": lake.jobs(scene)})
+    assert not clean["struck"]
+    assert clean["left"] == []
+    assert struck
+    for report in struck:
+        point = f"{report['moment']} {report['event']}"
+        assert report["struck"], f"nobody comes to the point {point}"
+        assert differences(report["state"], clean["state"]) == {}, point
+        assert report["left"] == [], point
+    named = {step.event for step in STEPS} | set(BY_THE_CLOCK)
+    met = {point.partition(" ")[2] for point in clean["points"]}
+    assert met <= named, "a step has no name"
+
+
+def differences(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """What is not the same: kept short, since most is."""
+    different: dict[str, Any] = {}
+    for part in ("objects", "committed"):
+        ours, theirs = found[part].items(), expected[part].items()
+        different |= {f"{part} {key}": "" for key, _ in ours ^ theirs}
+    for table, rows in comparable(expected["records"]).items():
+        if (seen := comparable(found["records"])[table]) != rows:
+            different[table] = (seen, rows)
+    return different
+
+
+def comparable(records: dict[str, Any]) -> dict[str, Any]:
+    """Without how often something was tried: a crash may take one more."""
+    rows = records["dl_mirror_status"]
+    return {**records, "dl_mirror_status": [[table, version, state, code] for table, version, state, _, code in rows]}

@@ -1,0 +1,137 @@
+"""What processes of the crash matrix are at when they are struck: a state of a lake, an act, and the act again."""
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import update
+
+from deltamirror import Catalog, MirrorEngine
+from deltamirror.config import Settings, StorageSettings
+from deltamirror.delta.actions import Txn
+from deltamirror.ops.logs import Logs
+from deltamirror.ops.reconcile import Reconciler, Strategy
+from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Store
+from deltamirror.txnlog import commit as commit_module
+from deltamirror.txnlog.schema import heads
+from tests.support.lake import add, remove_of
+
+__all__ = ["SCENES", "Lake", "Scene", "engine_of", "keep_ids"]
+
+_LATER: Final = 4_102_444_800_000
+"""The time of the heads: the next commit is a millisecond later, whatever the clock says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A copy of a lake in this process."""
+
+    catalog: Catalog
+    settings: Settings
+
+    @property
+    def storage(self) -> StorageSettings:
+        """How to reach its stores."""
+        return self.settings.storage
+
+    def store(self, table: str = "t") -> Store:
+        """The store of a table."""
+        return store_at(self.catalog.table(table).location, self.storage)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where it begins, what is done, and what is done by whoever comes after."""
+
+    part: str
+    act: Callable[[Lake], object]
+    prepare: Callable[[Lake], object] = lambda _: None
+    again: Callable[[Lake], object] | None = None
+    """None: the same act."""
+    databases: tuple[str, ...] = ("sqlite", "duckdb", "postgresql")
+
+    def restart(self, lake: Lake) -> None:
+        """What a process does that comes after one that died."""
+        (self.again or self.act)(lake)
+
+
+@contextmanager
+def engine_of(lake: Lake) -> Any:
+    """An engine on the lake's own database."""
+    with MirrorEngine(settings=lake.settings, database=lake.catalog.database) as engine:
+        yield engine
+
+
+def keep_ids() -> None:
+    """Let every transaction of this process have the same id, so that the bytes of its commit are always the same."""
+    patched: Any = commit_module
+    patched.uuid = SimpleNamespace(uuid4=lambda: UUID(int=7), UUID=UUID)
+
+
+def _mirror(lake: Lake) -> None:
+    with engine_of(lake) as engine:
+        engine.run(once=True)
+
+
+def _reconcile(lake: Lake) -> None:
+    with engine_of(lake) as engine, Logs(engine, LocalInspector(engine.settings)) as logs:
+        Reconciler(logs).run(Strategy.FULL)
+
+
+def _reconcile_until_equal(lake: Lake) -> None:
+    """As a service does, again and again: what is published behind the first loss is compared the next time."""
+    for _ in range(2):
+        _reconcile(lake)
+
+
+def _lose_objects(lake: Lake) -> None:
+    """A commit, the newest checkpoint, and a checksum after it are gone."""
+    names = ("00000000000000000003.json", "00000000000000000010.checkpoint.parquet", "00000000000000000010.crc")
+    lake.store().delete(f"_delta_log/{name}" for name in names)
+
+
+def _write_as_others(lake: Lake) -> None:
+    """Somebody else has changed a commit, and another one is gone."""
+    store = lake.store()
+    store.delete(["_delta_log/00000000000000000004.json"])
+    store.put("_delta_log/00000000000000000002.json", b'{"commitInfo":{}}\n')
+
+
+def _keep_time(lake: Lake) -> None:
+    with lake.catalog.database.write() as session:
+        session.execute(update(heads).values(committed_at=_LATER))
+
+
+def _commit_two_tables(lake: Lake) -> None:
+    with lake.catalog.transaction(token="two tables") as tx:
+        tx.stage("t", [remove_of(add("h")), add("after.parquet")], read_version=10)
+        tx.stage("u", [Txn(app_id="app", version=3, last_updated=1), add("after.parquet")], read_version=2)
+
+
+def _commit_much(lake: Lake) -> None:
+    with lake.catalog.transaction(token="much") as tx:
+        files = [add(f"much-{number}.parquet") for number in range(6)]
+        tx.stage("t", [remove_of(add("h")), *files], read_version=10)
+
+
+def _append(lake: Lake) -> None:
+    """Without a token: whoever has no answer looks before trying again."""
+    table = lake.catalog.table("t")
+    if table.info().head == 10:
+        table.append([add("after.parquet")])
+
+
+SCENES: Final[Mapping[str, Scene]] = {
+    "commit": Scene("mirrored", _commit_two_tables, _keep_time),
+    "large commit": Scene("mirrored", _commit_much, _keep_time),
+    "append": Scene("mirrored", _append, _keep_time, databases=("postgresql",)),
+    "mirror": Scene("second", _mirror),
+    "first checkpoint": Scene("first", _mirror),
+    "reconcile": Scene("mirrored", _reconcile, _lose_objects, _reconcile_until_equal),
+    "altered": Scene("mirrored", _reconcile, _write_as_others),
+}
