@@ -10,6 +10,7 @@ import click
 
 from deltamirror.cli.catalog import init
 from deltamirror.cli.checkpoint import checkpoint
+from deltamirror.cli.clean import clean
 from deltamirror.cli.commit import commit
 from deltamirror.cli.demo import demo
 from deltamirror.cli.diff import diff
@@ -91,6 +92,7 @@ for _command in (
     reconcile,
     repair_,
     checkpoint,
+    clean,
     rebuild_,
     diff,
     demo,

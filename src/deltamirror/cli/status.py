@@ -129,6 +129,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "quarantine": _quarantine(table),
         "waiting": f"{table.pending:,} pending, {table.failed:,} failed",
         "checkpoint": _checkpoint(table),
+        "log": _log(table),
         "error": _told(table.error),
         "checkpoint error": _told(table.checkpoint_error),
         "escalated": _escalated(table),
@@ -150,6 +151,16 @@ def _escalated(table: TableStatus) -> str:
 def _checkpoint(table: TableStatus) -> str:
     found = table.checkpoint
     return "none" if found is None else f"version {found.version}, {found.num_bytes:,} bytes, {moment(found.at)}"
+
+
+def _log(table: TableStatus) -> str:
+    """Nothing, as long as the log is whole."""
+    done, start = table.cleanup, f"starts with version {table.log_start}" if table.log_start else ""
+    if done is None or not table.log_start:
+        return start
+    if done.at is None:
+        return f"{start}; a cleaning of it is not finished: `deltamirror clean {table.name}`"
+    return f"{start}; cleaned {moment(done.at)}: {counted(done.num_objects, 'object')}, {done.num_bytes:,} bytes"
 
 
 def _told(error: LastError | None) -> str:

@@ -5,6 +5,7 @@ from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
 from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
+    CleanupSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
@@ -20,6 +21,7 @@ __all__ = [
     "BreakerSettings",
     "CatalogSettings",
     "CheckpointSettings",
+    "CleanupSettings",
     "Key",
     "Loaded",
     "LogSettings",

@@ -6,7 +6,14 @@ import msgspec
 
 from deltamirror.config.keys import COUNTING, FACTOR, NOT_NEGATIVE, PERCENT, POSITIVE, Reload, described
 
-__all__ = ["BreakerSettings", "CheckpointSettings", "MirrorSettings", "ReconcileSettings", "SparkSettings"]
+__all__ = [
+    "BreakerSettings",
+    "CheckpointSettings",
+    "CleanupSettings",
+    "MirrorSettings",
+    "ReconcileSettings",
+    "SparkSettings",
+]
 
 
 class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,6 +266,24 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.START,
         ),
     ] = 100
+
+
+class CleanupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a service deletes, after a checkpoint, what is past its retention by the properties of its table."""
+
+    enabled: Annotated[
+        bool,
+        described(
+            "Delete what is older than `delta.logRetentionDuration` of its table (30 days), unless the table has "
+            "`delta.enableExpiredLogCleanup=false`. Without it only `deltamirror clean` does.",
+            reload=Reload.START,
+        ),
+    ] = True
+    interval: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described("How often the log of a table is cleaned at most.", unit="s", reload=Reload.START),
+    ] = 3600.0
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, de
 from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
+    CleanupSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
@@ -135,6 +136,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: CheckpointSettings = CheckpointSettings()
     breaker: BreakerSettings = BreakerSettings()
     reconcile: ReconcileSettings = ReconcileSettings()
+    cleanup: CleanupSettings = CleanupSettings()
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()

@@ -57,6 +57,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
     """Compare a log with what SQL says of it. Nothing is changed, neither there nor here."""
     # What is recorded as written is in the log: SQL is asked before the log is listed for what has to be there.
     with database.read() as connection:
+        log = kept_log(connection, log.name)  # somebody may have cleaned it before it was our turn
         checkpoints = kept_checkpoints(connection, log.table_id, first=log.log_start)
     listed = list_log(inspector.store(address), first=log.log_start)
     # What we put is in SQL before it is in the log: SQL is asked after it was listed for what may be there.

@@ -1,23 +1,19 @@
 """The logs of an engine's tables, compared by whoever has the turn."""
 
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from deltamirror.errors import LeaseLost
 from deltamirror.ops.examination import Findings, Look, examine
 from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.inspection import Inspector
+from deltamirror.pipeline.turns import Turns
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.findings import Turn
 from deltamirror.txnlog.kept import KeptLog
-from deltamirror.txnlog.leases import release, take
-from deltamirror.work import Lane, Lease
 
 __all__ = ["Logs"]
 
@@ -31,18 +27,17 @@ class Logs:
     def __init__(self, engine: MirrorEngine, inspector: Inspector) -> None:
         self.engine = engine
         self._inspector = inspector
-        self._seconds = engine.settings.mirror.lease
-        self._resources = ExitStack()
-        heartbeat = Heartbeat(engine.database, {Lane.RECONCILIATION: self._seconds})
-        self._heartbeat = self._resources.enter_context(heartbeat)
+        mirror = engine.settings.mirror
+        self._turns = Turns(engine.database, owner=engine.owner, seconds=mirror.lease, poll=mirror.poll)
 
     def __enter__(self) -> Self:
+        self._turns.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._resources.close()
+        self._turns.__exit__(kind, error, trace)
 
     def store(self, log: KeptLog) -> Store:
         """The store that a log is in."""
@@ -60,26 +55,8 @@ class Logs:
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:
         """One's turn at a log; ``LeaseLost`` if somebody else has it, at once or after waiting for a while."""
         self.engine.breakers.require(log.location)
-        database, lease = self.engine.database, self._taken(log, self._seconds if waits else 0.0)
-        self._heartbeat.add([lease])
-        try:
-            yield Turn(database, lease, seconds=self._seconds)
-        finally:
-            self._heartbeat.remove([lease])
-            release(database, [lease])
-
-    def _taken(self, log: KeptLog, patience: float) -> Lease:
-        deadline = time.monotonic() + patience
-        while (lease := self._take(log)) is None:
-            if time.monotonic() >= deadline:
-                message = f"somebody else compares the log of table {log.name!r}"
-                raise LeaseLost(message, hint="try again later", table=log.name)
-            time.sleep(self.engine.settings.mirror.poll)
-        return lease
-
-    def _take(self, log: KeptLog) -> Lease | None:
-        lane, owner = Lane.RECONCILIATION, self.engine.owner
-        return take(self.engine.database, log.table_id, lane=lane, owner=owner, seconds=self._seconds)
+        with self._turns.at(log.table_id, log.name, waits=waits) as lease:
+            yield Turn(self.engine.database, lease, seconds=self._turns.seconds)
 
     def _address(self, log: KeptLog) -> StoreAddress:
         return StoreAddress.of(log.location, self.engine.settings.storage)

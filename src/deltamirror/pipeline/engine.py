@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from deltamirror.config import Settings
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.backoff import RetryPolicy
+from deltamirror.pipeline.cleaning import Cleaner, Cleaning
 from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
@@ -20,6 +21,7 @@ from deltamirror.pipeline.open import open_runner
 from deltamirror.pipeline.owners import owner_name
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.service import Observer, Service, Summary, lasting_failure
+from deltamirror.pipeline.turns import Turns
 from deltamirror.txnlog.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.breakers import end_pauses
 from deltamirror.txnlog.database import Database
@@ -88,6 +90,11 @@ class MirrorEngine:
             breakers=self.breakers,
         )
         self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
+        mirror = settings.mirror
+        turns = Turns(self.database, owner=self.owner, seconds=mirror.lease, poll=mirror.poll)
+        self._cleaner = Cleaner(
+            self.database, settings, turns=self._resources.enter_context(turns), breakers=self.breakers
+        )
         self._stopping = threading.Event()
         self._service: Service | None = None
 
@@ -146,6 +153,14 @@ class MirrorEngine:
             status = self._mirrored(table)
         return wanted
 
+    def clean(self, table: str, *, dry_run: bool = False) -> Cleaning:
+        """Delete what of a table's log is past its retention; with ``dry_run`` only say what that is.
+
+        ``delta.logRetentionDuration`` and ``delta.enableExpiredLogCleanup`` of the table decide, by commit times.
+        """
+        self._mirrored(table)
+        return self._cleaner.plan(table) if dry_run else self._cleaner.clean(table)
+
     def status(self, table: str | None = None) -> list[TableStatus]:
         """How far the mirror is: with one table, or with all, by name."""
         with self.database.read() as connection:
@@ -163,6 +178,7 @@ class MirrorEngine:
             poll=self.settings.mirror.poll,
             observe=observe or _ignore,
             shares_database=self._shares_database,
+            after_checkpoint=self._cleaner.clean_after if self.settings.cleanup.enabled else _ignore,
         )
         if self._stopping.is_set():
             self._service.stop()
@@ -206,18 +222,19 @@ class MirrorEngine:
             yield from job.run()
 
     def _write_checkpoint(self, status: TableStatus) -> int | None:
-        """The checkpoint that a table waits for, if nobody else writes it. Its failure is for the status to show."""
-        job = self._checkpoints.job_of(status.table_id)
-        if job is None:
-            return None
-        with closing(job):
-            outcomes = list(job.run())
-        for outcome in outcomes:
-            if isinstance(outcome, CheckpointOutcome) and outcome.base_unusable:
-                return self._write_checkpoint(status)
-            if isinstance(outcome, CheckpointOutcome) and outcome.failure is None:
-                return outcome.version
-        return None
+        """The newest checkpoint that a table waited for, if nobody else writes it. Failures are for the status to show.
+
+        There may be two: the newest that is due, and the one that the log starts with, if it was lost.
+        """
+        written = None
+        while not self._stopping.is_set() and (job := self._checkpoints.job_of(status.table_id)) is not None:
+            with closing(job):
+                outcomes = [each for each in job.run() if isinstance(each, CheckpointOutcome)]
+            if not outcomes or any(each.failure is not None and not each.base_unusable for each in outcomes):
+                break
+            done = [each.version for each in outcomes if not each.base_unusable]
+            written = max([*done, *([] if written is None else [written])], default=None)
+        return written
 
     def _closing(self, resource: C) -> C:
         self._resources.callback(resource.close)

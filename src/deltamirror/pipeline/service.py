@@ -60,13 +60,21 @@ class Service:
     """
 
     def __init__(
-        self, database: Database, lanes: Sequence[MirrorLane], *, poll: float, observe: Observer, shares_database: bool
+        self,
+        database: Database,
+        lanes: Sequence[MirrorLane],
+        *,
+        poll: float,
+        observe: Observer,
+        shares_database: bool,
+        after_checkpoint: Callable[[CheckpointOutcome], None] = lambda _: None,
     ) -> None:
         self._database = database
         self._lets_go = not shares_database
         self._lanes = [lane for lane in lanes if lane.concurrency > 0]
         self._poll = poll
         self._observe = observe
+        self._after_checkpoint = after_checkpoint
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._lock = threading.Lock()
@@ -143,6 +151,8 @@ class Service:
         if isinstance(outcome, CommitOutcome) and (missing := outcome.checksum_failure) is not None:
             _log.warning("%s of table %r is not written: %s", missing.key, outcome.table, missing.error)
         self._observe(outcome)
+        if isinstance(outcome, CheckpointOutcome) and outcome.failure is None and not outcome.base_unusable:
+            self._after_checkpoint(outcome)
 
     @contextmanager
     def _trouble_met(self) -> Iterator[None]:

@@ -6,7 +6,8 @@ nobody waits in a circle, and nothing that a writer locks is ever locked here.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from sqlalchemy import and_, bindparam, case, func, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.errors import LeaseLost
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.pause import ALL_PAUSED
@@ -22,7 +24,7 @@ from deltamirror.txnlog.tables import in_store
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Claim", "claim", "claim_in_store", "holds", "keep", "release", "renew", "surrender", "take"]
+__all__ = ["Claim", "claim", "claim_in_store", "holds", "keep", "release", "renew", "surrender", "take", "under"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +61,9 @@ def claim(
     """Take on tables that have something to do and that nobody else has, those that wait longest first.
 
     A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
-    asked for is not written and due; a table that is paused or in quarantine has nothing to do. ``table_ids`` restricts
-    the choice to tables that somebody asks for: their commits are due whatever was planned after a failure.
-    ``except_stores`` leaves out the tables whose locations begin with one of these.
+    asked for, or the one that its log starts with, is not written and due; a table that is paused or in quarantine has
+    nothing to do. ``table_ids`` restricts the choice to tables that somebody asks for: their commits are due whatever
+    was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of these.
     """
     waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
     for store in except_stores:
@@ -123,6 +125,15 @@ def keep(session: Session, lease: Lease, *, seconds: float) -> bool:
     """Hold a lease for longer; whether it is still held. Until the transaction ends nobody else gets it."""
     values = {**_identity(lease), "duration": _milliseconds(seconds)}
     return session.execute(_RENEW, values).first() is not None
+
+
+@contextmanager
+def under(database: Database, lease: Lease, *, seconds: float) -> Iterator[Session]:
+    """A transaction of whoever has a lease, which holds it for longer; ``LeaseLost`` if it is somebody else's."""
+    with database.write() as session:
+        if not keep(session, lease, seconds=seconds):
+            raise LeaseLost("somebody else is at the log of this table", hint="nothing: they finish it")
+        yield session
 
 
 def release(database: Database, held: Iterable[Lease]) -> None:
@@ -249,10 +260,14 @@ def _unwritten() -> Select[Any]:
         _free(Lane.CHECKPOINTS)
         .add_columns(checkpoints.c.version.label("checkpoint"))
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
-        .where(checkpoints.c.version == newest)
+        .where(or_(checkpoints.c.version == newest, _BEGINS_LOG))
         .where(checkpoints.c.state != "SUCCESS")
         .order_by(checkpoints.c.created_at, tables.c.table_id)
     )
+
+
+# Nobody can read the oldest versions of a log without it, whatever checkpoints follow.
+_BEGINS_LOG: ColumnElement[bool] = and_(checkpoints.c.version == tables.c.log_start, tables.c.log_start > 0)
 
 
 def _any_waiting(lane: Lane) -> Select[Any]:

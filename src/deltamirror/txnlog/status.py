@@ -12,12 +12,13 @@ from deltamirror.errors import NotFound
 from deltamirror.txnlog import schema
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.pause import ALL_PAUSED
-from deltamirror.txnlog.schema import checkpoints, escalations, heads, mirror_status, tables, versions
+from deltamirror.txnlog.schema import checkpoints, cleanups, escalations, heads, mirror_status, tables, versions
 from deltamirror.txnlog.tables import mirror_state, table_info
 
 __all__ = [
     "Attempt",
     "CheckpointStatus",
+    "CleanupStatus",
     "LastError",
     "TableStatus",
     "all_status",
@@ -53,6 +54,17 @@ class CheckpointStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupStatus:
+    """The last cleaning of a log."""
+
+    at: int | None
+    """None: it did not come to its end."""
+    num_objects: int
+    """How many it deleted."""
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
     """A table and its mirror."""
 
@@ -74,6 +86,9 @@ class TableStatus:
     checkpoint: CheckpointStatus | None
     checkpoint_error: LastError | None
     """Of the newest checkpoint, if it could not be written."""
+    log_start: int
+    """The oldest version that the log has to hold."""
+    cleanup: CleanupStatus | None
     quarantined_at: int | None
     quarantine_reason: str | None
     escalations: int
@@ -163,9 +178,13 @@ _FACTS = (
         .correlate(tables)
         .scalar_subquery()
         .label("escalations"),
+        cleanups.c.cleaned_at,
+        cleanups.c.num_objects.label("cleaned_objects"),
+        cleanups.c.num_bytes.label("cleaned_bytes"),
     )
     .join(heads, heads.c.table_id == tables.c.table_id)
     .outerjoin(versions, _FIRST)
+    .outerjoin(cleanups, cleanups.c.table_id == tables.c.table_id)
 )
 
 
@@ -214,6 +233,8 @@ def _table(row: Row[Any], failed: Row[Any] | None, written: Row[Any] | None, ask
         error=None if failed is None else _error(failed),
         checkpoint=None if written is None else _checkpoint(written),
         checkpoint_error=None if asked is None or asked.state != "FAILED" else _error(asked),
+        log_start=row.log_start,
+        cleanup=None if row.cleaned_at is None else _cleanup(row),
         quarantined_at=row.quarantined_at,
         quarantine_reason=row.quarantine_reason,
         escalations=row.escalations,
@@ -235,3 +256,7 @@ def _error(row: Row[Any]) -> LastError:
 
 def _checkpoint(row: Row[Any]) -> CheckpointStatus:
     return CheckpointStatus(version=row.version, num_bytes=row.num_bytes, at=row.updated_at)
+
+
+def _cleanup(row: Row[Any]) -> CleanupStatus:
+    return CleanupStatus(at=row.cleaned_at or None, num_objects=row.cleaned_objects, num_bytes=row.cleaned_bytes)

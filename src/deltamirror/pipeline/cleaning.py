@@ -1,0 +1,181 @@
+"""Deleting what of a log is past its retention: decided in SQL, begun in SQL, and only then done in the store.
+
+A cleaning that dies leaves the start of the log raised, and objects before it. The next one deletes all that lies
+there, whoever put it: also what a worker put that woke up too late. A reader needs none of it at any moment.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from deltamirror.config import Settings
+from deltamirror.delta.actions import Metadata
+from deltamirror.delta.properties import expired_log_cleanup, in_commit_timestamps, log_retention_ms
+from deltamirror.errors import DeltaMirrorError, LeaseLost, LogChanged
+from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
+from deltamirror.mirror.cleanup import DAY, Window, cutoff, starts
+from deltamirror.mirror.expiry import expired_objects, is_usable, pointed_version
+from deltamirror.pipeline.gate import Breakers
+from deltamirror.pipeline.turns import Turns
+from deltamirror.storage.location import store_prefix
+from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.store import Meta, Store
+from deltamirror.txnlog.cleanups import CleaningTurn, Retention, first_young, is_due, retention_of
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.kept import KeptLog, kept_log
+from deltamirror.txnlog.leases import holds
+from deltamirror.work import CheckpointOutcome, Lease
+
+__all__ = ["Cleaner", "Cleaning"]
+
+_log = logging.getLogger(__name__)
+_BATCH: Final = 500
+_ENABLEMENT: Final = "delta.inCommitTimestampEnablementVersion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """What cleaning the log of a table comes to."""
+
+    table: str
+    raised_from: int
+    """The oldest version that the log has to hold before it."""
+    log_start: int
+    """And after it."""
+    cutoff: int
+    """Commits up to this time are past their retention."""
+    objects: tuple[Meta, ...] = ()
+    """What goes, in this order."""
+    swept: int = 0
+    """All that lies before this version goes; 0: nothing does. What lies before an import is not ours."""
+    reason: str = ""
+    """Why the log starts where it did; empty where it does not."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all that goes."""
+        return sum(each.size for each in self.objects)
+
+
+class Cleaner:
+    """Cleans the logs of tables, in turns with everybody who compares or repairs them."""
+
+    def __init__(self, database: Database, settings: Settings, *, turns: Turns, breakers: Breakers) -> None:
+        self._database, self._settings = database, settings
+        self._turns, self._breakers = turns, breakers
+        self._stores = Stores.with_keys(settings.storage)
+
+    def plan(self, table: str) -> Cleaning:
+        """What would be deleted. Nothing is changed, neither there nor here."""
+        log = self._log_of(table)
+        self._breakers.require(log.location)
+        return self._planned(table, self._store(log))
+
+    def clean(self, table: str, *, waits: bool = True) -> Cleaning:
+        """Delete what is past its retention, and what an earlier cleaning left behind.
+
+        ``LeaseLost`` if somebody else is at the log, at once or after waiting for a while.
+        """
+        log = self._log_of(table)
+        self._breakers.require(log.location)
+        with self._turns.at(log.table_id, table, waits=waits) as lease:
+            turn, store = CleaningTurn(self._database, lease, seconds=self._turns.seconds), self._store(log)
+            found = self._planned(table, store)
+            if found.log_start > found.raised_from:
+                turn.begin(found.log_start)
+            self._delete(found, store, lease)
+            turn.end(swept=found.swept, num_objects=len(found.objects), num_bytes=found.num_bytes)
+        return found
+
+    def clean_after(self, outcome: CheckpointOutcome) -> None:
+        """Clean the log of a table that has got a checkpoint, if that is due. Trouble is for the log of the service."""
+        try:
+            if self._is_due(outcome):
+                _say(self.clean(outcome.table, waits=False))
+        except LeaseLost:
+            _log.debug("the log of table %r is not cleaned: somebody else is at it", outcome.table)
+        except DeltaMirrorError as error:
+            _log.warning("the log of table %r is not cleaned: %s", outcome.table, error)
+
+    def _is_due(self, outcome: CheckpointOutcome) -> bool:
+        interval_ms = int(self._settings.cleanup.interval * 1000)
+        with self._database.read() as connection:
+            if not is_due(connection, outcome.table_id, interval_ms=interval_ms):
+                return False
+            log = kept_log(connection, outcome.table)
+        return store_prefix(log.location) not in self._breakers.gate().shut
+
+    def _planned(self, table: str, store: Store) -> Cleaning:
+        with self._database.read() as connection:
+            known = retention_of(connection, table)
+            until = cutoff(known.at, log_retention_ms(known.metadata))
+            young = first_young(connection, known.log, cutoff=until, by_files=not _has_own_times(known.metadata))
+        start, reason = _start(known, store, young)
+        swept = known.swept if start is None else start
+        objects: list[Meta] = []
+        if swept and expired_log_cleanup(known.metadata):
+            put_before = min(until, cutoff(known.at, DAY))
+            objects = expired_objects(store, log_start=swept, unversioned_before=put_before)
+        return Cleaning(
+            table=table,
+            raised_from=known.log.log_start,
+            log_start=known.log.log_start if start is None else start,
+            cutoff=until,
+            objects=tuple(objects),
+            swept=swept,
+            reason=reason,
+        )
+
+    def _delete(self, found: Cleaning, store: Store, lease: Lease) -> None:
+        for batch in _batches(found.objects):
+            if not holds(self._database, lease):
+                raise LeaseLost("the turn to clean this log is over", hint="the next cleaning finishes it")
+            pointer = pointed_version(store)
+            if pointer is None or pointer < found.log_start:
+                raise LogChanged(
+                    f"{POINTER_KEY} in {store.location} does not send readers to version {found.log_start} or beyond",
+                    hint="`deltamirror checkpoint` writes a checkpoint and the pointer to it",
+                )
+            store.delete([each.key for each in batch])
+
+    def _log_of(self, table: str) -> KeptLog:
+        with self._database.read() as connection:
+            return kept_log(connection, table)
+
+    def _store(self, log: KeptLog) -> Store:
+        return self._stores.at(StoreAddress.of(log.location, self._settings.storage))
+
+
+def _start(known: Retention, store: Store, young: int | None) -> tuple[int | None, str]:
+    """The checkpoint that the log comes to start with; None, and why, where there is no such."""
+    if not expired_log_cleanup(known.metadata):
+        return None, "the table has delta.enableExpiredLogCleanup=false"
+    written = {each.version: (each.name, each.digest) for each in known.checkpoints if each.digest is not None}
+    log, pointer = known.log, pointed_version(store)
+    window = Window(log_start=log.log_start, published=log.published, first_young=young, pointer=log.published)
+    old = starts(written, window)
+    if not old:
+        return None, "there is no later checkpoint that is as old as that"
+    admitted = starts(old, replace(window, pointer=pointer))
+    if not admitted:
+        return None, f"{POINTER_KEY} sends readers to no checkpoint that is as young as that of version {old[-1]}"
+    for version in admitted:
+        if is_usable(store, *written[version]):
+            return version, ""
+    return None, f"the checkpoint of version {admitted[0]} is not in the log as it was written"
+
+
+def _has_own_times(metadata: Metadata) -> bool:
+    """Whether every commit carries its time; otherwise readers go by the times of some objects."""
+    return in_commit_timestamps(metadata) and _ENABLEMENT not in metadata.configuration
+
+
+def _batches(objects: Sequence[Meta]) -> Iterator[Sequence[Meta]]:
+    return (objects[start : start + _BATCH] for start in range(0, len(objects), _BATCH))
+
+
+def _say(done: Cleaning) -> None:
+    if done.objects:
+        said = "the log of table %r starts with version %d: %d objects are deleted"
+        _log.info(said, done.table, done.log_start, len(done.objects))
