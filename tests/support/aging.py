@@ -42,11 +42,11 @@ class Spot:
         """The catalog in a database, which can go there."""
         return Catalog(settings=replace(settings_for(url), storage=self.storage))
 
-    def seen(self, reader: Reader, version: int | None = None) -> SeenTable:
-        """What a reader finds there."""
+    def seen(self, reader: Reader, version: int | None = None, *, rows: bool = False) -> SeenTable:
+        """What a reader finds there; ``rows`` also reads the data files."""
         if self.location.startswith("file://"):
-            return reader.snapshot(self.location.removeprefix("file://"), version)
-        return reader.snapshot(self.location, version, store=self.storage)
+            return reader.snapshot(self.location.removeprefix("file://"), version, rows=rows)
+        return reader.snapshot(self.location, version, rows=rows, store=self.storage)
 
 
 def spot_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Spot:
