@@ -14,6 +14,8 @@ from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import StructType, from_ddl, parse_schema
 from deltamirror.errors import AlreadyExists
 from deltamirror.pipeline.inline import InlinePublisher
+from deltamirror.pipeline.lookahead import FirstLooks
+from deltamirror.pipeline.owners import owner_name
 from deltamirror.pipeline.waiting import wait_until_published
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
@@ -40,6 +42,8 @@ class Catalog:
         self.writer = SqlTxnLogWriter(self.database, settings, engine_info=f"deltamirror/{version('deltamirror')}")
         self._storage = settings.storage
         self._inline = InlinePublisher(self.database, settings) if settings.mirror.inline else None
+        looks = FirstLooks(self.database, settings, owner=owner_name()) if settings.writer.look_ahead else None
+        self._before_commit = None if looks is None else looks.before_commit
         self._checked = False
 
     def __enter__(self) -> Self:
@@ -150,7 +154,12 @@ class Catalog:
         )
         publish = self._publish_inline if self._inline is not None else None
         return Transaction(
-            self.writer, operation=described, token=token, rows_checked=rows_checked, after_commit=publish
+            self.writer,
+            operation=described,
+            token=token,
+            rows_checked=rows_checked,
+            before_commit=self._before_commit,
+            after_commit=publish,
         )
 
     def wait_until_published(self, versions: Mapping[str, int], *, seconds: float) -> None:

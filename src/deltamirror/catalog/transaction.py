@@ -63,12 +63,14 @@ class Transaction:
         operation: Operation,
         token: str | None,
         rows_checked: bool = False,
+        before_commit: Callable[[Iterable[str]], None] | None = None,
         after_commit: Callable[[Committed], None] | None = None,
     ) -> None:
         if token is not None and not token.strip():
             raise InvalidInput("the token is empty", hint="name the transaction, or leave the token out")
         self._writer = writer
         self._rows_checked = rows_checked
+        self._before_commit = before_commit
         self._after_commit = after_commit
         self._operation = operation
         self._token = token
@@ -195,16 +197,16 @@ class Transaction:
                 # What was handed in as a stream is used up: what is left would be committed as if it were all.
                 raise InvalidInput("the transaction has failed", hint="begin another one, with the same token")
             self._sent = True
-            self._result = self._known() or self._writer.commit(
-                Request(
-                    changes=tuple(self._change(table, work) for table, work in self._work.items()),
-                    token=self._token,
-                    content=self._content(),
-                )
-            )
+            self._result = self._known() or self._writer.commit(self._request())
             if self._after_commit is not None:
                 self._after_commit(self._result)
         return self._result
+
+    def _request(self) -> Request:
+        if self._before_commit is not None:
+            self._before_commit(self._work)
+        changes = tuple(self._change(table, work) for table, work in self._work.items())
+        return Request(changes=changes, token=self._token, content=self._content())
 
     def _known(self) -> Committed | None:
         """The answer of the log, if it has the transaction: what it removed or changed cannot be looked up any more."""

@@ -104,11 +104,19 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.OPEN,
         ),
     ] = None
+    look_ahead: Annotated[
+        bool,
+        described(
+            "Whether a process, before its first commit to a table, looks for versions in `_delta_log/` that the "
+            "database lacks, as one that was restored from a backup does. A store that does not answer delays nothing.",
+            reload=Reload.OPEN,
+        ),
+    ] = True
     on_divergence: Annotated[
         Literal["refuse", "accept"],
         described(
-            "What becomes of commits to a table whose log holds versions that somebody else wrote: they are refused, or "
-            "they wait in the database until these versions are adopted.",
+            "What becomes of commits to a table whose log holds versions that somebody else wrote: they are refused, "
+            "or they wait in the database until these versions are adopted.",
             reload=Reload.OPEN,
         ),
     ] = "refuse"

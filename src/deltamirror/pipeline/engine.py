@@ -17,7 +17,9 @@ from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane, Workshop
+from deltamirror.pipeline.lookahead import LookAhead
 from deltamirror.pipeline.open import open_runner
+from deltamirror.pipeline.outlook import Outlook
 from deltamirror.pipeline.owners import owner_name
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.service import Observer, Service, Summary, lasting_failure
@@ -178,6 +180,7 @@ class MirrorEngine:
             poll=self.settings.mirror.poll,
             observe=observe or _ignore,
             shares_database=self._shares_database,
+            outlook=Outlook(self.database, LookAhead(self.database, self.settings.storage), self.breakers),
             after_checkpoint=self._cleaner.clean_after if self.settings.cleanup.enabled else _ignore,
         )
         if self._stopping.is_set():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.escalation import tell
 from deltamirror.pipeline.lanes import Job, MirrorLane
+from deltamirror.pipeline.outlook import Outlook
 from deltamirror.txnlog.database import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
 
@@ -67,6 +68,7 @@ class Service:
         poll: float,
         observe: Observer,
         shares_database: bool,
+        outlook: Outlook,
         after_checkpoint: Callable[[CheckpointOutcome], None] = lambda _: None,
     ) -> None:
         self._database = database
@@ -74,6 +76,7 @@ class Service:
         self._lanes = [lane for lane in lanes if lane.concurrency > 0]
         self._poll = poll
         self._observe = observe
+        self._outlook = outlook
         self._after_checkpoint = after_checkpoint
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -94,6 +97,7 @@ class Service:
         Trouble of the service as a whole (the database is away, Spark is) is waited out; with ``once`` it is raised.
         """
         with ExitStack() as stack:
+            stack.enter_context(closing(self._outlook))
             pools = {lane: stack.enter_context(ThreadPoolExecutor(lane.concurrency)) for lane in self._lanes}
             if not once:
                 stack.callback(self._watching().join)
@@ -110,23 +114,27 @@ class Service:
         return self.summary
 
     def _start(self, pools: Mapping[MirrorLane, ThreadPoolExecutor]) -> bool:
+        """Begin what is due; whether there was anything, or will be once a store was looked at."""
         started = False
         with self._trouble_met():
+            self._outlook.look(self._wake.set)
+            awaited = self._outlook.awaited()
+            started = bool(awaited)
             for lane in self._lanes:
-                while jobs := self._claim(lane):
+                while jobs := self._claim(lane, awaited):
                     started = True
                     for job in jobs:
                         pools[lane].submit(self._work, lane, job)
         return started
 
-    def _claim(self, lane: MirrorLane) -> list[Job]:
-        """Jobs for the free threads of a lane, none of them for a store that has its share; none amid trouble."""
+    def _claim(self, lane: MirrorLane, awaited: Sequence[str]) -> list[Job]:
+        """Jobs for the free threads of a lane, none of them for a store that has its share, or is not looked at yet."""
         share = max(1, lane.concurrency // 2)
         with self._lock:
             running = self._running[lane]
             free = 0 if self._trouble else lane.concurrency - running.total()
             full = [store for store, jobs in running.items() if jobs >= share]
-        jobs = lane.jobs(except_stores=full) if free > 0 else []
+        jobs = lane.jobs(except_stores=[*full, *awaited]) if free > 0 else []
         with self._lock:
             self._running[lane].update(job.store for job in jobs)
         return jobs

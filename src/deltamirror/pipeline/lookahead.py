@@ -1,0 +1,149 @@
+"""Looking past the heads of tables: whether a log holds versions that the database lacks.
+
+What is ours is in the database before it is in the log. So what is in the log, and in the database not even when that
+is asked afterwards, is not of this database: somebody else wrote it, or the database was restored from a backup that is
+older than the log. A version that is committed on top of that could not be published.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from deltamirror.config import Settings, StorageSettings
+from deltamirror.delta.lastcheckpoint import decode
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
+from deltamirror.pipeline.gate import Breakers
+from deltamirror.storage.location import store_prefix
+from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.store import Store
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.divergence import mark_diverged
+from deltamirror.txnlog.tables import TableInfo, table_info
+
+__all__ = ["FirstLooks", "LookAhead", "Sighting"]
+
+_log = logging.getLogger(__name__)
+
+_SECONDS: Final = 2.0
+"""How long a writer waits for a store that does not answer."""
+_REST: Final = 20.0
+"""How many times as long as a look that failed its store is left alone: writers wait a twentieth of their time."""
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A version that a log holds past the head that a database has."""
+
+    version: int
+    key: str
+
+
+class LookAhead:
+    """Looks past the heads of tables, with little patience: whoever does not get an answer can look again."""
+
+    def __init__(self, database: Database, storage: StorageSettings) -> None:
+        self._database = database
+        quick = {"connect_timeout": min(storage.connect_timeout, _SECONDS), "timeout": min(storage.timeout, _SECONDS)}
+        self._storage = replace(storage, retries=0, **quick)
+        self._stores = Stores.with_keys(storage)
+
+    def sighting(self, table: TableInfo) -> Sighting | None:
+        """What the log of a table holds past its head. Errors are those of the store."""
+        return _beyond(self._stores.at(StoreAddress.of(table.location, self._storage)), table.head)
+
+    def mark(self, table: TableInfo, seen: Sighting) -> bool:
+        """Let nobody publish to a table, unless the database has the version by this time; whether it has not."""
+        with self._database.write() as session:
+            self._database.lock_head(session, table.id)
+            current = table_info(session.connection, table.name)
+            if current.id != table.id or current.head >= seen.version:
+                return False
+            reason = (
+                f"the log holds {seen.key.removeprefix(LOG_DIRECTORY + '/')}, and the database is at version "
+                f"{current.head}: it was restored from a backup, or somebody else wrote to the log"
+            )
+            news = mark_diverged(session, table.id, version=seen.version, reason=reason)
+        if news:
+            _log.error("table %r is left alone: %s; run `deltamirror adopt %s`", table.name, reason, table.name)
+        return True
+
+
+def _beyond(store: Store, head: int) -> Sighting | None:
+    """The next version; or, where a log was cleaned up to beyond the head, the newest checkpoint."""
+    following = f"{LOG_DIRECTORY}/{commit_name(head + 1)}"
+    if store.head(following) is not None:
+        return Sighting(head + 1, following)
+    found = store.read(POINTER_KEY)
+    reading = None if found is None else decode(found.data)
+    if reading is None or not reading.is_usable or reading.pointer is None or reading.pointer.version <= head:
+        return None
+    return Sighting(reading.pointer.version, POINTER_KEY)
+
+
+class FirstLooks:
+    """Looks past the head of each table before a process commits to it for the first time.
+
+    A store that does not answer keeps nobody from committing; its tables are looked at again before a later commit.
+    Safe to share between threads.
+    """
+
+    def __init__(
+        self, database: Database, settings: Settings, *, owner: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._look = LookAhead(database, settings.storage)
+        self._breakers = Breakers(database, settings, owner=owner)
+        self._clock = clock
+        self._done: set[str] = set()
+        self._told: set[str] = set()
+        self._rested: dict[str, float] = {}
+
+    def before_commit(self, tables: Iterable[str]) -> None:
+        """Make known which of these tables have a log that is ahead of the database: a commit to them is refused."""
+        if fresh := [name for name in tables if name not in self._done]:
+            with self._database.read() as connection:
+                infos = [table_info(connection, name) for name in fresh]
+            self._look_at([info for info in infos if self._clock() >= self._rested.get(_store(info), 0.0)])
+
+    def _look_at(self, infos: Sequence[TableInfo]) -> None:
+        shut = self._breakers.gate().shut
+        reachable = [info for info in infos if _store(info) not in shut]
+        if len(reachable) <= 1:
+            seen = [self._seen(info) for info in reachable]
+        else:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(reachable)), thread_name_prefix="deltamirror-look") as pool:
+                seen = list(pool.map(self._seen, reachable))
+        for info, sighting in zip(reachable, seen, strict=True):
+            if sighting is not None:
+                self._look.mark(info, sighting)
+
+    def _seen(self, info: TableInfo) -> Sighting | None:
+        begun = self._clock()
+        try:
+            seen = self._look.sighting(info)
+        except DeltaMirrorError as error:
+            ended = self._clock()
+            self._rested[_store(info)] = ended + _REST * (ended - begun)
+            self._tell(info, error)
+            return None
+        self._done.add(info.name)
+        self._told.discard(_store(info))
+        return seen
+
+    def _tell(self, info: TableInfo, error: DeltaMirrorError) -> None:
+        """Say it once of a store."""
+        if (store := _store(info)) not in self._told:
+            self._told.add(store)
+            _log.warning("the logs in %s cannot be looked at; commits go on: %s", store, error)
+
+
+def _store(info: TableInfo) -> str:
+    return store_prefix(info.location)

@@ -1,0 +1,312 @@
+"""A database that was restored from a backup finds out what its logs hold that it lacks, before it does harm.
+
+Tables ``a`` and ``b`` were committed to after the backup; ``c`` was not.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+
+from deltamirror import Catalog, MirrorEngine
+from deltamirror.config import Settings, StorageSettings, WriterSettings
+from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.errors import Diverged
+from deltamirror.pipeline.gate import Breakers
+from deltamirror.pipeline.lookahead import FirstLooks, LookAhead, Sighting
+from deltamirror.pipeline.outlook import Outlook
+from deltamirror.storage.open import store_at
+from deltamirror.txnlog.breakers import Breaker, BreakerState, change_breaker
+from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.tables import TableInfo
+from tests.support.backups import backed_up
+from tests.support.fault_rules import Reset, Silence
+from tests.support.lake import add
+from tests.support.mirrors import append, following, local_settings
+from tests.support.s3_proxy import Access, S3Proxy
+from tests.support.seaweed_server import SeaweedServer
+
+pytestmark = [pytest.mark.requirement("R57"), pytest.mark.requirement("R39")]
+
+TABLES = ("a", "b", "c")
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Tables below a root, and how their database and store are reached."""
+
+    url: str
+    root: str
+    storage: StorageSettings
+
+    def settings(self, **writer: Any) -> Settings:
+        found = replace(local_settings(), storage=self.storage)
+        return replace(found, catalog=replace(found.catalog, url=self.url), writer=WriterSettings(**writer))
+
+    def open(self, **writer: Any) -> Catalog:
+        """A process that has committed to nothing."""
+        return Catalog(settings=self.settings(**writer))
+
+    def service(self, catalog: Catalog) -> MirrorEngine:
+        return MirrorEngine(settings=self.settings(), database=catalog.database)
+
+    def mirror(self) -> None:
+        with self.open() as catalog, self.service(catalog) as engine:
+            engine.run(once=True)
+
+    def log(self, table: str) -> dict[str, bytes]:
+        store = store_at(f"{self.root}/{table}", self.storage)
+        found = {meta.key: store.read(meta.key) for meta in store.list(LOG_DIRECTORY)}
+        return {key: each.data for key, each in found.items() if each is not None}
+
+    def logs(self) -> dict[str, dict[str, bytes]]:
+        return {name: self.log(name) for name in TABLES}
+
+
+def restored(lake: Lake, *, later: Callable[[Catalog], None]) -> Lake:
+    """The lake, all of it published, with a database from before ``later``."""
+    with lake.open() as catalog:
+        catalog.init()
+        for name in TABLES:
+            table = catalog.create_table(name, location=f"{lake.root}/{name}", schema="id long")
+            append(table, 2)
+    lake.mirror()
+    backup = backed_up(lake.url)
+    with lake.open() as catalog:
+        later(catalog)
+    lake.mirror()
+    backup.restore()
+    return lake
+
+
+def more(catalog: Catalog) -> None:
+    """What the backup lacks: of a, versions 3 to 5; of b, version 3, in the same transaction as version 5 of a."""
+    catalog.table("a").append([add("one")], token="one")
+    append(catalog.table("a"))
+    with catalog.transaction(token="both") as tx:
+        tx.append("a", [add("both")])
+        tx.append("b", [add("both")])
+
+
+@pytest.fixture
+def lake(catalog_url: str, tmp_path: Path) -> Lake:
+    """A restored lake on the local disk, once for each engine."""
+    return restored(Lake(catalog_url, str(tmp_path / "lake"), StorageSettings()), later=more)
+
+
+@pytest.fixture
+def sqlite_disk(tmp_path: Path) -> Lake:
+    """A place for a lake."""
+    return Lake(f"sqlite:///{tmp_path / 'lake.db'}", str(tmp_path / "lake"), StorageSettings())
+
+
+@pytest.fixture
+def on_s3(tmp_path: Path, s3_proxy: S3Proxy, seaweed_server: SeaweedServer, s3_bucket: str) -> Lake:
+    """A place for a lake on S3, behind a proxy."""
+    storage = s3_proxy.settings(seaweed_server.settings())
+    return Lake(f"sqlite:///{tmp_path / 'lake.db'}", f"s3://{s3_bucket}/{uuid4()}", storage)
+
+
+def states(catalog: Catalog) -> dict[str, str]:
+    return {info.name: info.state for info in catalog.tables()}
+
+
+def test_a_service_leaves_these_tables_alone_says_so_once_and_goes_on_with_the_others(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = lake.logs()
+    with lake.open(look_ahead=False) as catalog:
+        append(catalog.table("c"))
+        append(catalog.table("a"))
+        for _ in range(2):
+            with lake.service(catalog) as engine, following(engine):
+                catalog.wait_until_published({"c": 3}, seconds=60)
+        assert states(catalog) == {"a": "quarantined", "b": "quarantined", "c": "active"}
+        with lake.service(catalog) as engine:
+            [reason] = [status.quarantine_reason for status in engine.status("b")]
+    assert reason is not None
+    assert reason.startswith("the log holds 00000000000000000003.json, and the database is at version 2")
+    said = [record.message for record in caplog.records if "is left alone" in record.message]
+    assert sorted(text.partition(" is left")[0] for text in said) == ["table 'a'", "table 'b'"]
+    after = lake.logs()
+    assert {name: after[name] for name in "ab"} == {name: before[name] for name in "ab"}
+
+
+def test_the_first_commit_of_a_process_is_refused_and_changes_nothing(lake: Lake) -> None:
+    before = lake.logs()
+    with lake.open() as catalog:
+        for _ in range(2):
+            with pytest.raises(
+                Diverged, match=r"version 3 to the log of table 'a'; the database is at version 2"
+            ) as met:
+                catalog.table("a").append([add("late")])
+            assert met.value.exit_status == 2
+            assert "deltamirror adopt" in met.value.hint
+        several = catalog.transaction()
+        several.append("c", [add("late")])
+        several.append("b", [add("late")])
+        with pytest.raises(Diverged, match="'b'"):
+            several.commit()
+        append(catalog.table("c"))
+        assert {info.name: info.head for info in catalog.tables()} == {"a": 2, "b": 2, "c": 3}
+        assert states(catalog) == {"a": "quarantined", "b": "quarantined", "c": "active"}
+    lake.mirror()
+    assert {name: lake.log(name) for name in "ab"} == {name: before[name] for name in "ab"}
+
+
+def test_commits_wait_in_the_database_where_that_was_asked_for(lake: Lake) -> None:
+    with lake.open(on_divergence="accept") as catalog:
+        append(catalog.table("a"))
+        assert catalog.table("a").info().head == 3
+        assert states(catalog)["a"] == "quarantined"
+
+
+def test_a_database_that_is_older_than_the_start_of_the_log_finds_the_checkpoint(sqlite_disk: Lake) -> None:
+    def many(catalog: Catalog) -> None:
+        append(catalog.table("a"), 10)
+
+    lake = restored(sqlite_disk, later=many)
+    folder = Path(lake.root) / "a" / LOG_DIRECTORY
+    for version in range(10):
+        (folder / f"{version:020}.json").unlink()
+    with lake.open() as catalog:
+        with pytest.raises(Diverged, match=r"version 10 .*the database is at version 2"):
+            append(catalog.table("a"))
+        with lake.service(catalog) as engine:
+            [status] = engine.status("a")
+            assert status.quarantine_reason is not None
+            assert "_last_checkpoint" in status.quarantine_reason
+
+
+def test_what_others_published_between_the_question_and_the_look_is_ours(sqlite_disk: Lake) -> None:
+    lake = sqlite_disk
+    with lake.open() as catalog:
+        catalog.init()
+        table = catalog.create_table("t", location=f"{lake.root}/t", schema="id long")
+        asked = table.info()
+        append(table)
+        with lake.service(catalog) as engine:
+            engine.mirror("t")
+        look = LookAhead(catalog.database, lake.storage)
+        seen = look.sighting(asked)
+        assert seen == Sighting(1, f"{LOG_DIRECTORY}/{1:020}.json")
+        assert not look.mark(asked, seen)
+        assert table.info().state == "active"
+        assert look.sighting(table.info()) is None
+
+
+def of_the_look(access: Access) -> bool:
+    """Whether somebody asks for what follows the head."""
+    return access.method == "HEAD"
+
+
+def test_a_store_that_does_not_answer_keeps_nobody_from_committing_and_is_asked_again(
+    on_s3: Lake, s3_proxy: S3Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = restored(on_s3, later=more)
+    s3_proxy.fail(Reset.BEFORE, of_the_look, times=None)
+    with lake.open() as catalog:
+        append(catalog.table("c"), 2)
+        append(catalog.table("a"))
+        assert {info.name: info.head for info in catalog.tables()} == {"a": 3, "b": 2, "c": 4}
+    assert len([record for record in caplog.records if "cannot be looked at" in record.message]) == 1
+    s3_proxy.heal()
+    with lake.open() as catalog:
+        with pytest.raises(Diverged, match="version 3"):
+            append(catalog.table("b"))
+        with pytest.raises(Diverged, match=r"version 4 .*database is at version 3"):
+            append(catalog.table("a"))
+
+
+def test_writers_wait_for_a_store_that_does_not_answer_for_a_twentieth_of_their_time(
+    on_s3: Lake, s3_proxy: S3Proxy
+) -> None:
+    lake, times = restored(on_s3, later=more), list[float]()
+    with lake.open() as catalog:
+        looks = FirstLooks(catalog.database, lake.settings(), owner="a test", clock=lambda: times.pop(0))
+        before = len(list(filter(of_the_look, s3_proxy.log)))
+        s3_proxy.fail(Reset.BEFORE, of_the_look, times=None)
+        times[:] = [100.0, 100.0, 101.5]  # a second and a half goes by before the store is given up
+        looks.before_commit(["c"])
+        for name in ("c", "a"):
+            times[:] = [131.4]
+            looks.before_commit([name])
+        s3_proxy.heal()
+        assert len(list(filter(of_the_look, s3_proxy.log))) == before + 1
+        times[:] = [131.5, 131.5]
+        looks.before_commit(["a"])
+        assert states(catalog)["a"] == "quarantined"
+        looks.before_commit(["a"])
+        assert len(list(filter(of_the_look, s3_proxy.log))) == before + 2
+
+
+def leave_alone(catalog: Catalog, store: str) -> None:
+    shut = Breaker(
+        store=store, state=BreakerState.OPEN, failures=5, retry_at=4_000_000_000_000, error_code="unavailable"
+    )
+    with catalog.database.write() as session:
+        change_breaker(session, store, lambda *_: shut, owner="a test", reason=lambda _: "a test")
+
+
+def test_a_store_that_is_left_alone_is_not_looked_at(on_s3: Lake, s3_proxy: S3Proxy) -> None:
+    lake = restored(on_s3, later=more)
+    bucket = lake.root.removeprefix("s3://").partition("/")[0]
+    store = f"s3://{bucket}/ at {s3_proxy.endpoint}"
+    with lake.open() as catalog:
+        leave_alone(catalog, store)
+        before = len(s3_proxy.log)
+        append(catalog.table("a"))
+        with lake.service(catalog) as engine, following(engine):
+            catalog.table("c").append([add("x")])
+        assert len(s3_proxy.log) == before
+        assert states(catalog) == dict.fromkeys(TABLES, "active")
+
+
+def test_a_service_goes_on_where_it_cannot_look(on_s3: Lake, s3_proxy: S3Proxy) -> None:
+    lake = restored(on_s3, later=more)
+    s3_proxy.fail(Silence.BEFORE, of_the_look, times=None)
+    with lake.open(look_ahead=False) as catalog:
+        append(catalog.table("c"))
+        with lake.service(catalog) as engine:
+            engine.run(once=True)
+        assert catalog.table("c").info().published == 3
+
+
+class HangingLook(LookAhead):
+    """Looks at tables of one store when that is let go."""
+
+    store = "memory://"
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, StorageSettings())
+        self.let_go = threading.Event()
+
+    def sighting(self, table: TableInfo) -> Sighting | None:
+        if table.location.startswith(self.store):
+            self.let_go.wait()
+        return super().sighting(table)
+
+
+def test_a_store_that_hangs_is_waited_for_alone(sqlite_disk: Lake) -> None:
+    with sqlite_disk.open() as catalog:
+        catalog.init()
+        hanging = f"memory://{uuid4()}/"
+        for name, root in (("a", sqlite_disk.root), ("b", sqlite_disk.root), ("c", hanging + "lake")):
+            catalog.create_table(name, location=f"{root}/{name}", schema="id long")
+        look, wakes = HangingLook(catalog.database), queue.SimpleQueue[None]()
+        breakers = Breakers(catalog.database, sqlite_disk.settings(), owner="a test")
+        with closing(Outlook(catalog.database, look, breakers)) as outlook:
+            outlook.look(lambda: wakes.put(None))
+            wakes.get()
+            wakes.get()
+            assert outlook.awaited() == [hanging]
+            look.let_go.set()
+            wakes.get()
+            assert outlook.awaited() == []
