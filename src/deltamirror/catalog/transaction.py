@@ -212,7 +212,8 @@ class Transaction:
         """The answer of the log, if it has the transaction: what it removed or changed cannot be looked up any more."""
         if not any(work.removed or work.alterations for work in self._work.values()):
             return None
-        known = self._writer.find_token(self._token, self._content())
+        changed = [table for table, work in self._work.items() if work.writes]
+        known = self._writer.find_token(self._token, self._content(), changed)
         return known or self._writer.find_applied({table: work.app_versions for table, work in self._work.items()})
 
     def _of(self, table: str) -> _Work:

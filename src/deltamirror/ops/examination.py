@@ -11,6 +11,7 @@ from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Meta
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptCheckpoint, KeptCommit, KeptLog, kept_checkpoints, kept_commits, kept_log
+from deltamirror.txnlog.superseding import is_superseded
 from deltamirror.work import Difference, ExpectedObject
 
 __all__ = ["Findings", "Look", "examine"]
@@ -44,7 +45,9 @@ class Findings:
     missing: list[Difference] = field(default_factory=list)
     """Commits that were published, and are gone."""
     altered: list[Difference] = field(default_factory=list)
-    """Commits that were published, and have other bytes."""
+    """Commits that were published, and have other bytes; and what is superseded."""
+    superseded: set[int] = field(default_factory=set)
+    """Versions in whose place there is one of ours that was superseded: a worker that woke late put it there."""
     foreign: list[Difference] = field(default_factory=list)
     """Commits of somebody else: above the head, or in the place of a version that was never published."""
     checkpoints: list[Difference] = field(default_factory=list)
@@ -90,7 +93,7 @@ class _Examination:
         for found in self._differences([each.object for each in suspects.values()]):
             commit = suspects[found.version]
             if found.found:
-                (self.findings.foreign if commit.published_at is None else self.findings.altered).append(found)
+                self._sort(found, was_published=commit.published_at is not None)
             elif commit.is_published:
                 self.findings.missing.append(found)
 
@@ -101,7 +104,8 @@ class _Examination:
         for version in above[:_MOST_FOREIGN]:
             nothing = ExpectedObject(version=version, key=self.listed.commits[version].key, pieces=())
             theirs = difference(store, nothing)
-            self.findings.foreign += [] if theirs is None or not theirs.found else [theirs]
+            if theirs is not None and theirs.found:
+                self._sort(theirs, was_published=False)
 
     def compare_checkpoints(self, checkpoints: Iterable[KeptCheckpoint]) -> None:
         """Whether the checkpoints that are recorded are there."""
@@ -114,6 +118,14 @@ class _Examination:
         oldest = self.log.log_start + (self.log.log_start > 0)
         wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
         self.findings.checksums = [version for version in wanted if version not in self.listed.checksums]
+
+    def _sort(self, found: Difference, *, was_published: bool) -> None:
+        """Whose the bytes are that are not the database's."""
+        with self.database.read() as connection:
+            if is_superseded(connection, self.log.table_id, found.version, found.found):
+                self.findings.superseded.add(found.version)
+        ours = was_published or found.version in self.findings.superseded
+        (self.findings.altered if ours else self.findings.foreign).append(found)
 
     def _is_suspect(self, commit: KeptCommit) -> bool:
         meta = self.listed.commits.get(commit.version)

@@ -159,6 +159,6 @@ class Reconciler:
         database = self._engine.database
         ours = [each for each in (*findings.altered, *findings.foreign) if each.version <= log.head]
         failures = [diverged(database, log, each) for each in ours]
-        why = reason(altered=findings.altered, foreign=findings.foreign)
+        why = reason(findings)
         turn.stop(failures, reason=why, diverged=min((each.version for each in findings.foreign), default=None))
         _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name)

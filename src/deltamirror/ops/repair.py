@@ -57,18 +57,20 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
 
     An altered commit is replaced only if that is asked for, after its bytes were saved aside. Commits of another writer
     are never replaced: they are ``Diverged``, as altered ones are that nobody asked to replace; the quarantine stays.
+    So does it where altered ones were replaced, and others are somebody else's.
     """
     database = logs.engine.database
     with database.read() as connection:
         log = kept_log(connection, table)
     with logs.turn(log, waits=True) as turn:
         findings = logs.examine(log, Look(full=True))
-        _require_repairable(log, findings, replace_altered=replace_altered)
-        turn.take_back(gone(log, each) for each in findings.missing)
+        _require_replaceable(log, findings, replace_altered=replace_altered)
         turn.take_back(diverged(database, log, each) for each in findings.altered)
+        saved = [_replace(database, log, logs.store(log), each) for each in findings.altered]
+        _require_ours(log, findings)
+        turn.take_back(gone(log, each) for each in findings.missing)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
-        saved = [_replace(database, log, logs.store(log), each) for each in findings.altered]
         turn.lift_quarantine()
         mirrored = logs.engine.mirror(table)
         turn.end(cursor=log.log_start, full=True)
@@ -83,14 +85,20 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
     )
 
 
-def _require_repairable(log: KeptLog, findings: Findings, *, replace_altered: bool) -> None:
-    refused = findings.foreign or ([] if replace_altered else findings.altered)
-    if not refused:
-        return
-    first, why = refused[0], reason(altered=findings.altered, foreign=findings.foreign)
-    raise Diverged(
-        f"the log of table {log.name!r} is not what the database has: {why}",
-        hint=(_ADOPT if findings.foreign else _REPLACE).format(table=log.name),
+def _require_replaceable(log: KeptLog, findings: Findings, *, replace_altered: bool) -> None:
+    if findings.altered and not replace_altered:
+        raise _not_ours(log, findings, findings.altered[0], hint=_REPLACE)
+
+
+def _require_ours(log: KeptLog, findings: Findings) -> None:
+    if findings.foreign:
+        raise _not_ours(log, findings, findings.foreign[0], hint=_ADOPT)
+
+
+def _not_ours(log: KeptLog, findings: Findings, first: Difference, *, hint: str) -> Diverged:
+    return Diverged(
+        f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
+        hint=hint.format(table=log.name),
         table=log.name,
         version=first.version,
         key=first.key,
@@ -99,14 +107,20 @@ def _require_repairable(log: KeptLog, findings: Findings, *, replace_altered: bo
 
 
 def _replace(database: Database, log: KeptLog, store: Store, altered: Difference) -> str:
-    """Put what the database has in the place of an object, after its bytes were saved; where they are."""
+    """Put what the database has in the place of an object, after its bytes were saved; where they are.
+
+    A superseded version beyond the head has no place: it goes.
+    """
     found = store.read(altered.key)
     if found is None:
         return ""  # gone since it was compared: the mirror puts it there
     saved = _save(store, found)
     with database.read() as connection:
-        [work] = commit_work(connection, log.table_id, first=altered.version, last=altered.version)
-    data = commit_data(work, partial(stored_chunks, database), table=log.name)
+        commits = commit_work(connection, log.table_id, first=altered.version, last=altered.version)
+    if not commits:
+        store.delete([altered.key])
+        return saved
+    data = commit_data(commits[0], partial(stored_chunks, database), table=log.name)
     if not isinstance(store.replace(altered.key, data, if_match=found.meta.etag), Replaced):
         raise _changing(store, altered.key)
     return saved

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from deltamirror.errors import Diverged, NotFound
+from deltamirror.ops.examination import Findings
 from deltamirror.ops.stored import file_digest
 from deltamirror.txnlog.backlog import commit_work
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptLog
+from deltamirror.txnlog.superseding import explained
 from deltamirror.work import Difference, Failure, Stage
 
 __all__ = ["diverged", "gone", "reason"]
@@ -31,23 +33,31 @@ def diverged(database: Database, log: KeptLog, found: Difference) -> Failure:
     """A commit object has other bytes than SQL."""
     with database.read() as connection:
         commits = commit_work(connection, log.table_id, first=found.version, last=found.version)
+    digest = file_digest(database, commits[0]) if commits else ""
     error = Diverged(
         f"{found.key} in {log.location} is not the version {found.version} that table {log.name!r} has in the database",
         hint=f"`deltamirror report {log.name}` shows more; `deltamirror repair {log.name}` ends the quarantine",
         table=log.name,
         version=found.version,
         key=found.key,
-        expected=file_digest(database, commits[0]) if commits else "",
+        expected=digest,
         found=found.found,
     )
+    with database.read() as connection:
+        error = explained(connection, log.table_id, error)
     return Failure(error=error, stage=Stage.VERIFY, version=found.version, key=found.key)
 
 
-def reason(*, altered: Sequence[Difference], foreign: Sequence[Difference]) -> str:
+def reason(findings: Findings) -> str:
     """Why a table is put into quarantine, in words."""
-    changed = f"changed after they were published: {_keys(altered)}" if altered else ""
-    theirs = f"put there by somebody else: {_keys(foreign)}" if foreign else ""
-    return "; ".join(each for each in (changed, theirs) if each)
+    late = [each for each in findings.altered if each.version in findings.superseded]
+    changed = [each for each in findings.altered if each.version not in findings.superseded]
+    told = (
+        ("changed after they were published", changed),
+        ("superseded versions of ours, which a worker that woke late put there", late),
+        ("put there by somebody else", findings.foreign),
+    )
+    return "; ".join(f"{what}: {_keys(found)}" for what, found in told if found)
 
 
 def _keys(found: Sequence[Difference]) -> str:

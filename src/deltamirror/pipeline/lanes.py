@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from deltamirror.config import Settings
+from deltamirror.errors import Diverged
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers
@@ -18,6 +19,7 @@ from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import Claim, claim, claim_in_store, release
 from deltamirror.txnlog.outcomes import Recorded, record_checkpoint, record_commits
+from deltamirror.txnlog.superseding import explained
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Unit
 
 __all__ = ["CheckpointLane", "CommitLane", "Job", "MirrorLane", "Workshop"]
@@ -65,7 +67,7 @@ class Job(ABC):
         """
         with closing(self._shop.runner.run(self._units)) as outcomes:
             for outcome in outcomes:
-                named = replace(outcome, table=self._names[outcome.table_id])
+                named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
                 if self._record(named).escalated:
                     escalate(named)
                 self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
@@ -74,6 +76,15 @@ class Job(ABC):
                 yield named
                 if not goes_on:
                     break
+
+    def _explained(self, outcome: Outcome) -> Outcome:
+        """Whether bytes that are not the database's are ours nevertheless, only the database knows."""
+        failure = outcome.failure
+        if failure is None or not isinstance(failure.error, Diverged):
+            return outcome
+        with self._shop.database.read() as connection:
+            error = explained(connection, outcome.table_id, failure.error)
+        return replace(outcome, failure=replace(failure, error=error))
 
     def close(self) -> None:
         """Give back the leases of units that came to nothing, and what they were to try."""

@@ -3,7 +3,7 @@
 import random
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from sqlalchemy import select
@@ -17,7 +17,6 @@ from deltamirror.errors import (
     Conflict,
     DeltaMirrorError,
     InvalidInput,
-    TokenReused,
     Transient,
     Unavailable,
 )
@@ -42,7 +41,8 @@ from deltamirror.txnlog.rows import file_row
 from deltamirror.txnlog.schema import files
 from deltamirror.txnlog.staging import fresh_commit_id
 from deltamirror.txnlog.state import TableState, load_state
-from deltamirror.txnlog.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY, TOKEN
+from deltamirror.txnlog.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY
+from deltamirror.txnlog.tokens import FIND_TOKEN, TokenUse
 
 __all__ = ["CommitPath"]
 
@@ -93,11 +93,12 @@ class CommitPath:
             self.database.announce()
         return committed
 
-    def find_token(self, token: str, content: bytes) -> Committed | None:
-        """The answer to an earlier use of a token, if there was one."""
+    def find_token(self, token: str, content: bytes, tables: Collection[str]) -> Committed | None:
+        """The answer to an earlier use of a token, if there was one; ``tables`` are those that it changes."""
+        use = TokenUse(token, content)
         with self.database.read() as connection:
-            row = connection.execute(TOKEN, {"token": token}).one_or_none()
-        return None if row is None else _answer(token, content, *row)
+            rows = connection.execute(FIND_TOKEN, use.values).all()
+        return use.answer([tuple(row) for row in rows], tables)
 
     def remember(self, drafts: Sequence[Draft], ratified: Mapping[str, Ratified]) -> None:
         """Keep what a commit taught us of its tables; one that it changed is looked at again."""
@@ -117,7 +118,7 @@ class _Run:
         self._path = path
         self._database, self._settings = path.database, path.settings
         self._request = _sound(request)
-        self._txn_id = str(uuid.uuid4())
+        self._random_id = str(uuid.uuid4())
         self._after: dict[str, tuple[int, int]] = {}
         self._now: int | None = None
         digested = request.token is not None and request.content is None
@@ -242,6 +243,18 @@ class _Run:
         self._path.remember(writing, ratified)
         return Committed(versions=versions, timestamp=timestamp)
 
+    @property
+    def _txn_id(self) -> str:
+        """The id of the transaction; of one with a token, known once all of it was read."""
+        if self._request.token is None:
+            return self._random_id
+        return TokenUse(self._request.token, self._content()).txn_id
+
+    @property
+    def _changed(self) -> list[str]:
+        """The tables that the transaction changes."""
+        return [each.table for each in self._preparations if each.gathered.pairs or each.gathered.is_large]
+
     def _content(self) -> bytes:
         """What tells a retry of the transaction from another one that uses the same token."""
         if self._request.content is not None:
@@ -257,7 +270,7 @@ class _Run:
         """The answer to an earlier use of the token, before any work is done for this one."""
         if self._request.token is None or any(p.gathered.is_large for p in self._preparations):
             return None
-        return self._path.find_token(self._request.token, self._content())
+        return self._path.find_token(self._request.token, self._content(), self._changed)
 
     def _applied(self) -> Committed | None:
         """The answer for a transaction that is in the log by now."""
@@ -278,8 +291,8 @@ class _Run:
     def _token_in(self, session: Session) -> Committed | None:
         if self._request.token is None:
             return None
-        rows = session.rows(TOKEN, {"token": self._request.token})
-        return _answer(self._request.token, self._content(), *rows[0]) if rows else None
+        use = TokenUse(self._request.token, self._content())
+        return use.answer(session.rows(FIND_TOKEN, use.values), self._changed)
 
     def _insert_token(self, session: Session, versions: Mapping[str, int], timestamp: int) -> None:
         if self._request.token is not None:
@@ -332,16 +345,6 @@ class _Run:
             with self._database.read() as connection:
                 self._now = int(connection.execute(select(CLOCK)).scalar_one())
         return self._now
-
-
-def _answer(token: str, content: bytes, stored: bytes, committed_at: int, versions: str) -> Committed:
-    if bytes(stored) != content:
-        raise TokenReused(
-            f"the token {token!r} was used for another transaction",
-            hint="a token belongs to one transaction: choose another one",
-            token=token,
-        )
-    return Committed(versions=msgspec.json.decode(versions), timestamp=committed_at, already_applied=True)
 
 
 def _sound(request: Request) -> Request:

@@ -20,6 +20,7 @@ __all__ = [
     "KeptCommit",
     "KeptLog",
     "count_unpublished",
+    "every_log",
     "kept_checkpoints",
     "kept_commits",
     "kept_log",
@@ -80,6 +81,11 @@ def kept_logs(connection: Connection, *, idle_ms: int = 0) -> list[KeptLog]:
     if idle_ms:
         query = query.where(_looked_at <= CLOCK - idle_ms)
     return [_log(row) for row in connection.execute(query)]
+
+
+def every_log(connection: Connection) -> list[KeptLog]:
+    """The logs of all tables, whether or not anybody mirrors to them."""
+    return [_log(row) for row in connection.execute(_LOGS)]
 
 
 def kept_log(connection: Connection, name: str) -> KeptLog:

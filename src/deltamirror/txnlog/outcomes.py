@@ -31,7 +31,7 @@ from deltamirror.txnlog.schema import attempts, checkpoints, checksums, mirror_s
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published
 
-__all__ = ["DueCheckpoint", "Recorded", "RetryTimes", "record_checkpoint", "record_commits"]
+__all__ = ["DueCheckpoint", "Recorded", "RetryTimes", "record_checkpoint", "record_commits", "record_published"]
 
 RetryTimes: TypeAlias = Callable[[DeltaMirrorError, int], float]
 """How many seconds to wait after an error, by how many attempts there were."""
@@ -88,7 +88,7 @@ def record_commits(
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)
-        recorded = _succeed(session, outcome.lease, outcome.published, started) if outcome.published else 0
+        recorded = record_published(session, outcome.lease, outcome.published, started) if outcome.published else 0
         failure, escalated = outcome.failure, False
         if failure is not None:
             escalated = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
@@ -127,7 +127,8 @@ def record_checkpoint(
         )
 
 
-def _succeed(session: Session, lease: Lease, published: Sequence[Published], started: int) -> int:
+def record_published(session: Session, lease: Lease, published: Sequence[Published], started: int) -> int:
+    """These versions are in the log; how many of them were not recorded so."""
     c = mirror_status.c
     first, last = published[0].version, published[-1].version
     mine = (c.table_id == lease.table_id) & c.version.between(first, last)

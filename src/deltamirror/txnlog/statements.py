@@ -14,7 +14,6 @@ __all__ = [
     "LINEAGE",
     "MOVE_HEAD",
     "SUPERSEDED_BY",
-    "TOKEN",
 ]
 
 LINEAGE = func.coalesce(heads.c.lineage, literal_column("0"))
@@ -28,8 +27,6 @@ HEAD = select(
     LINEAGE.label("lineage"),
     heads.c.diverged_version,
 ).where(heads.c.table_id == bindparam("table_id"))
-
-TOKEN = select(tokens.c.content, tokens.c.committed_at, tokens.c.versions).where(tokens.c.token == bindparam("token"))
 
 COMMITTED_BY = select(versions.c.version, versions.c.committed_at).where(
     versions.c.table_id == bindparam("table_id"),

@@ -1,6 +1,6 @@
 """``SqlTxnLogWriter``: the authoritative log, in SQL."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import case, func, select
 
@@ -41,9 +41,9 @@ class SqlTxnLogWriter:
         """Commit a transaction: all of its changes, or none."""
         return self._path.commit(request)
 
-    def find_token(self, token: str | None, content: bytes | None) -> Committed | None:
+    def find_token(self, token: str | None, content: bytes | None, tables: Collection[str]) -> Committed | None:
         """The answer to an earlier use of a token; TokenReused if that was for other content."""
-        return None if token is None or content is None else self._path.find_token(token, content)
+        return None if token is None or content is None else self._path.find_token(token, content, tables)
 
     def find_applied(self, app_versions: Mapping[str, Mapping[str, int]]) -> Committed | None:
         """The answer for a transaction whose application versions, by table, are recorded already."""
