@@ -379,3 +379,22 @@ def test_a_store_that_is_left_alone_is_not_asked(catalog: Catalog, tmp_path: Pat
         assert inspector.calls == []
         execute(catalog, "DELETE FROM dl_breakers")
         assert reconciler.look(log).missing == (1,)
+
+
+@pytest.mark.requirement("R55")
+def test_a_store_where_nothing_is_to_be_published_is_tried_by_looking_at_its_logs(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """Otherwise it would be left alone until the next commit, and what is gone from its logs would stay gone."""
+    table = published_table(catalog, tmp_path, 2)
+    with reconciling(catalog) as engine, reconciler_of(engine) as (reconciler, _):
+        values = "('file:///', 'open', 5, 0, 0, 1)"
+        columns = "store, state, failures, successes, changed_at, retry_at"
+        execute(catalog, f"INSERT INTO dl_breakers ({columns}) VALUES {values}")
+        with catalog.database.read() as connection:
+            log = kept_log(connection, "t")
+        for version in (2, 1, 0):
+            file_of(table, version).unlink()
+            assert reconciler.look(log).missing == (version,)
+    assert [row.state for row in execute(catalog, "SELECT state FROM dl_breakers")] == ["closed"]
+    assert published_files(table) == committed_files(table)

@@ -44,12 +44,14 @@ class Logs:
         return self._inspector.store(self._address(log))
 
     def is_left_alone(self, log: KeptLog) -> bool:
-        """Whether nobody makes requests to the store of a log, or only whoever tries it."""
-        return store_prefix(log.location) in self.engine.breakers.gate().shut
+        """Whether nobody makes requests to the store of a log. Once it may be tried, logs are looked at, too."""
+        prefix, gate = store_prefix(log.location), self.engine.breakers.gate()
+        return prefix in gate.shut and prefix not in gate.tried
 
     def examine(self, log: KeptLog, look: Look) -> Findings:
         """What is not in a log as it should be."""
-        return examine(self.engine.database, log, self._inspector, self._address(log), look)
+        with self.engine.breakers.looking(log.location):
+            return examine(self.engine.database, log, self._inspector, self._address(log), look)
 
     @contextmanager
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:

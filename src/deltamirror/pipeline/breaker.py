@@ -12,12 +12,13 @@
 from dataclasses import dataclass, replace
 
 from deltamirror.config import BreakerSettings, redact_text
+from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.policy import policy_of, speaks_of_store
 from deltamirror.txnlog.attempts import stored_message
 from deltamirror.txnlog.breakers import Breaker, BreakerState
 from deltamirror.work import CommitOutcome, Outcome
 
-__all__ = ["News", "Rules", "news_of", "reason"]
+__all__ = ["News", "Rules", "news_of", "news_of_look", "reason"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class News:
 
     table_id: int | None = None
     successes: int = 0
-    """Versions, or checkpoints."""
+    """Versions, or checkpoints, or a log that was looked at."""
     error_code: str | None = None
     error_message: str | None = None
     prober: str | None = None
@@ -43,6 +44,14 @@ def news_of(outcome: Outcome, *, prober: str | None = None) -> News:
     if prober is None and not speaks_of_store(failure):
         return news
     return replace(news, error_code=failure.error.code, error_message=redact_text(stored_message(failure.error)))
+
+
+def news_of_look(error: DeltaMirrorError | None, *, prober: str) -> News:
+    """What looking at a log tells of its store, by the error that ended it."""
+    news = News(successes=int(error is None), prober=prober)
+    if error is None or not policy_of(error.code).speaks_of_store:
+        return news
+    return replace(news, error_code=error.code, error_message=redact_text(stored_message(error)))
 
 
 def _successes(outcome: Outcome) -> int:

@@ -1,15 +1,16 @@
 """Which stores are left alone, and which one may be tried: what the lanes ask before, and tell after, their work."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
 from deltamirror.config import Settings, redact_url
-from deltamirror.errors import Unavailable
-from deltamirror.pipeline.breaker import News, Rules, news_of, reason
+from deltamirror.errors import DeltaMirrorError, Unavailable
+from deltamirror.pipeline.breaker import News, Rules, news_of, news_of_look, reason
 from deltamirror.pipeline.policy import STORE_CODES
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.breakers import (
@@ -81,6 +82,23 @@ class Breakers:
     def end_trying(self, prefix: str) -> None:
         """Let others try a store: the unit that was to try it came to nothing."""
         self._tell(prefix, News(prober=self._owner))
+
+    @contextmanager
+    def looking(self, location: str) -> Iterator[None]:
+        """Make requests to the store of a location. If it was left alone, and may be tried, this tries it.
+
+        Nobody else might: it may be that there is nothing to publish there.
+        """
+        prefix = store_prefix(location)
+        tries = prefix in self.gate().tried and self.begin_trying(prefix)
+        try:
+            yield
+        except DeltaMirrorError as error:
+            if tries:
+                self._tell(prefix, news_of_look(error, prober=self._owner))
+            raise
+        if tries:
+            self._tell(prefix, news_of_look(None, prober=self._owner))
 
     def told(self, prefix: str, outcome: Outcome, *, tries: bool) -> bool:
         """Take in what the outcome of a unit tells of its store; whether others may be begun there."""
