@@ -8,7 +8,7 @@ import pytest
 
 from deltamirror.cli.output import duration
 from deltamirror.txnlog.breakers import Breaker
-from deltamirror.txnlog.status import CheckpointStatus, LastError, TableStatus
+from deltamirror.txnlog.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mirroring.md"
@@ -115,8 +115,9 @@ def test_the_guide_documents_every_field_of_the_json() -> None:
     documented = {name for row in re.findall(r"^\| (.*?) \|", section, re.MULTILINE) for name in _names(row)}
     errors_of_ours = {f"error.{field.name}" for field in fields(LastError)} | {"error.hint"}
     checkpoint = {f"checkpoint.{field.name}" for field in fields(CheckpointStatus)}
-    own = {field.name for field in fields(TableStatus)} - {"error", "checkpoint"}
-    assert documented == own | checkpoint | errors_of_ours | {"all_paused", "stores"}
+    cleanup = {f"cleanup.{field.name}" for field in fields(CleanupStatus)}
+    own = {field.name for field in fields(TableStatus)} - {"error", "checkpoint", "cleanup"}
+    assert documented == own | checkpoint | cleanup | errors_of_ours | {"all_paused", "stores"}
 
 
 def _names(row: str) -> list[str]:

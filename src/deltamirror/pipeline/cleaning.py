@@ -103,15 +103,15 @@ class Cleaner:
         with self._database.read() as connection:
             if not is_due(connection, outcome.table_id, interval_ms=interval_ms):
                 return False
-            log = kept_log(connection, outcome.table)
-        return store_prefix(log.location) not in self._breakers.gate().shut
+        facts = _facts(self._database, outcome.table)
+        if not facts.known.swept and not facts.old:
+            return False  # the common case: the store is not asked, and nothing is written down
+        return store_prefix(facts.known.log.location) not in self._breakers.gate().shut
 
     def _planned(self, table: str, store: Store) -> Cleaning:
-        with self._database.read() as connection:
-            known = retention_of(connection, table)
-            until = cutoff(known.at, log_retention_ms(known.metadata))
-            young = first_young(connection, known.log, cutoff=until, by_files=not _has_own_times(known.metadata))
-        start, reason = _start(known, store, young)
+        facts = _facts(self._database, table)
+        known, until = facts.known, facts.cutoff
+        start, reason = _start(facts, store)
         swept = known.swept if start is None else start
         objects: list[Meta] = []
         if swept and expired_log_cleanup(known.metadata):
@@ -147,22 +147,44 @@ class Cleaner:
         return self._stores.at(StoreAddress.of(log.location, self._settings.storage))
 
 
-def _start(known: Retention, store: Store, young: int | None) -> tuple[int | None, str]:
-    """The checkpoint that the log comes to start with; None, and why, where there is no such."""
-    if not expired_log_cleanup(known.metadata):
-        return None, "the table has delta.enableExpiredLogCleanup=false"
-    written = {each.version: (each.name, each.digest) for each in known.checkpoints if each.digest is not None}
-    log, pointer = known.log, pointed_version(store)
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the database says of a log that is to be cleaned."""
+
+    known: Retention
+    cutoff: int
+    window: Window
+    """As if readers were sent to the newest version."""
+
+    @property
+    def old(self) -> list[int]:
+        """The checkpoints that the log may come to start with, as far as the database knows; the best one first."""
+        usable = (each.version for each in self.known.checkpoints if each.digest is not None)
+        return starts(usable, self.window) if expired_log_cleanup(self.known.metadata) else []
+
+
+def _facts(database: Database, table: str) -> _Facts:
+    with database.read() as connection:
+        known = retention_of(connection, table)
+        log, until = known.log, cutoff(known.at, log_retention_ms(known.metadata))
+        young = first_young(connection, log, cutoff=until, by_files=not _has_own_times(known.metadata))
     window = Window(log_start=log.log_start, published=log.published, first_young=young, pointer=log.published)
-    old = starts(written, window)
-    if not old:
+    return _Facts(known, until, window)
+
+
+def _start(facts: _Facts, store: Store) -> tuple[int | None, str]:
+    """The checkpoint that the log comes to start with; None, and why, where there is no such."""
+    if not expired_log_cleanup(facts.known.metadata):
+        return None, "the table has delta.enableExpiredLogCleanup=false"
+    if not facts.old:
         return None, "there is no later checkpoint that is as old as that"
-    admitted = starts(old, replace(window, pointer=pointer))
+    admitted = starts(facts.old, replace(facts.window, pointer=pointed_version(store)))
     if not admitted:
-        return None, f"{POINTER_KEY} sends readers to no checkpoint that is as young as that of version {old[-1]}"
-    for version in admitted:
-        if is_usable(store, *written[version]):
-            return version, ""
+        return None, f"{POINTER_KEY} sends readers to no checkpoint that is as young as that of version {facts.old[-1]}"
+    written = {each.version: each for each in facts.known.checkpoints}
+    for checkpoint in (written[version] for version in admitted):
+        if is_usable(store, checkpoint.name, checkpoint.digest or b""):
+            return checkpoint.version, ""
     return None, f"the checkpoint of version {admitted[0]} is not in the log as it was written"
 
 
