@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AZURITE := $(VENV)/azurite/.installed
+VERSITYGW := $(VENV)/versitygw/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
 TESTS ?=
@@ -45,6 +46,7 @@ lock: setup ## Resolve the dependencies again, to the latest versions that pypro
 	$(COMPILE) --upgrade --group build -o requirements/build.txt
 	$(COMPILE) --upgrade --all-extras --group dev -c requirements/build.txt pyproject.toml -o requirements/dev.txt
 	$(BIN)/python scripts/azurite.py lock
+	$(BIN)/python scripts/versitygw.py lock
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
@@ -53,7 +55,7 @@ clean: ## Remove the virtual environment and all caches
 java:
 	@sh scripts/check_java.sh
 
-setup: $(STAMP) $(AZURITE)
+setup: $(STAMP) $(AZURITE) $(VERSITYGW)
 
 $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	@python=$$(sh scripts/find_python.sh) || exit 1; \
@@ -67,4 +69,9 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 $(AZURITE): $(STAMP) scripts/azurite.py tests/azurite/.npmrc tests/azurite/package.json tests/azurite/package-lock.json
 	@echo "Installing the Azure server of the tests into $(VENV), once"
 	@$(BIN)/python scripts/azurite.py install
+	@touch $@
+
+$(VERSITYGW): $(STAMP) scripts/versitygw.py tests/versitygw/go.mod tests/versitygw/go.sum
+	@echo "Building the second S3 server of the tests into $(VENV), once (some minutes)"
+	@$(BIN)/python scripts/versitygw.py install
 	@touch $@

@@ -11,6 +11,6 @@ pytest_plugins = [
     "tests.support.s3_proxy",
     "tests.support.runners",
     "tests.support.azurite",
-    "tests.support.seaweed",
+    "tests.support.s3_servers",
     "tests.support.stores",
 ]

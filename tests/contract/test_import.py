@@ -30,6 +30,7 @@ from tests.support.importers import Meddling, assert_as_in, imported, key_of
 from tests.support.lake import execute, opened, row_counts
 from tests.support.mirroring import status_of
 from tests.support.mirrors import mirror_of
+from tests.support.stores import StorePlace
 
 LAST = len(HISTORY) - 1
 
@@ -48,11 +49,9 @@ def there(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def storage(any_store: Store, request: pytest.FixtureRequest) -> StorageSettings:
+def storage(any_place: StorePlace) -> StorageSettings:
     """How to reach the place of ``any_store``."""
-    fixture = {"s3": "s3_settings", "az": "azure_settings"}.get(any_store.location.partition(":")[0])
-    found: StorageSettings = StorageSettings() if fixture is None else request.getfixturevalue(fixture)
-    return found
+    return any_place.settings
 
 
 def assert_nothing(catalog: Catalog, before: dict[str, int]) -> None:

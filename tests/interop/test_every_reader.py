@@ -22,7 +22,7 @@ from tests.support.lake import settings_for
 from tests.support.mirrors import local_settings
 from tests.support.readers import Reader, RequestFailed, SeenFile, SeenTable, assert_same_table
 from tests.support.s3_proxy import S3Proxy
-from tests.support.seaweed_server import SeaweedServer
+from tests.support.s3_server import S3Server
 from tests.support.stories import INTERVAL, NEWEST, STORIES, Life, SparkVectors, Story, spark_vectors
 
 pytestmark = [pytest.mark.spark, *(pytest.mark.requirement(row) for row in ("R7", "R15", "R67", "R89", "R90"))]
@@ -80,22 +80,18 @@ def vectors(delta_spark: Reader, tmp_path_factory: pytest.TempPathFactory) -> Sp
     return spark_vectors(delta_spark, tmp_path_factory.mktemp("spark") / "vectors")
 
 
-@pytest.fixture(scope="module")
-def bucket(seaweed_server: SeaweedServer) -> Iterator[str]:
-    seaweed_server.ensure_running()
-    name = seaweed_server.create_bucket()
-    yield name
-    seaweed_server.ensure_running()
-    seaweed_server.delete_bucket(name)
-
-
 @pytest.fixture(scope="module", params=["disk", "s3"])
-def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Where tables and their copies lie."""
     if request.param == "disk":
-        return Place(str(tmp_path_factory.mktemp("lake")))
-    server: SeaweedServer = request.getfixturevalue("seaweed_server")
-    return Place(f"s3://{request.getfixturevalue('bucket')}/{uuid4()}", server.settings())
+        yield Place(str(tmp_path_factory.mktemp("lake")))
+        return
+    server: S3Server = request.getfixturevalue({"s3": "seaweed_server", "versitygw": "versity_server"}[request.param])
+    server.ensure_running()
+    bucket = server.create_bucket()
+    yield Place(f"s3://{bucket}/{uuid4()}", server.settings())
+    server.ensure_running()
+    server.delete_bucket(bucket)
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +202,13 @@ def test_a_checkpoint_is_enough_for_it_and_what_follows(published: Published, re
 
 
 def test_the_log_as_published_serves_every_version(published: Published, reader: Reader) -> None:
+    assert_seen(published, reader, "all", both, range(NEWEST + 1))
+
+
+@pytest.mark.requirement("R41")
+@pytest.mark.parametrize("root", ["versitygw"], indirect=True)
+@pytest.mark.parametrize("published", ["removed", "sidecars"], indirect=True)
+def test_the_log_on_a_second_s3_server_serves_every_version(published: Published, reader: Reader) -> None:
     assert_seen(published, reader, "all", both, range(NEWEST + 1))
 
 

@@ -17,14 +17,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltamirror.config import Secret, StorageSettings
-from tests.support.server_guard import START_TIMEOUT_SECONDS, GuardedServer, ServerGuard
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from tests.support.server_guard import START_TIMEOUT_SECONDS, ServerGuard
 
 __all__ = ["SeaweedFailedToStart", "SeaweedServer", "started_seaweed"]
 
-ACCESS_KEY = "deltamirror"
-SECRET_KEY = "deltamirror-tests"
-REGION = "us-east-1"
 _SERVICES = ("master", "volume", "filer", "s3")
 # The administration's second port is always this much above its first one.
 _ADMIN_OFFSET = 10_000
@@ -35,7 +32,7 @@ class SeaweedFailedToStart(Exception):
 
 
 @dataclass(kw_only=True)
-class SeaweedServer(GuardedServer):
+class SeaweedServer(S3Server):
     """One SeaweedFS."""
 
     ports: dict[str, int]
@@ -44,16 +41,6 @@ class SeaweedServer(GuardedServer):
     def endpoint(self) -> str:
         """The address of the S3 service."""
         return f"http://127.0.0.1:{self.ports['s3']}"
-
-    def settings(self, secret: str = SECRET_KEY) -> StorageSettings:
-        """The settings that reach the server."""
-        return StorageSettings(
-            access_key_id=ACCESS_KEY,
-            secret_access_key=Secret(secret),
-            region=REGION,
-            endpoint=self.endpoint,
-            allow_http=True,
-        )
 
     def start(self) -> None:
         """Start the server and wait until it can hold objects."""

@@ -11,7 +11,7 @@ from tests.support.checkpoints import first_commit
 from tests.support.commit_units import unit_of, work_of
 from tests.support.postgres_server import PASSWORD
 from tests.support.runners import CANARY, SparkRig, started_driver
-from tests.support.seaweed_server import SECRET_KEY
+from tests.support.s3_server import SECRET_KEY
 from tests.support.spark_connect import ConnectServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]

@@ -1,4 +1,4 @@
-"""What a real S3 server says to wrong inputs, and how keys reach it."""
+"""What two real S3 servers say to wrong inputs, and how keys reach it."""
 
 import hashlib
 import os
@@ -16,7 +16,10 @@ from deltamirror.errors import NotFound, PermissionDenied, Unavailable
 from deltamirror.storage.open import StoreAddress, open_store, store_at
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.storage.store import Created, Store
-from tests.support.seaweed_server import ACCESS_KEY, REGION, SECRET_KEY, SeaweedServer
+from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
+from tests.support.s3_servers import ON_BOTH_SERVERS
+
+pytestmark = [ON_BOTH_SERVERS, pytest.mark.requirement("R41")]
 
 WRITER = """
 import hashlib, os, sys
@@ -34,14 +37,12 @@ for number in range(10_000):
 
 
 @pytest.fixture
-def keyless(
-    seaweed_server: SeaweedServer, s3_bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> StorageSettings:
+def keyless(s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StorageSettings:
     """Settings that reach the server, without keys; nothing of the machine's own keys is seen."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    return seaweed_server.settings().without_credentials()
+    return s3_server.settings().without_credentials()
 
 
 def at(bucket: str, settings: StorageSettings) -> Store:
@@ -49,8 +50,8 @@ def at(bucket: str, settings: StorageSettings) -> Store:
 
 
 @pytest.mark.requirement("R46")
-def test_a_wrong_key_is_permission_denied(seaweed_server: SeaweedServer, s3_bucket: str) -> None:
-    store = store_at(f"s3://{s3_bucket}/table", seaweed_server.settings(secret="wrong"))
+def test_a_wrong_key_is_permission_denied(s3_server: S3Server, s3_bucket: str) -> None:
+    store = store_at(f"s3://{s3_bucket}/table", s3_server.settings(secret="wrong"))
     with pytest.raises(PermissionDenied, match="SignatureDoesNotMatch"):
         store.create("k", b"x")
     for use in (
@@ -64,8 +65,8 @@ def test_a_wrong_key_is_permission_denied(seaweed_server: SeaweedServer, s3_buck
 
 
 @pytest.mark.requirement("R47")
-def test_a_bucket_that_does_not_exist_is_not_found(seaweed_server: SeaweedServer) -> None:
-    store = store_at("s3://no-such-bucket/table", seaweed_server.settings())
+def test_a_bucket_that_does_not_exist_is_not_found(s3_server: S3Server) -> None:
+    store = store_at("s3://no-such-bucket/table", s3_server.settings())
     for use in (
         lambda: store.create("k", b"x"),
         lambda: store.put("k", b"x"),
@@ -80,14 +81,14 @@ def test_a_bucket_that_does_not_exist_is_not_found(seaweed_server: SeaweedServer
 
 @pytest.mark.requirement("R47")
 def test_a_server_that_went_away_is_unavailable_and_back_when_it_is_back(
-    seaweed_server: SeaweedServer, s3_bucket: str, s3_settings: StorageSettings
+    s3_server: S3Server, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
     store = store_at(f"s3://{s3_bucket}/table", s3_settings)
     store.create("k", b"x")
-    seaweed_server.stop()
+    s3_server.stop()
     with pytest.raises(Unavailable):
         store.create("l", b"x")
-    seaweed_server.start()
+    s3_server.start()
     assert isinstance(store.create("l", b"x"), Created)
     assert store.read("k") is not None
 
@@ -149,14 +150,14 @@ def test_a_log_is_present_when_there_is_an_object_in_it(s3_bucket: str, s3_setti
 @pytest.mark.requirement("R43")
 @pytest.mark.crash
 def test_an_uploader_killed_at_any_moment_leaves_no_short_object(
-    seaweed_server: SeaweedServer, s3_bucket: str, s3_settings: StorageSettings
+    s3_server: S3Server, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
     location = f"s3://{s3_bucket}/table"
     environment = {
         **os.environ,
         "DELTAMIRROR_STORAGE__ACCESS_KEY_ID": ACCESS_KEY,
         "DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY": SECRET_KEY,
-        "DELTAMIRROR_STORAGE__ENDPOINT": seaweed_server.endpoint,
+        "DELTAMIRROR_STORAGE__ENDPOINT": s3_server.endpoint,
         "DELTAMIRROR_STORAGE__ALLOW_HTTP": "true",
         "PYTHONPATH": str(Path(__file__).parents[3] / "src"),
     }
