@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
+from deltamirror.cli.adopt import adopt_
 from deltamirror.cli.catalog import init
 from deltamirror.cli.checkpoint import checkpoint
 from deltamirror.cli.clean import clean
@@ -91,6 +92,7 @@ for _command in (
     report_,
     reconcile,
     repair_,
+    adopt_,
     checkpoint,
     clean,
     rebuild_,

@@ -1,10 +1,20 @@
 """What an operator does about each class of failure that keeps the mirror from publishing."""
 
 from deltamirror.pipeline.policy import policy_of
+from deltamirror.txnlog.status import TableStatus
 
-__all__ = ["remedy"]
+__all__ = ["remedy", "way_out"]
 
 
 def remedy(code: str) -> str:
     """What to do about a failure of this class."""
     return policy_of(code).remedy
+
+
+def way_out(table: TableStatus) -> str:
+    """What ends the quarantine of a table."""
+    if table.diverged_version is None:
+        return f"`deltamirror repair {table.name}`"
+    return (
+        f"`deltamirror adopt {table.name}` takes in what somebody else wrote, from version {table.diverged_version} on"
+    )

@@ -8,11 +8,12 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
-from deltamirror.cli.remedies import remedy
+from deltamirror.cli.remedies import remedy, way_out
 from deltamirror.config import redact_text
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.txnlog.escalations import Escalation
 from deltamirror.txnlog.status import Attempt
+from deltamirror.txnlog.superseding import KeptSuperseded
 
 __all__ = ["report_"]
 
@@ -25,7 +26,8 @@ def report_(invocation: Invocation, *, table: str, version: int | None) -> None:
     """Show every attempt to mirror TABLE, or one VERSION of it, that failed: when, where, why, and what to do.
 
     An attempt that succeeded after others is shown, too. Objects that somebody changed come with the digest that they
-    should have and the one that was found.
+    should have and the one that was found; versions that `deltamirror adopt` superseded, with those that they have
+    since.
     """
     with invocation.open() as catalog:
         found = report_on(catalog.database, table, version)
@@ -45,6 +47,7 @@ def _document(report: TableReport) -> dict[str, object]:
         "head": status.head,
         "escalations": [_escalation_document(each) for each in report.escalations],
         "attempts": [_attempt_document(each) for each in report.attempts],
+        "superseded": [asdict(each) for each in report.superseded],
     }
 
 
@@ -64,13 +67,22 @@ def _lines(report: TableReport) -> Iterator[str]:
     yield f"{status.name}, {status.state}: published up to {published} of {status.head}, at {status.location}"
     if status.quarantined_at is not None:
         yield f"In quarantine since {moment(status.quarantined_at)}: {status.quarantine_reason}"
-        yield f"What to do: run `deltamirror repair {status.name}`"
+        yield f"What to do: {way_out(status)}"
     for escalation in report.escalations:
         yield _escalated(escalation)
     for attempt in report.attempts:
         yield from _told(attempt)
     if not report.attempts:
         yield "No attempt failed."
+    for each in report.superseded:
+        yield _moved(each)
+
+
+def _moved(superseded: KeptSuperseded) -> str:
+    what = f"{moment(superseded.superseded_at)}  version {superseded.version} of transaction {superseded.txn_id}"
+    if superseded.new_version is None:
+        return f"{what}: superseded and dropped: {redact_text(superseded.reason or '')}"
+    return f"{what}: superseded, version {superseded.new_version} since"
 
 
 def _escalated(escalation: Escalation) -> str:

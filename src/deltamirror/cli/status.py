@@ -9,7 +9,7 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment
 from deltamirror.cli.parameters import seconds
-from deltamirror.cli.remedies import remedy
+from deltamirror.cli.remedies import remedy, way_out
 from deltamirror.cli.stores import StoreStatus
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
@@ -110,7 +110,7 @@ def _codes(table: TableStatus) -> str:
 def _tell_remedies(tables: Sequence[TableStatus]) -> None:
     for table in tables:
         if table.quarantined_at is not None:
-            click.echo(f"{table.name} is in quarantine: {table.quarantine_reason}; `deltamirror repair {table.name}`")
+            click.echo(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         for error in _errors(table):
             click.echo(f"{table.name}, version {error.version}: {error.code}: {remedy(error.code)}{more}")
@@ -141,7 +141,7 @@ def _quarantine(table: TableStatus) -> str:
     if table.quarantined_at is None:
         return ""
     since = f"since {moment(table.quarantined_at)}: {table.quarantine_reason}"
-    return f"{since}\nwhat to do: `deltamirror repair {table.name}`"
+    return f"{since}\nwhat to do: {way_out(table)}"
 
 
 def _escalated(table: TableStatus) -> str:

@@ -48,9 +48,10 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoptions:
-    """What adopting the logs of all tables came to."""
+    """What adopting the logs of several tables came to."""
 
     adopted: tuple[Adoption, ...]
+    """Those of the tables whose logs held something to adopt."""
     failed: Mapping[str, DeltaMirrorError]
 
 
@@ -95,12 +96,19 @@ def adopt(
     )
 
 
-def adopt_all(logs: Logs, *, drop_conflicting: bool, split_transactions: bool, dry_run: bool) -> Adoptions:
-    """Adopt the logs of all tables that hold what the database does not have; trouble of one stops no other."""
+def adopt_all(
+    logs: Logs,
+    tables: Sequence[str] = (),
+    *,
+    drop_conflicting: bool = False,
+    split_transactions: bool = False,
+    dry_run: bool = False,
+) -> Adoptions:
+    """Adopt the logs of these tables, or of all, that hold what the database has not; trouble of one stops no other."""
     with logs.engine.database.read() as connection:
-        names = [log.name for log in every_log(connection)]
+        names = tables or [log.name for log in every_log(connection)]
     done, failed = list[Adoption](), dict[str, DeltaMirrorError]()
-    for name in names:
+    for name in sorted(set(names)):
         try:
             found = adopt(
                 logs,

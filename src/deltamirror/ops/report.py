@@ -6,6 +6,7 @@ from deltamirror.errors import NotFound
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.escalations import Escalation, escalations_of
 from deltamirror.txnlog.status import Attempt, TableStatus, attempts, table_status
+from deltamirror.txnlog.superseding import KeptSuperseded, superseded_of
 
 __all__ = ["TableReport", "report_on"]
 
@@ -20,13 +21,15 @@ class TableReport:
     escalations: tuple[Escalation, ...]
     attempts: tuple[Attempt, ...]
     """Those that failed, and those that succeeded after them; the oldest first."""
+    superseded: tuple[KeptSuperseded, ...]
+    """Versions that adoptions superseded, with those that they have since; or, of one version, what it was before."""
 
 
 def report_on(database: Database, table: str, version: int | None = None) -> TableReport:
     """All attempts that failed at a table, or at a version of it, with what was escalated."""
     with database.read() as connection:
         status = table_status(connection, table)
-        if version is not None and version > status.head:
+        if version is not None and version > status.head and not superseded_of(connection, status.table_id, version):
             raise NotFound(
                 f"table {table!r} has no version {version}: its newest is {status.head}",
                 hint=f"`deltamirror table history {table}` shows its versions",
@@ -38,4 +41,5 @@ def report_on(database: Database, table: str, version: int | None = None) -> Tab
             version=version,
             escalations=tuple(escalations_of(connection, status.table_id, version)),
             attempts=tuple(attempts(connection, status.table_id, version)),
+            superseded=tuple(superseded_of(connection, status.table_id, version)),
         )

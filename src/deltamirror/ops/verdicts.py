@@ -36,7 +36,8 @@ def diverged(database: Database, log: KeptLog, found: Difference) -> Failure:
     digest = file_digest(database, commits[0]) if commits else ""
     error = Diverged(
         f"{found.key} in {log.location} is not the version {found.version} that table {log.name!r} has in the database",
-        hint=f"`deltamirror report {log.name}` shows more; `deltamirror repair {log.name}` ends the quarantine",
+        hint=f"`deltamirror report {log.name}` shows more; `deltamirror adopt {log.name}` takes it in, and "
+        f"`deltamirror repair {log.name}` ends the quarantine once it is gone or replaced",
         table=log.name,
         version=found.version,
         key=found.key,

@@ -117,8 +117,8 @@ _TABLE: Final = (
         errors.Diverged,
         Severity.CRITICAL,
         Escalation.AT_ONCE,
-        "somebody else wrote to this log: keep them away; `deltamirror report TABLE` shows what was found, and "
-        "`deltamirror repair TABLE` says what can be done",
+        "somebody else wrote to this log: keep them away; `deltamirror report TABLE` shows what was found; "
+        "`deltamirror adopt TABLE` takes in what they wrote, `deltamirror repair TABLE` what they changed",
     ),
     Policy(
         errors.InvalidInput,

@@ -91,6 +91,8 @@ class TableStatus:
     cleanup: CleanupStatus | None
     quarantined_at: int | None
     quarantine_reason: str | None
+    diverged_version: int | None
+    """The first version of the log that is somebody else's, as long as that is so."""
     escalations: int
     """How many versions and checkpoints failed so often that somebody has to look."""
 
@@ -168,6 +170,7 @@ _FACTS = (
         tables,
         heads.c.version.label("head"),
         heads.c.committed_at.label("head_timestamp"),
+        heads.c.diverged_version,
         (CLOCK - versions.c.committed_at).label("age"),
         ALL_PAUSED.label("all_paused"),
         _unpublished(func.count(), "PENDING").label("pending"),
@@ -237,6 +240,7 @@ def _table(row: Row[Any], failed: Row[Any] | None, written: Row[Any] | None, ask
         cleanup=None if row.cleaned_at is None else _cleanup(row),
         quarantined_at=row.quarantined_at,
         quarantine_reason=row.quarantine_reason,
+        diverged_version=row.diverged_version,
         escalations=row.escalations,
     )
 

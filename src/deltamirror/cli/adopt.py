@@ -1,0 +1,109 @@
+"""``deltamirror adopt``: what somebody else wrote to the log of a table becomes part of its history."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import click
+
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.config import redact_text
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.ops.adoption import Adoption, Adoptions, adopt_all
+from deltamirror.wiring import open_logs
+
+__all__ = ["adopt_"]
+
+_NAMED: Final = 20
+
+
+@click.command("adopt")
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option("--all", "every", is_flag=True, help="Every table whose log holds versions that the database lacks.")
+@click.option("--dry-run", is_flag=True, help="Show what would come of it, and change nothing.")
+@click.option(
+    "--drop-conflicting",
+    is_flag=True,
+    help="Leave out commits that cannot follow what somebody else wrote. Without it, nothing is adopted then.",
+)
+@click.option(
+    "--split-transactions",
+    is_flag=True,
+    help="Leave them out also where other tables keep their part of the same transaction.",
+)
+@with_invocation
+def adopt_(
+    invocation: Invocation,
+    *,
+    tables: tuple[str, ...],
+    every: bool,
+    dry_run: bool,
+    drop_conflicting: bool,
+    split_transactions: bool,
+) -> None:
+    """Take versions that somebody else wrote to the logs of TABLEs, or that a restored database lacks, into it.
+
+    They come in as they are. Commits of the database that wait to be published go after them, with other versions, as
+    far as Delta's rules for conflicts allow it; `deltamirror report` shows which versions they have since. The table
+    leaves its quarantine. Nothing in the log is changed.
+    """
+    if every == bool(tables):
+        raise click.UsageError("name the tables to adopt, or give --all")
+    if split_transactions and not drop_conflicting:
+        raise click.UsageError("--split-transactions only adds to --drop-conflicting")
+    with invocation.local_engine() as engine, open_logs(engine, engine.settings) as logs:
+        done = adopt_all(
+            logs, tables, drop_conflicting=drop_conflicting, split_transactions=split_transactions, dry_run=dry_run
+        )
+    if len(tables) == 1 and done.failed:
+        raise next(iter(done.failed.values()))
+    answer(_document(done, dry_run=dry_run), Lines(tuple(_lines(done, dry_run=dry_run))), json=invocation.json)
+    for error in done.failed.values():
+        raise click.exceptions.Exit(error.exit_status)
+
+
+def _document(done: Adoptions, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "tables": [_adoption_document(each) for each in done.adopted],
+        "failures": [_failure_document(name, error) for name, error in done.failed.items()],
+    }
+
+
+def _adoption_document(adoption: Adoption) -> dict[str, object]:
+    told = asdict(adoption)
+    moved = [{"version": before, "new_version": since} for before, since in adoption.rebased.items()]
+    return {**told, "rebased": moved, "refused": adoption.refused or None}
+
+
+def _failure_document(table: str, error: DeltaMirrorError) -> dict[str, object]:
+    return {"table": table, "code": error.code, "message": redact_text(error.message), "hint": error.hint}
+
+
+def _lines(done: Adoptions, *, dry_run: bool) -> Iterator[str]:
+    for adoption in done.adopted:
+        yield from _told(adoption, dry_run=dry_run)
+    for name, error in done.failed.items():
+        yield f"{name}: {error.code}: {redact_text(error.message)}; {error.hint}"
+    if not done.adopted and not done.failed:
+        yield "Nothing to adopt."
+
+
+def _told(adoption: Adoption, *, dry_run: bool) -> Iterator[str]:
+    verb = "would be adopted" if dry_run else "adopted"
+    yield f"{adoption.table}, {_versions(adoption.adopted)}: {verb}"
+    for before, since in list(adoption.rebased.items())[:_NAMED]:
+        yield f"  version {before} of ours is version {since}"
+    if len(adoption.rebased) > _NAMED:
+        yield f"  and {counted(len(adoption.rebased) - _NAMED, 'more version')}"
+    for lost in adoption.dropped:
+        others = f"; {', '.join(lost.tables)} of the same transaction keep it" if lost.tables else ""
+        yield f"  version {lost.version} of ours is dropped: {redact_text(lost.reason)}{others}"
+    if adoption.refused:
+        yield f"  refused without --drop-conflicting or --split-transactions: {redact_text(adoption.refused)}"
+
+
+def _versions(versions: Sequence[int]) -> str:
+    first, last = versions[0], versions[-1]
+    return f"version {first}" if first == last else f"versions {first} to {last}"
