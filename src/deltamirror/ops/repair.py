@@ -9,6 +9,7 @@ from typing import Final
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import Diverged, Transient
 from deltamirror.mirror.assembly import commit_data
+from deltamirror.mirror.expiry import SAVED
 from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.stored import stored_chunks
@@ -20,9 +21,6 @@ from deltamirror.txnlog.kept import KeptLog, kept_log
 from deltamirror.work import Difference
 
 __all__ = ["Repaired", "repair"]
-
-_ASIDE: Final = f"{LOG_DIRECTORY}/_deltamirror"
-"""Where originals are kept: no reader looks there."""
 
 _DIGITS: Final = 12
 
@@ -131,7 +129,7 @@ def _save(store: Store, found: Object) -> str:
     if not found.data:
         return ""
     digest = hashlib.sha256(found.data).hexdigest()
-    aside = f"{_ASIDE}/{found.meta.key.removeprefix(f'{LOG_DIRECTORY}/')}.{digest[:_DIGITS]}"
+    aside = f"{SAVED}/{found.meta.key.removeprefix(f'{LOG_DIRECTORY}/')}.{digest[:_DIGITS]}"
     if not isinstance(store.create(aside, found.data), Created):
         there = store.read(aside)
         if there is None or there.data != found.data:
