@@ -39,7 +39,7 @@ class Operator:
         return self("status", table)["tables"][0]
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture(params=["disk", "s3", "versitygw"])
 def spot(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spot:
     """Where the table comes to lie; the environment says how to go there."""
     for name in [name for name in os.environ if name.startswith("DELTAMIRROR_")]:
@@ -80,6 +80,7 @@ def committed(catalog: Catalog, spot: Spot, *versions: int) -> None:
             table.remove([f"{version - 1}.parquet"])
 
 
+@pytest.mark.requirement("R41")
 @pytest.mark.requirement("R113")
 def test_commit_status_publish_checkpoint_verify_and_cleanup_hold_together(
     lake_url: str, spot: Spot, delta_rs: Reader

@@ -17,6 +17,7 @@ from deltamirror.storage.store import Store
 from tests.support.lake import add, execute, settings_for
 from tests.support.mirrors import local_settings
 from tests.support.readers import Reader, SeenTable
+from tests.support.stores import place_of
 
 __all__ = ["HEAD", "INTERVAL", "START", "Spot", "age", "cleaning", "lived", "log_names", "spot_of"]
 
@@ -51,14 +52,8 @@ class Spot:
 
 def spot_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Spot:
     """An empty spot in a store of one kind; its server is started when asked for."""
-    match kind:
-        case "disk":
-            return Spot(f"file://{folder / 'lake' / 't'}", StorageSettings())
-        case "s3":
-            bucket, settings = request.getfixturevalue("s3_bucket"), request.getfixturevalue("s3_settings")
-            return Spot(f"s3://{bucket}/lake/t", settings)
-        case _:
-            raise ValueError(f"no such store: {kind}")
+    place = place_of(kind, request, folder)
+    return Spot(f"file://{place.location}" if kind == "disk" else place.location, place.settings)
 
 
 @contextmanager
