@@ -22,6 +22,7 @@ _REFUSALS = (80877103, 80877104)  # TLS, GSSAPI: not here
 _PARSE, _BIND, _QUERY, _SYNC = b"P", b"B", b"Q", b"S"
 _HELD = (_PARSE, _BIND, b"D", b"E", b"C")
 _READY = b"Z"
+_COPIES = (b"G", b"H", b"W")  # the answer to a COPY, before its rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,8 @@ class _Conversation:
         """Pass on what the server says, as the fault of what was asked has it."""
         passed = 0
         while (message := await _message(server)) is not None:
-            fault, ends = self.pending[0].fault if self.pending else None, message[:1] == _READY and bool(self.pending)
+            fault, kind = self.pending[0].fault if self.pending else None, message[:1]
+            ends = bool(self.pending) and (kind == _READY or (kind in _COPIES and fault is not None))
             if ends:  # noted before the client gets to know
                 self.proxy.note(self.pending.pop(0), answered=True)
             await self._say(message, fault, passed)

@@ -1,0 +1,89 @@
+"""Connections to PostgreSQL that break at random statements: each commit happens once, and is published once."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from deltamirror import Catalog, MirrorEngine
+from deltamirror.config import Settings
+from deltamirror.errors import CommitUnknown, Transient, Unavailable
+from tests.support.fault_rules import Delay, Fault, Reset, Truncate
+from tests.support.lake import add, execute
+from tests.support.mirrors import committed_files, following, local_settings, log_of, make_table, published_files
+from tests.support.postgres_proxy import PostgresProxy
+
+pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R92"), pytest.mark.requirement("R93")]
+
+WRITERS, COMMITS = 3, 12
+CHANCES: dict[Fault, float] = {
+    Reset.BEFORE: 0.01,
+    Reset.WITHIN: 0.01,
+    Reset.AFTER: 0.02,
+    Truncate(2): 0.01,
+    Delay(0.02): 0.03,
+}
+
+
+@pytest.fixture
+def settings(postgres_proxy: PostgresProxy, postgres_database: str) -> Settings:
+    """Of a catalog by way of the proxy."""
+    quick = local_settings(retry_base=0.01, retry_max=0.05, lease=2.0, checkpoint_interval=10)
+    return replace(
+        quick,
+        catalog=replace(quick.catalog, url=postgres_proxy.url(postgres_database)),
+        writer=replace(quick.writer, retry_base=0.01, retry_max=0.05),
+    )
+
+
+class Writer(threading.Thread):
+    """Commits by token until each of them has an answer; it may not keep the first one that it gets."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        super().__init__(name=name)
+        self._settings = settings
+        self.answers: dict[str, int] = {}
+
+    def run(self) -> None:
+        with Catalog(settings=self._settings) as catalog:
+            for number in range(COMMITS):
+                path = f"{self.name}-{number}.parquet"
+                self.answers[path] = self._insist(catalog, path)
+
+    def _insist(self, catalog: Catalog, path: str) -> int:
+        while True:
+            try:
+                return catalog.table("t").append([add(path, stats='{"numRecords":1}')], token=path).versions["t"]
+            except (CommitUnknown, Transient, Unavailable):
+                time.sleep(0.01)
+
+
+@pytest.mark.requirement("R38")
+@pytest.mark.requirement("R50")
+def test_connections_that_break_at_any_statement_lose_no_commit_repeat_none_and_publish_all(
+    postgres_url: str, postgres_proxy: PostgresProxy, settings: Settings, tmp_path: Path
+) -> None:
+    with Catalog(postgres_url) as direct:
+        direct.init()
+        table = make_table(direct, tmp_path)
+        for fault, chance in CHANCES.items():
+            postgres_proxy.fail(fault, chance=chance, times=None)
+        writers = [Writer(settings, f"writer-{number}") for number in range(WRITERS)]
+        with MirrorEngine(settings=settings) as engine, following(engine):
+            for writer in writers:
+                writer.start()
+            for writer in writers:
+                writer.join(300)
+            postgres_proxy.heal()
+            direct.wait_until_published({"t": WRITERS * COMMITS}, seconds=120)
+        answers = {path: version for writer in writers for path, version in writer.answers.items()}
+        listed = table.snapshot().files().select(["path", "added_version"]).to_pylist()
+        assert {row["path"]: row["added_version"] for row in listed} == answers
+        assert sorted(answers.values()) == list(range(1, WRITERS * COMMITS + 1))
+        assert published_files(table) == committed_files(table)
+        assert execute(direct, "SELECT count(*) FROM dl_mirror_status WHERE state <> 'SUCCESS'") == [(0,)]
+        assert not list(log_of(table).glob(".*"))
+    met = {statement.fault for statement in postgres_proxy.log if statement.fault}
+    assert len(met) >= 3
