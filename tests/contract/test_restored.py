@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings, StorageSettings, WriterSettings
-from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import Diverged
+from deltamirror.ops.adoption import adopt_all
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.lookahead import FirstLooks, LookAhead, Sighting
 from deltamirror.pipeline.outlook import Outlook
@@ -26,10 +27,12 @@ from deltamirror.storage.open import store_at
 from deltamirror.txnlog.breakers import Breaker, BreakerState, change_breaker
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.tables import TableInfo
+from tests.support.adoptions import logs_of
 from tests.support.backups import backed_up
 from tests.support.fault_rules import Reset, Silence
-from tests.support.lake import add
+from tests.support.lake import add, paths
 from tests.support.mirrors import append, following, local_settings
+from tests.support.readers import Reader
 from tests.support.s3_proxy import Access, S3Proxy
 from tests.support.seaweed_server import SeaweedServer
 
@@ -159,6 +162,48 @@ def test_the_first_commit_of_a_process_is_refused_and_changes_nothing(lake: Lake
         assert states(catalog) == {"a": "quarantined", "b": "quarantined", "c": "active"}
     lake.mirror()
     assert {name: lake.log(name) for name in "ab"} == {name: before[name] for name in "ab"}
+
+
+def assert_recovered(lake: Lake, reader: Reader) -> None:
+    """One command adopts the logs; what was committed under tokens is known again; all tables go on, readers, too."""
+    before = lake.logs()
+    with lake.open() as catalog:
+        with pytest.raises(Diverged):
+            append(catalog.table("a"))
+        with lake.service(catalog) as engine, logs_of(engine) as logs:
+            done = adopt_all(logs)
+        assert not done.failed
+        assert {each.table: each.adopted for each in done.adopted} == {"a": (3, 4, 5), "b": (3,)}
+        assert lake.logs() == before
+
+        assert catalog.table("a").append([add("one")], token="one").versions == {"a": 3}
+        with catalog.transaction(token="both") as tx:
+            tx.append("a", [add("both")])
+            tx.append("b", [add("both")])
+        assert tx.result.versions == {"a": 5, "b": 3}
+        for name in TABLES:
+            append(catalog.table(name), 2, prefix="since")
+        with lake.service(catalog) as engine:
+            assert engine.run(once=True).failures == []
+            assert {status.name: (status.state, status.head, status.lag_versions) for status in engine.status()} == {
+                "a": ("active", 7, 0),
+                "b": ("active", 5, 0),
+                "c": ("active", 4, 0),
+            }
+        for name in TABLES:
+            table, log = catalog.table(name), lake.log(name)
+            for version in range(table.info().head + 1):
+                assert log[f"{LOG_DIRECTORY}/{commit_name(version)}"] == table.commit_file(version)
+            seen = reader.snapshot(table.location, store=lake.storage if lake.storage.endpoint else None)
+            assert (seen.version, seen.paths) == (table.info().head, paths(table))
+
+
+def test_one_command_adopts_all_tables_and_everything_goes_on(lake: Lake, delta_rs: Reader) -> None:
+    assert_recovered(lake, delta_rs)
+
+
+def test_one_command_adopts_all_tables_on_s3_and_everything_goes_on(on_s3: Lake, delta_rs: Reader) -> None:
+    assert_recovered(restored(on_s3, later=more), delta_rs)
 
 
 def test_commits_wait_in_the_database_where_that_was_asked_for(lake: Lake) -> None:
