@@ -33,10 +33,8 @@ def test_show_never_shows_a_secret(prompt, form: list[str], monkeypatch: pytest.
     for key in (key for key in keys(Settings) if key.secret):
         monkeypatch.setenv(key.variable, "hunter2")
     monkeypatch.setenv("DELTAMIRROR_STORAGE__ACCESS_KEY_ID", "id")
-    monkeypatch.setenv("DELTAMIRROR_STORAGE__ENDPOINT", "https://me:hunter2@store.example")
     result = prompt("config", "show", *form)
     assert "***" in result.stdout
-    assert "https://me:***@store.example" in result.stdout
     assert "hunter2" not in result.output
 
 

@@ -8,6 +8,7 @@ import os
 import re
 from urllib.parse import quote, unquote, urlsplit
 
+from deltamirror.config.secrets import MASK
 from deltamirror.errors import InvalidLocation
 
 __all__ = ["canonical_location", "is_inside", "local_path", "store_prefix"]
@@ -22,7 +23,10 @@ _SCHEMES = {
     "abfss": "abfs",
     "memory": "memory",
 }
+_WITH_ACCOUNT = ("abfs", "abfss")
+"""As in ``abfs://container@account.dfs.core.windows.net/path``."""
 _WINDOWS_DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
+_USERINFO = re.compile(r"//.*@")
 
 
 def canonical_location(location: str, *, or_bucket: bool = False) -> str:
@@ -67,7 +71,7 @@ def _local(given: str, path: str) -> str:
 def _file_url_path(location: str) -> str:
     parts = urlsplit(location)
     if parts.netloc not in ("", "localhost"):
-        raise _invalid(location, f"names another host, {parts.netloc!r}")
+        raise _invalid(location, "names another host")
     if parts.query or parts.fragment or not parts.path.startswith("/"):
         raise _invalid(location, "is not a plain absolute file URL")
     return unquote(parts.path)
@@ -81,6 +85,8 @@ def _remote(given: str, scheme: str, rest: str, *, or_bucket: bool) -> str:
     bucket, *path = [part for part in rest[2:].split("/") if part] or [""]
     if not bucket or rest.startswith("///"):
         raise _invalid(given, "names no bucket")
+    if ":" in bucket or ("@" in bucket and scheme not in _WITH_ACCOUNT):
+        raise _invalid(given, "has credentials in it, which belong into the settings or the environment")
     if not path and not or_bucket:
         raise _invalid(given, "is a whole bucket: a table needs a folder of its own")
     if any(part in (".", "..") for part in path):
@@ -89,8 +95,15 @@ def _remote(given: str, scheme: str, rest: str, *, or_bucket: bool) -> str:
 
 
 def _invalid(location: str, why: str) -> InvalidLocation:
+    shown = _without_secrets(location)
     return InvalidLocation(
-        f"the location {location!r} {why}",
+        f"the location {shown!r} {why}",
         hint="give a folder of its own, such as s3://bucket/path/table or /data/table",
-        location=location,
+        location=shown,
     )
+
+
+def _without_secrets(location: str) -> str:
+    """An address that may be a signed one, or have keys before its host, as it can be repeated."""
+    address, parameters, _ = location.partition("?")
+    return _USERINFO.sub(f"//{MASK}@", address) + (f"?{MASK}" if parameters else "")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from deltamirror.config import StorageSettings, load
-from deltamirror.errors import InvalidLocation
+from deltamirror.errors import InvalidLocation, InvalidSettings
 from deltamirror.storage.clients import Credentials, clients_for
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.location import canonical_location, local_path
@@ -28,7 +28,7 @@ class StoreAddress:
     @classmethod
     def of(cls, location: str, settings: StorageSettings) -> Self:
         """The address of a location, in its canonical form."""
-        return cls(canonical_location(location), settings.without_credentials())
+        return cls(canonical_location(location), _without_credentials(settings))
 
 
 class Stores:
@@ -61,7 +61,7 @@ def store_at(location: str, settings: StorageSettings) -> Store:
 
 def store_above(location: str, settings: StorageSettings) -> Store:
     """A place that has tables in it, to look for them: a folder, or a whole bucket."""
-    address = StoreAddress(canonical_location(location, or_bucket=True), settings.without_credentials())
+    address = StoreAddress(canonical_location(location, or_bucket=True), _without_credentials(settings))
     return open_store(address, credentials=Credentials.of(settings))
 
 
@@ -81,6 +81,16 @@ def _remote(address: StoreAddress, credentials: Credentials) -> ObjectStore:
     bucket, _, path = rest.partition("/")
     clients = clients_for(scheme, bucket, address.options, credentials)
     return ObjectStore(address.location, path, clients, reopen=(open_store, (address,)))
+
+
+def _without_credentials(settings: StorageSettings) -> StorageSettings:
+    if settings.has_password:
+        raise InvalidSettings(
+            "the endpoint has a user or a password in it",
+            hint="keys have settings of their own: `storage.access_key_id`, `storage.secret_access_key`",
+            key="storage.endpoint",
+        )
+    return settings.without_credentials()
 
 
 def _own_credentials() -> Credentials:
