@@ -2,7 +2,8 @@
 
 A COMMIT is named after the function whose transaction it ends (``COMMIT txnlog.outcomes.record_commits``), that of a
 lease also after the lane; a write to a store after what is written (``create N.json``). Each is a point before it
-happens, and one after it happened, before anybody got to know.
+happens, and one after it happened, before anybody got to know. On a disk, so are the second half of
+every file, and the end of each.
 """
 
 import re
@@ -11,10 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from inspect import CO_GENERATOR
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeAlias, TypeVar
 
 from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.storage import files
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
@@ -27,6 +30,7 @@ T = TypeVar("T")
 _PACKAGE = "deltamirror."
 _PLUMBING = (f"{_PACKAGE}txnlog.database", f"{_PACKAGE}txnlog.engines")
 _WRITES = ("create", "replace", "put", "copy", "delete")
+_REST, _REMOVAL = "write the rest of a file", "delete a file"
 _VERSION = re.compile(r"\b\d{20}\b")
 _INSIDE = threading.local()
 _UNIQUE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\.[0-9a-f]{12,64}\b")
@@ -47,6 +51,9 @@ def observe(observer: Observer) -> None:
     """Tell the observer of every point from here on. For a process of its own: nothing is put back."""
     patched: Any = Database
     patched.commit_by = _around(Database.commit_by, observer, lambda *_: _transaction(sys._getframe(2)))
+    patched = files
+    patched._write_all = _in_halves(observer)
+    patched.remove = _one_by_one(observer)
     for kind in (DiskStore, ObjectStore):
         patched = kind
         for operation in _WRITES:
@@ -69,6 +76,32 @@ def _around(call: Callable[..., T], observer: Observer, naming: Callable[..., st
         return result
 
     return observed
+
+
+def _in_halves(observer: Observer) -> Callable[[int, memoryview], None]:
+    """How a file is written: in two halves, which is a point between them, and one after them."""
+    write_all = files._write_all
+
+    def write(descriptor: int, data: memoryview) -> None:
+        write_all(descriptor, data[: len(data) // 2])
+        observer(Moment.BEFORE, _REST)
+        write_all(descriptor, data[len(data) // 2 :])
+        observer(Moment.AFTER, _REST)
+
+    return write
+
+
+def _one_by_one(observer: Observer) -> Callable[[Path], bool]:
+    """How files are deleted."""
+    remove = files.remove
+
+    def remove_one(path: Path) -> bool:
+        observer(Moment.BEFORE, _REMOVAL)
+        found = remove(path)
+        observer(Moment.AFTER, _REMOVAL)
+        return found
+
+    return remove_one
 
 
 def _transaction(frame: FrameType | None) -> str:

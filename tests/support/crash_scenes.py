@@ -7,18 +7,20 @@ from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import json
 from sqlalchemy import update
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.actions import Txn
+from deltamirror.ops.adoption import adopt
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.reconcile import Reconciler, Strategy
 from deltamirror.pipeline.inspection import LocalInspector
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog import commit as commit_module
-from deltamirror.txnlog.schema import heads
+from deltamirror.txnlog.schema import heads, versions
 from tests.support.lake import add, remove_of
 
 __all__ = ["SCENES", "Lake", "Scene", "engine_of", "keep_ids"]
@@ -126,6 +128,35 @@ def _append(lake: Lake) -> None:
         table.append([add("after.parquet")])
 
 
+def _adopt(lake: Lake) -> None:
+    with engine_of(lake) as engine, Logs(engine, LocalInspector(engine.settings)) as logs:
+        adopt(logs, "t")
+
+
+def _write_in_place_of_ours(lake: Lake) -> None:
+    """Two commits of ours are not published, and somebody else has written to the log in their place."""
+    _keep_time(lake)
+    for number in range(2):
+        lake.catalog.table("t").append([add(f"ours-{number}.parquet")])
+    info = {"timestamp": _LATER + 1_000, "inCommitTimestamp": _LATER + 1_000, "operation": "WRITE"}
+    file = {"path": "theirs.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
+    lines = [{"commitInfo": {**info, "operationParameters": {}}}, {"add": file}]
+    data = b"".join(json.encode(line) + b"\n" for line in lines)
+    lake.store().put("_delta_log/00000000000000000011.json", data)
+
+
+def _clean(lake: Lake) -> None:
+    with engine_of(lake) as engine:
+        engine.clean("t")
+
+
+def _grow_old(lake: Lake) -> None:
+    """The versions up to one after the first checkpoint are past their retention."""
+    old = (versions.c.version <= 6) & (versions.c.table_id == 1)
+    with lake.catalog.database.write() as session:
+        session.execute(update(versions).where(old).values(committed_at=1_600_000_000_000 + versions.c.version))
+
+
 SCENES: Final[Mapping[str, Scene]] = {
     "commit": Scene("mirrored", _commit_two_tables, _keep_time),
     "large commit": Scene("mirrored", _commit_much, _keep_time),
@@ -134,4 +165,6 @@ SCENES: Final[Mapping[str, Scene]] = {
     "first checkpoint": Scene("first", _mirror),
     "reconcile": Scene("mirrored", _reconcile, _lose_objects, _reconcile_until_equal),
     "altered": Scene("mirrored", _reconcile, _write_as_others),
+    "adopt": Scene("mirrored", _adopt, _write_in_place_of_ours),
+    "clean": Scene("mirrored", _clean, _grow_old),
 }

@@ -21,6 +21,8 @@ class Phase(StrEnum):
     CHECKPOINT = "checkpoint"
     POINTER = "pointer"
     RECONCILE = "reconcile"
+    ADOPT = "adopt"
+    CLEAN = "clean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ STEPS: Final = (
     Step("probe it twice", Phase.PUBLISH, "mirror", "replace .deltamirror-probe.*.tmp", stores=("s3",)),
     Step("delete a probe", Phase.PUBLISH, "mirror", "delete .deltamirror-probe.*.tmp", stores=("s3",)),
     Step("put a commit", Phase.PUBLISH, "mirror", "create N.json", turn=2),
+    Step("write a file", Phase.PUBLISH, "mirror", "write the rest of a file", turn=3, stores=("disk",)),
     Step("put a checksum", Phase.PUBLISH, "mirror", "create N.crc", turn=2),
     Step("record commits", Phase.RECORD, "mirror", "COMMIT txnlog.outcomes.record_commits"),
     Step("claim a checkpoint", Phase.CHECKPOINT, "mirror", "COMMIT txnlog.leases._claimed checkpoints"),
@@ -63,9 +66,16 @@ STEPS: Final = (
     Step("take a checkpoint back", Phase.RECONCILE, "reconcile", "COMMIT txnlog.findings.Turn.take_checkpoint_back"),
     Step("put a lost commit", Phase.RECONCILE, "reconcile", "create N.json"),
     Step("put a lost checksum", Phase.RECONCILE, "reconcile", "create N.crc", turn=2),
-    Step("stop a table", Phase.RECONCILE, "altered", "COMMIT txnlog.findings.Turn.quarantine"),
+    Step("stop a table", Phase.RECONCILE, "altered", "COMMIT txnlog.findings.Turn.stop"),
     Step("end a turn", Phase.RECONCILE, "reconcile", "COMMIT txnlog.findings.Turn.end"),
-    Step("give a lease back", Phase.RECONCILE, "reconcile", "COMMIT txnlog.leases.release"),
+    Step("give a turn back", Phase.RECONCILE, "reconcile", "COMMIT txnlog.leases.release"),
+    Step("keep others from publishing", Phase.ADOPT, "adopt", "COMMIT txnlog.leases.take commits"),
+    Step("adopt a history", Phase.ADOPT, "adopt", "COMMIT txnlog.adoption.adopt_history"),
+    Step("let others publish", Phase.ADOPT, "adopt", "COMMIT txnlog.leases.release"),
+    Step("raise the log start", Phase.CLEAN, "clean", "COMMIT txnlog.cleanups.CleaningTurn.begin"),
+    Step("delete objects", Phase.CLEAN, "clean", "delete N.json"),
+    Step("delete a file", Phase.CLEAN, "clean", "delete a file", turn=3, stores=("disk",)),
+    Step("record a cleaning", Phase.CLEAN, "clean", "COMMIT txnlog.cleanups.CleaningTurn.end"),
 )
 
 BY_THE_CLOCK: Final[Mapping[str, str]] = {
