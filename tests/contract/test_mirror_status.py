@@ -16,7 +16,7 @@ from deltamirror.txnlog.status import all_status, published_version
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Stage
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, create, execute, opened
-from tests.support.mirroring import claimed, failed, record, status_of, work_on, write_checkpoint
+from tests.support.mirroring import claimed, failed, published, record, status_of, work_on, write_checkpoint
 
 pytestmark = pytest.mark.requirement("R27")
 
@@ -54,6 +54,19 @@ def test_a_table_that_is_published_has_no_lag(catalog: Catalog) -> None:
     assert (found.head, found.head_timestamp, found.published) == (1, info.head_timestamp, 1)
     assert (found.lag_versions, found.lag_ms, found.pending, found.failed) == (0, 0, 0, 0)
     assert (found.error, found.checkpoint, found.checkpoint_error) == (None, None, None)
+
+
+def test_who_is_at_work_is_shown_until_the_lease_ends(catalog: Catalog) -> None:
+    table = create(catalog)
+    [found] = claimed(catalog, owner="host:7:abc")
+    [lease] = status_of(catalog).leases
+    assert (lease.lane, lease.owner) == ("commits", "host:7:abc")
+    assert 0 < lease.since < lease.until
+    assert record(catalog, published(found.lease, 0)).held
+    assert status_of(catalog).leases == ()
+    table.append([add("a")])
+    assert claimed(catalog, owner="host:8:def", seconds=0)
+    assert status_of(catalog).leases == ()
 
 
 def test_the_lag_is_the_age_of_the_oldest_version_that_is_not_published(catalog: Catalog) -> None:

@@ -133,6 +133,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "error": _told(table.error),
         "checkpoint error": _told(table.checkpoint_error),
         "escalated": _escalated(table),
+        "at work": _at_work(table),
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -146,6 +147,14 @@ def _quarantine(table: TableStatus) -> str:
 
 def _escalated(table: TableStatus) -> str:
     return f"yes; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
+
+
+def _at_work(table: TableStatus) -> str:
+    """Who has a lease, so that nobody else does the same."""
+    return "\n".join(
+        f"{lease.lane}: {lease.owner} since {moment(lease.since)}, until {moment(lease.until)} if it is not renewed"
+        for lease in table.leases
+    )
 
 
 def _checkpoint(table: TableStatus) -> str:

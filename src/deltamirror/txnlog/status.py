@@ -1,5 +1,6 @@
 """How far the mirror is: per table the backlog, its age, what failed last, and the newest checkpoint."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from deltamirror.errors import NotFound
 from deltamirror.txnlog import schema
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.pause import ALL_PAUSED
-from deltamirror.txnlog.schema import checkpoints, cleanups, escalations, heads, mirror_status, tables, versions
+from deltamirror.txnlog.schema import checkpoints, cleanups, escalations, heads, leases, mirror_status, tables, versions
 from deltamirror.txnlog.tables import mirror_state, table_info
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "CheckpointStatus",
     "CleanupStatus",
     "LastError",
+    "LeaseStatus",
     "TableStatus",
     "all_status",
     "attempts",
@@ -65,6 +67,17 @@ class CleanupStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    """Who is at work on a table; nobody else is, until the lease is given back or ends."""
+
+    lane: str
+    owner: str
+    """Host, process, and something random."""
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
     """A table and its mirror."""
 
@@ -95,6 +108,7 @@ class TableStatus:
     """The first version of the log that is somebody else's, as long as that is so."""
     escalations: int
     """How many versions and checkpoints failed so often that somebody has to look."""
+    leases: tuple[LeaseStatus, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +165,11 @@ def _status(connection: Connection, wanted: ColumnElement[bool]) -> list[TableSt
     errors = _failed_rows(connection, [(row.table_id, row.failed_version) for row in facts if row.failed])
     written = _by_table(connection, _checkpoint_rows(_newest_written()).where(wanted))
     asked = _by_table(connection, _checkpoint_rows(_newest_asked()).where(wanted))
-    return [_table(row, errors.get(row.table_id), written.get(row.table_id), asked.get(row.table_id)) for row in facts]
+    held = _leases(connection, wanted)
+    return [
+        _table(row, errors.get(row.table_id), written.get(row.table_id), asked.get(row.table_id), held[row.table_id])
+        for row in facts
+    ]
 
 
 def _unpublished(what: ColumnElement[Any], state: str) -> ColumnElement[Any]:
@@ -216,11 +234,27 @@ def _checkpoint_rows(version: ColumnElement[Any]) -> Select[Any]:
     return select(checkpoints).select_from(checkpoints).join(tables, own).where(checkpoints.c.version == version)
 
 
+def _leases(connection: Connection, wanted: ColumnElement[bool]) -> defaultdict[int, list[LeaseStatus]]:
+    own, found = leases.c.table_id == tables.c.table_id, defaultdict[int, list[LeaseStatus]](list)
+    held = select(leases).join(tables, own).where(wanted, leases.c.expires_at > CLOCK).order_by(leases.c.lane)
+    for row in connection.execute(held):
+        found[row.table_id].append(
+            LeaseStatus(lane=row.lane, owner=row.owner, since=row.claimed_at, until=row.expires_at)
+        )
+    return found
+
+
 def _by_table(connection: Connection, query: Select[Any]) -> dict[int, Row[Any]]:
     return {row.table_id: row for row in connection.execute(query)}
 
 
-def _table(row: Row[Any], failed: Row[Any] | None, written: Row[Any] | None, asked: Row[Any] | None) -> TableStatus:
+def _table(
+    row: Row[Any],
+    failed: Row[Any] | None,
+    written: Row[Any] | None,
+    asked: Row[Any] | None,
+    held: Sequence[LeaseStatus],
+) -> TableStatus:
     return TableStatus(
         table_id=row.table_id,
         name=row.name,
@@ -242,6 +276,7 @@ def _table(row: Row[Any], failed: Row[Any] | None, written: Row[Any] | None, ask
         quarantine_reason=row.quarantine_reason,
         diverged_version=row.diverged_version,
         escalations=row.escalations,
+        leases=tuple(held),
     )
 
 
