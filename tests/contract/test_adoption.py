@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import msgspec
+import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine, Table
-from deltamirror.config import WriterSettings
+from deltamirror.config import Settings, StorageSettings, WriterSettings
 from deltamirror.errors import Conflict, Diverged, InvalidAction, NotFound, Refused
 from deltamirror.ops.adoption import adopt_all
 from deltamirror.ops.repair import repair
@@ -23,9 +26,10 @@ from tests.support.adoptions import (
     mirroring,
     their_commit,
 )
-from tests.support.lake import add, execute, info_of, opened, paths, row_counts
+from tests.support.lake import add, execute, info_of, opened, paths, row_counts, settings_for
 from tests.support.mirrors import append, committed_files, log_of, make_table, published_files
 from tests.support.readers import Reader
+from tests.support.s3_access import S3Access
 
 pytestmark = pytest.mark.requirement("R39")
 
@@ -545,3 +549,24 @@ def test_what_is_lost_of_ours_is_written_again_after_the_adoption(
     mirror(engine)
     assert published_files(table) == committed_files(table)
     assert_same(table, delta_rs)
+
+
+@pytest.fixture
+def s3_catalog(lake_url: str, s3_settings: StorageSettings) -> Iterator[Catalog]:
+    accepting = settings_for(lake_url, writer=WriterSettings(on_divergence="accept"))
+    with Catalog(settings=replace(accepting, storage=s3_settings)) as found:
+        yield found
+
+
+def test_a_log_on_s3_is_adopted(s3_catalog: Catalog, s3_bucket: str, s3_settings: StorageSettings) -> None:
+    table = s3_catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema="id long", properties=PLAIN)
+    with mirroring(s3_catalog, replace(Settings(), storage=s3_settings)) as engine:
+        mirror(engine)
+        append(table, 2)
+        delta_rs_appends(table, 1, storage=S3Access.of(s3_settings).environment())
+        assert adopted(engine).rebased == {1: 2, 2: 3}
+        mirror(engine)
+    options = S3Access.of(s3_settings).environment()
+    found = deltalake.DeltaTable(f"s3://{s3_bucket}/t", storage_options=options)
+    listed = sorted(pa.table(found.get_add_actions()).column("path").to_pylist())
+    assert (found.version(), listed) == (3, paths(table))

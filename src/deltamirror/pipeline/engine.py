@@ -200,7 +200,8 @@ class MirrorEngine:
         if status.state == "quarantined":
             raise Refused(
                 f"table {table!r} is in quarantine: {status.quarantine_reason}",
-                hint=f"`deltamirror report {table}` shows what was found; `deltamirror repair {table}` ends it",
+                hint=f"`deltamirror report {table}` shows what was found; "
+                f"`deltamirror {'repair' if status.diverged_version is None else 'adopt'} {table}` ends it",
                 table=table,
             )
         return status

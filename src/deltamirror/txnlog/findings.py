@@ -37,7 +37,8 @@ class Turn:
         waiting = iter(lost)
         while some := list(islice(waiting, _AT_ONCE)):
             with self._held() as session:
-                self._take_back(session, some)
+                self._fail_all(session, some)
+                self._lower(session, some)
 
     def take_checkpoint_back(self, lost: Failure) -> None:
         """A checkpoint is not in the log as it was written: nothing builds on it, and it is due at once."""
@@ -54,10 +55,13 @@ class Turn:
         """
         waiting = iter(changed)
         with self._held() as session:
+            # As whoever records what was published: rows of versions first, then the head, then the table.
+            some = list(islice(waiting, _AT_ONCE))
+            self._fail_all(session, some)
             if diverged is not None:
                 mark_diverged(session, self._lease.table_id, version=diverged, reason=reason)
             quarantine(session, self._lease.table_id, reason=reason)
-            self._take_back(session, list(islice(waiting, _AT_ONCE)))
+            self._lower(session, some)
         self.take_back(waiting)
 
     def lift_quarantine(self) -> None:
@@ -88,11 +92,14 @@ class Turn:
     def _held(self) -> AbstractContextManager[Session]:
         return under(self._database, self._lease, seconds=self._seconds)
 
-    def _take_back(self, session: Session, lost: Sequence[Failure]) -> None:
-        if not lost:
-            return
+    def _fail_all(self, session: Session, lost: Sequence[Failure]) -> None:
         for failure in lost:
             self._fail(session, failure, Lane.COMMITS)
+
+    def _lower(self, session: Session, lost: Sequence[Failure]) -> None:
+        """The table is published up to before the first of these."""
+        if not lost:
+            return
         first = min(failure.version for failure in lost)
         lower = (tables.c.table_id == self._lease.table_id) & (tables.c.published_version >= first)
         session.execute(update(tables).where(lower).values(published_version=first - 1))
