@@ -13,6 +13,7 @@ from deltamirror.catalog.files import Files, adds
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration, altered
+from deltamirror.delta.lines import json_bytes
 from deltamirror.delta.paths import PartitionValue, partition_text
 from deltamirror.delta.schema import StructType, read_schema
 from deltamirror.errors import InvalidInput
@@ -272,9 +273,9 @@ class Transaction:
         digest = hashlib.sha256()
         for table, work in sorted(self._work.items()):
             work.streams = [list(stream) for stream in work.streams]
-            digest.update(msgspec.json.encode([table, work.removed, work.at_version, self._operation.name]))
+            digest.update(json_bytes([table, work.removed, work.at_version, self._operation.name]))
             digest.update(repr(work.alterations).encode())
-            digest.update(msgspec.json.encode(work.streams))
+            digest.update(json_bytes(work.streams))
         return digest.digest()
 
 

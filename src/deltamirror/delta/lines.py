@@ -13,8 +13,9 @@ import msgspec
 
 from deltamirror.delta.actions import Action, Remove
 from deltamirror.delta.shapes import ACTION_TYPES, TIMES, Place, explain, hides_something, unencodable
+from deltamirror.errors import InvalidInput
 
-__all__ = ["decode", "decode_commit", "encode", "encode_commit", "json_text", "read_ndjson", "wire_name"]
+__all__ = ["decode", "decode_commit", "encode", "encode_commit", "json_bytes", "json_text", "read_ndjson", "wire_name"]
 
 _NAMES: Mapping[type[Action], str] = {struct: name for name, struct in ACTION_TYPES.items()}
 _PREFIXES: Mapping[type[Action], bytes] = {struct: f'{{"{name}":'.encode() for name, struct in ACTION_TYPES.items()}
@@ -71,7 +72,15 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
 
 def json_text(value: object) -> str:
     """Compact JSON as Jackson writes it, for JSON inside of strings: schemas, domain configurations, parameters."""
-    return _upper_case_escapes(_ENCODER.encode(value)).decode()
+    return _upper_case_escapes(json_bytes(value)).decode()
+
+
+def json_bytes(value: object) -> bytes:
+    """Compact JSON; text that has no UTF-8 form is refused."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{error.object!r:.200} cannot be written: {error.reason}", hint="text is UTF-8") from None
 
 
 def decode(line: bytes | str, *, number: int | None = None) -> Action:

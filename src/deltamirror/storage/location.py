@@ -33,6 +33,8 @@ def canonical_location(location: str, *, or_bucket: bool = False) -> str:
     """The one spelling under which the catalog knows this place; a whole bucket is none, unless told so."""
     if not location or location != location.strip() or any(ord(c) < 0x20 for c in location):
         raise _invalid(location, "is empty or has blanks or control characters around it")
+    if not _is_utf8(location):
+        raise _invalid(location, "is not UTF-8 text")
     if _WINDOWS_DRIVE.match(location):
         raise _invalid(location, "is a Windows path")
     if location == "~" or location.startswith("~/"):
@@ -92,6 +94,10 @@ def _remote(given: str, scheme: str, rest: str, *, or_bucket: bool) -> str:
     if any(part in (".", "..") for part in path):
         raise _invalid(given, "contains '.' or '..'")
     return f"{_SCHEMES[scheme]}://{'/'.join([bucket, *path])}"
+
+
+def _is_utf8(text: str) -> bool:
+    return text.encode(errors="ignore").decode() == text
 
 
 def _invalid(location: str, why: str) -> InvalidLocation:

@@ -11,6 +11,7 @@ from deltamirror.config import StorageSettings, load
 from deltamirror.errors import InvalidLocation, InvalidSettings
 from deltamirror.storage.clients import Credentials, clients_for
 from deltamirror.storage.disk import DiskStore
+from deltamirror.storage.failures import from_os
 from deltamirror.storage.location import canonical_location, local_path
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
@@ -98,7 +99,11 @@ def _own_credentials() -> Credentials:
 
 
 def _folder(path: Path) -> Path:
-    if path.exists() and not path.is_dir():
+    try:
+        is_file = path.exists() and not path.is_dir()
+    except OSError as error:
+        raise from_os(error, f"cannot use {path!s:.200}") from None
+    if is_file:
         raise InvalidLocation(
             f"the location {path} is a file", hint="a table needs a folder of its own", location=str(path)
         )

@@ -259,7 +259,7 @@ class _Run:
         """What tells a retry of the transaction from another one that uses the same token."""
         if self._request.content is not None:
             return self._request.content
-        return msgspec.json.encode(
+        return lines.json_bytes(
             [
                 (p.table, p.gathered.change.operation.name, p.gathered.change.at_version, p.gathered.content)
                 for p in self._preparations

@@ -116,7 +116,7 @@ class Snapshot:
     def file_numbers(self, *, limit: int) -> pa.Table:
         """Size and deletion vector (as JSON) of the data files, of at most so many."""
         columns = [files.c[name] for name in _NUMBERS_SCHEMA.names]
-        query = self.files_query().with_only_columns(*columns).limit(limit)
+        query = self.files_query().with_only_columns(*columns).limit(max(limit, 0))
         with self.database.read() as connection:
             return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
 

@@ -200,7 +200,7 @@ class DuckdbDatabase(Database):
             return InvalidInput("the database cannot hold this text", hint="text is UTF-8")
         if "Corrupt database file" in text:
             return CatalogMismatch(described, hint="the file is damaged: restore it from a backup")
-        if isinstance(error, duckdb.ConversionException):
+        if isinstance(error, duckdb.ConversionException) or "integer too large" in text:
             return InvalidInput(described, hint="a number is larger than the log can hold")
         if isinstance(error, duckdb.IOException):
             return Unavailable(described, hint="check the path and the disk")
