@@ -316,5 +316,5 @@ def test_no_lock_is_held_while_an_object_is_being_put(postgres_url: str, tmp_pat
 _LOCKS = """
 SELECT a.pid, a.state, a.query, l.mode, l.relation::regclass::text
 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend'
 """
