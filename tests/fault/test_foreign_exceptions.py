@@ -46,6 +46,14 @@ _STATUSES = {getattr(errors, name).exit_status for name in errors.__all__} | {0,
 STABLE = _STATUSES - {Internal.exit_status}
 
 
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locations that are relative, upwards too, stay within the folder of the test."""
+    folder = tmp_path / "some" / "where"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+
+
 def settings_of(url: str, storage: StorageSettings | None = None) -> Settings:
     quick = replace(settings_for(url), storage=storage or StorageSettings())
     return local_settings(replace(quick, catalog=replace(quick.catalog, busy_timeout=0.3)), attempts=1)

@@ -143,7 +143,9 @@ CASES: dict[str, Case] = {
     "Catalog.check": _check,
     "Catalog.create_table": _create,
     "Catalog.create_table at": _create_at,
-    "Catalog.create_table of": lambda g: g.hands.catalog.create_table("of", location="/nowhere/of", schema=g.text),
+    "Catalog.create_table of": lambda g: g.hands.catalog.create_table(
+        "of", location=f"{g.hands.folder}/of", schema=g.text
+    ),
     "Catalog.pause": lambda g: g.hands.catalog.pause(g.text),
     "Catalog.resume": lambda g: g.hands.catalog.resume(g.text),
     "Catalog.table": lambda g: g.hands.catalog.table(g.text),
