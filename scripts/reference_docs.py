@@ -73,8 +73,8 @@ A failure stops its own table, and no other. Where trying again may help, the mi
 longer is. Failures of several tables in a row that speak of their store open its breaker: see `[breaker]` in
 [Settings](settings.md#breaker). `deltamirror mirror --once` tries everything at once.
 
-| Code | Severity | Tried again | Opens the breaker | Escalated | What to do |
-|---|---|---|---|---|---|"""
+| Code | Severity | Tried again | Opens the breaker | Escalated | What to do | More |
+|---|---|---|---|---|---|---|"""
 
 STATUSES = f"""\
 ## Other exit statuses
@@ -199,8 +199,9 @@ def error_row(cls: type[errors.DeltaMirrorError]) -> str:
 def policy_row(policy: Policy) -> str:
     again = "after growing pauses" if policy.is_retried else "once in a long while"
     counts = "yes" if policy.speaks_of_store else "no"
-    remedy = cell(policy.remedy)
-    return f"| `{policy.code}` | {policy.severity} | {again} | {counts} | {policy.escalates} | {remedy} |"
+    remedy, guide = cell(policy.remedy), policy.guide.partition("#")[2].replace("-", " ")
+    more = f"[{guide}](../guides/{policy.guide})"
+    return f"| `{policy.code}` | {policy.severity} | {again} | {counts} | {policy.escalates} | {remedy} | {more} |"
 
 
 def cell(text: str) -> str:

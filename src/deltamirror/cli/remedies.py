@@ -3,12 +3,17 @@
 from deltamirror.pipeline.policy import policy_of
 from deltamirror.txnlog.status import TableStatus
 
-__all__ = ["remedy", "way_out"]
+__all__ = ["guide", "remedy", "way_out"]
 
 
 def remedy(code: str) -> str:
     """What to do about a failure of this class."""
     return policy_of(code).remedy
+
+
+def guide(code: str) -> str:
+    """Where the guides say more about it."""
+    return f"docs/guides/{policy_of(code).guide}"
 
 
 def way_out(table: TableStatus) -> str:

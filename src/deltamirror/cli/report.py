@@ -8,7 +8,7 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
-from deltamirror.cli.remedies import remedy, way_out
+from deltamirror.cli.remedies import guide, remedy, way_out
 from deltamirror.config import redact_text
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.txnlog.escalations import Escalation
@@ -58,7 +58,8 @@ def _escalation_document(escalation: Escalation) -> dict[str, object]:
 def _attempt_document(attempt: Attempt) -> dict[str, object]:
     code, message = attempt.error_code, attempt.error_message
     told = {"error_message": None if message is None else redact_text(message)}
-    return {**asdict(attempt), **told, "hint": None if code is None else remedy(code)}
+    help_ = {"hint": None, "guide": None} if code is None else {"hint": remedy(code), "guide": guide(code)}
+    return {**asdict(attempt), **told, **help_}
 
 
 def _lines(report: TableReport) -> Iterator[str]:
@@ -105,6 +106,7 @@ def _told(attempt: Attempt) -> Iterator[str]:
         yield f"  sha256 expected: {attempt.expected_digest}"
         yield f"  sha256 found:    {attempt.found_digest}"
     yield f"  what to do: {remedy(code)}"
+    yield f"  more: {guide(code)}"
 
 
 def _what(lane: str, version: int) -> str:

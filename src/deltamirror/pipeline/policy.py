@@ -38,7 +38,9 @@ class Policy:
     severity: Severity
     escalates: Escalation
     remedy: str
-    """What the operator does."""
+    """What the operator does, with the command."""
+    guide: str
+    """The section of the guides that says more."""
     speaks_of_store: bool = False
     """Whether it says that the store as a whole is in trouble, not the table: the breaker counts it."""
 
@@ -53,7 +55,10 @@ class Policy:
         return self.error.retryable
 
 
-_WRITERS_OWN: Final = "nothing: it is for the caller whose input it is, and the mirror does not meet it"
+_WRITERS_OWN: Final = (
+    "nothing: it is for the caller whose input it is, and the mirror does not meet it; `deltamirror table show TABLE` "
+    "shows what the table is like"
+)
 
 _TABLE: Final = (
     # The store.
@@ -61,21 +66,26 @@ _TABLE: Final = (
         errors.Unavailable,
         Severity.WARNING,
         Escalation.PAST_ATTEMPTS,
-        "nothing, if the store comes back: the mirror tries again by itself; check `storage.endpoint` and the network",
+        "nothing, if the store comes back: the mirror tries again by itself; check `storage.endpoint` and the network; "
+        "`deltamirror status` shows what waits, `deltamirror mirror --once` tries at once",
+        "recovery.md#a-store-that-is-down",
         speaks_of_store=True,
     ),
     Policy(
         errors.Throttled,
         Severity.WARNING,
         Escalation.PAST_ATTEMPTS,
-        "nothing: the mirror tries again by itself, and slower; a lower `mirror.concurrency` asks less of the store",
+        "nothing: the mirror tries again by itself, and slower; a lower `mirror.concurrency` asks less of the store; "
+        "`deltamirror status` shows what waits",
+        "recovery.md#a-store-that-is-down",
         speaks_of_store=True,
     ),
     Policy(
         errors.Transient,
         Severity.WARNING,
         Escalation.PAST_ATTEMPTS,
-        "nothing: the mirror tries again by itself",
+        "nothing: the mirror tries again by itself; `deltamirror status` shows whether it got on",
+        "mirroring.md#when-something-fails",
         speaks_of_store=True,
     ),
     Policy(
@@ -83,34 +93,44 @@ _TABLE: Final = (
         Severity.ERROR,
         Escalation.AT_ONCE,
         "correct the keys or the rights; `deltamirror mirror --once` then tries at once",
+        "mirroring.md#stores",
     ),
     Policy(
         errors.CapacityExceeded,
         Severity.ERROR,
         Escalation.AT_ONCE,
         "make room; `deltamirror mirror --once` then tries at once",
+        "recovery.md#lasting-failures",
     ),
     Policy(
         errors.NotFound,
         Severity.ERROR,
         Escalation.AT_ONCE,
         "create the bucket, or drop the table and create it at the right location; what is gone from a log is written "
-        "again by itself",
+        "again by itself; `deltamirror mirror --once` tries at once",
+        "recovery.md#lost-log-objects",
     ),
     Policy(
         errors.InvalidLocation,
         Severity.ERROR,
         Escalation.AT_ONCE,
-        "move away what is in the place of the table's folder",
+        "move away what is in the place of the table's folder; `deltamirror mirror --once` then tries at once",
+        "recovery.md#lasting-failures",
     ),
     Policy(
-        errors.InvalidSettings, Severity.ERROR, Escalation.AT_ONCE, "correct the settings: `deltamirror config check`"
+        errors.InvalidSettings,
+        Severity.ERROR,
+        Escalation.AT_ONCE,
+        "correct the settings: `deltamirror config check`",
+        "mirroring.md#stores",
     ),
     Policy(
         errors.Unsupported,
         Severity.ERROR,
         Escalation.AT_ONCE,
-        "the store cannot publish safely: move the table to one with conditional writes",
+        "the store cannot publish safely: move the table to one with conditional writes, to which "
+        "`deltamirror rebuild TABLE --to LOCATION` writes its log",
+        "mirroring.md#stores",
     ),
     # The log of a table.
     Policy(
@@ -119,64 +139,93 @@ _TABLE: Final = (
         Escalation.AT_ONCE,
         "somebody else wrote to this log: keep them away; `deltamirror report TABLE` shows what was found; "
         "`deltamirror adopt TABLE` takes in what they wrote, `deltamirror repair TABLE` what they changed",
+        "recovery.md#somebody-else-wrote-to-the-log",
     ),
     Policy(
         errors.InvalidInput,
         Severity.ERROR,
         Escalation.PAST_ATTEMPTS,
-        "what the log holds is damaged; the mirror writes it again by itself",
+        "what the log holds is damaged; the mirror writes it again by itself, and "
+        "`deltamirror reconcile TABLE` at once",
+        "recovery.md#how-it-is-noticed",
     ),
     Policy(
         errors.InvalidAction,
         Severity.CRITICAL,
         Escalation.AT_ONCE,
-        "the stored commit cannot be read by others: report it",
+        "the stored commit cannot be read by others: report it, with what `deltamirror report TABLE` says",
+        "recovery.md#lasting-failures",
     ),
     Policy(
         errors.LogChanged,
         Severity.WARNING,
         Escalation.PAST_ATTEMPTS,
-        "keep others from writing to the log while it is read; then try again",
+        "keep others from writing to the log while it is read; then try again: `deltamirror reconcile TABLE`",
+        "importing.md#a-table-that-is-written-to-meanwhile",
     ),
     # The mirror itself.
-    Policy(errors.LeaseLost, Severity.INFO, Escalation.NEVER, "nothing: another service has the table"),
-    Policy(errors.Internal, Severity.CRITICAL, Escalation.AT_ONCE, "this is a defect: report it with the message"),
+    Policy(
+        errors.LeaseLost,
+        Severity.INFO,
+        Escalation.NEVER,
+        "nothing: another service has the table; `deltamirror status` shows how far it is",
+        "mirroring.md#running-it",
+    ),
+    Policy(
+        errors.Internal,
+        Severity.CRITICAL,
+        Escalation.AT_ONCE,
+        "this is a defect: report it, with what `deltamirror report TABLE` says",
+        "recovery.md#lasting-failures",
+    ),
     Policy(
         errors.CatalogMismatch,
         Severity.CRITICAL,
         Escalation.AT_ONCE,
         "run `deltamirror init`, or the release that the catalog is of",
+        "mirroring.md#when-something-fails",
     ),
     Policy(
         errors.MissingExtra,
         Severity.ERROR,
         Escalation.AT_ONCE,
-        "install the extra that is named, on every machine that mirrors",
+        "install the extra that is named, on every machine that mirrors; "
+        "`deltamirror mirror --once` then tries at once",
+        "spark.md#the-mirror-on-spark",
     ),
     # Writers and commands.
     Policy(
         errors.CommitUnknown,
         Severity.WARNING,
         Escalation.NEVER,
-        "commit again with the same token: it is committed once",
+        "commit again with the same token: it is committed once; `deltamirror table history TABLE` shows it",
+        "writing.md#sent-twice-committed-once",
     ),
-    Policy(errors.Conflict, Severity.INFO, Escalation.NEVER, "read the table again and compute the transaction anew"),
+    Policy(
+        errors.Conflict,
+        Severity.INFO,
+        Escalation.NEVER,
+        "read the table again and compute the transaction anew; `deltamirror table history TABLE` shows who won",
+        "writing.md#conflicts",
+    ),
     Policy(
         errors.Late,
         Severity.WARNING,
         Escalation.NEVER,
         "nothing, if the mirror runs: `deltamirror status` shows what keeps it",
+        "mirroring.md#waiting-for-a-commit",
     ),
     Policy(
         errors.Refused,
         Severity.WARNING,
         Escalation.NEVER,
         "what its message says; `deltamirror status` shows the table's state",
+        "mirroring.md#status",
     ),
-    Policy(errors.AlreadyExists, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
-    Policy(errors.InvalidLine, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
-    Policy(errors.InvalidSchema, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
-    Policy(errors.TokenReused, Severity.INFO, Escalation.NEVER, _WRITERS_OWN),
+    Policy(errors.AlreadyExists, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "importing.md#one-table"),
+    Policy(errors.InvalidLine, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "writing.md#transactions"),
+    Policy(errors.InvalidSchema, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "writing.md#transactions"),
+    Policy(errors.TokenReused, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "writing.md#sent-twice-committed-once"),
 )
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType({policy.code: policy for policy in _TABLE})

@@ -1,11 +1,15 @@
 """Every class of failure has one entry that says what becomes of it."""
 
+import re
+
 import pytest
 
 from deltamirror import errors
 from deltamirror.errors import DeltaMirrorError, Diverged, Throttled, Unavailable
-from deltamirror.pipeline.policy import POLICIES, STORE_CODES, Escalation, Severity, policy_of, speaks_of_store
+from deltamirror.pipeline.policy import POLICIES, STORE_CODES, Escalation, Policy, Severity, policy_of, speaks_of_store
 from deltamirror.work import Failure, Stage
+from scripts.check_links import ROOT, anchors
+from tests.support.command_lines import command_paths
 
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name != "DeltaMirrorError"]
 
@@ -15,6 +19,15 @@ def test_every_error_has_one_entry_with_severity_and_remedy() -> None:
     assert POLICIES.keys() == {cls.code for cls in CLASSES}
     assert sorted(policy.error.__name__ for policy in POLICIES.values()) == sorted(cls.__name__ for cls in CLASSES)
     assert all(policy.remedy for policy in POLICIES.values())
+
+
+@pytest.mark.requirement("R85")
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.code)
+def test_every_error_leads_to_a_section_of_a_guide_and_names_a_command(policy: Policy) -> None:
+    name, _, section = policy.guide.partition("#")
+    assert section in anchors(ROOT / "docs" / "guides" / name)
+    typed = re.findall(r"`deltamirror ([a-z -]+)", policy.remedy)
+    assert any(words.startswith(path) for words in typed for path in command_paths()), policy.remedy
 
 
 @pytest.mark.requirement("R83")
