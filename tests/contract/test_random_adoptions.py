@@ -1,7 +1,9 @@
 """Random histories of ours and of somebody else, adopted: SQL has what every reader finds, and nothing is lost."""
 
 import random
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -164,3 +166,36 @@ def test_a_stale_reader_never_commits_over_an_adoption(catalog: Catalog, tmp_pat
         lake.adopt()
         with pytest.raises(Conflict):
             stale.commit()
+
+
+def test_writers_that_go_on_while_logs_are_adopted_lose_nothing(
+    catalog: Catalog, tmp_path: Path, delta_rs: Reader
+) -> None:
+    table = make_table(catalog, tmp_path, properties=PLAIN)
+    done, stop = [set[str]() for _ in range(3)], threading.Event()
+
+    def write(number: int) -> None:
+        for count in range(100):
+            path = f"ours-{number}-{count}"
+            table.append([add(path)], token=path if count % 2 else None)
+            done[number].add(path)
+            if stop.wait(0.01):
+                return
+
+    with mirroring(catalog) as engine, ThreadPoolExecutor(3) as threads:
+        mirror(engine)
+        writers = [threads.submit(write, number) for number in range(3)]
+        try:
+            for count in range(4):
+                version = max(int(name.partition(".")[0]) for name in published_files(table))
+                their_commit(table, version + 1, {"add": _file(f"theirs-{count}")}, isBlindAppend=True)
+                assert adopted(engine).adopted[0] == version + 1
+                engine.mirror("t", table.info().head)
+        finally:
+            stop.set()
+        for writer in writers:
+            writer.result()
+        mirror(engine)
+    assert set(paths(table)) == set().union(*done, {f"theirs-{count}" for count in range(4)})
+    assert published_files(table) == committed_files(table)
+    assert_same(table, delta_rs)
