@@ -129,6 +129,7 @@ def test_killed_before_and_after_every_step_a_restart_ends_where_a_run_without_i
         point = f"{report['moment']} {report['event']}"
         assert report["struck"], f"nobody comes to the point {point}"
         assert differences(report["state"], clean["state"]) == {}, point
+        assert report["harm"] == [], point
         assert report["left"] == [], point
     named = {step.event for step in STEPS} | set(BY_THE_CLOCK)
     met = {point.partition(" ")[2] for point in clean["points"]}

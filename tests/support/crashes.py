@@ -16,18 +16,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from msgspec.json import decode
 from msgspec.structs import replace
 from sqlalchemy import update
 
 from deltamirror import Catalog
 from deltamirror.config import Settings
+from deltamirror.delta.names import LAST_CHECKPOINT, LOG_DIRECTORY, checkpoint_name, commit_name
+from deltamirror.txnlog.kept import kept_log
 from deltamirror.txnlog.schema import leases, stages
 from tests.support.crash_points import Moment, observe
 from tests.support.crash_scenes import SCENES, Lake, engine_of, keep_ids
 from tests.support.fuses import die
 from tests.support.s3_access import S3Access
 from tests.support.sightings import names_of_temporaries, seen, stores_of
-from tests.support.small_lakes import Part, copied, settings_of
+from tests.support.small_lakes import TABLES, Part, copied, settings_of
 from tests.support.worker import serve, take_stdout
 
 __all__ = ["Job"]
@@ -99,10 +102,32 @@ def _watched(job: Job) -> dict[str, Any]:
     struck = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     points = None if struck else _word(job.file("victim"), job)
     with _lake(job) as lake:
+        harm = [each for name in TABLES for each in _harm(lake, name)] if SCENES[job.scene].sound else []
         _pass_time(lake)
         SCENES[job.scene].restart(lake)
         _mirror_all(lake)
-        return {"struck": struck, "points": points, "moment": job.moment, "event": job.event, **_seen(lake, job)}
+        told = {"struck": struck, "points": points, "moment": job.moment, "event": job.event, "harm": harm}
+        return {**told, **_seen(lake, job)}
+
+
+def _harm(lake: Lake, name: str) -> Iterator[str]:
+    """What a reader would stumble over, before anybody has made anything good."""
+    table, store = lake.catalog.table(name), lake.store(name)
+    info, keys = table.info(), {meta.key for meta in store.list(LOG_DIRECTORY)}
+    found = sorted(version for version in range(info.head + 1) if f"{LOG_DIRECTORY}/{commit_name(version)}" in keys)
+    if found and found != list(range(found[0], found[-1] + 1)):
+        yield f"{name} has a gap: {found}"
+    with lake.catalog.database.read() as connection:
+        log = kept_log(connection, name)
+    if not set(range(log.log_start, log.published + 1)) <= set(found):
+        yield f"{name} lacks what it has from {log.log_start} to {log.published}: {found}"
+    for version in found:
+        data = store.read(f"{LOG_DIRECTORY}/{commit_name(version)}")
+        if data is None or data.data != table.commit_file(version):
+            yield f"{name} has other bytes than SQL in version {version}"
+    pointer = store.read(f"{LOG_DIRECTORY}/{LAST_CHECKPOINT}")
+    if pointer is not None and f"{LOG_DIRECTORY}/{checkpoint_name(decode(pointer.data)['version'])}" not in keys:
+        yield f"{name} has a pointer to nothing"
 
 
 def _pass_time(lake: Lake) -> None:
