@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 import pytest
@@ -27,6 +28,8 @@ from tests.support.mirrors import local_settings
 from tests.support.postgres import PostgresServer
 
 pytestmark = [pytest.mark.requirement("R82"), pytest.mark.requirement("R86")]
+
+T = TypeVar("T")
 
 GARBAGE = b"\x00\xffno database, no commit\n" * 500
 POSTGRES = pytest.param("postgresql", marks=pytest.mark.postgres)
@@ -312,9 +315,17 @@ def hands(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hands]:
         yield found
 
 
+def values_for(hands: Hands, values: dict[str, T], of_databases: set[str]) -> dict[str, T]:
+    """All of them on one database; on the others those that a database may take amiss."""
+    everything = hands.catalog.database.name == "sqlite"
+    return {name: value for name, value in values.items() if everything or name in of_databases}
+
+
 def test_text_that_makes_no_sense(hands: Hands) -> None:
-    assert {name: found for name, text in TEXTS.items() if (found := foreign(hands, text=text))} == {}
+    texts = values_for(hands, TEXTS, {"null character", "half a character", "quotes"})
+    assert {name: found for name, text in texts.items() if (found := foreign(hands, text=text))} == {}
 
 
 def test_a_number_that_makes_no_sense(hands: Hands) -> None:
-    assert {name: found for name, number in NUMBERS.items() if (found := foreign(hands, number=number))} == {}
+    numbers = values_for(hands, NUMBERS, {"negative", "huge"})
+    assert {name: found for name, number in numbers.items() if (found := foreign(hands, number=number))} == {}
