@@ -1,7 +1,9 @@
 """Cleaning logs over every database and store: what is past its retention goes, and nothing that a reader may need."""
 
 import hashlib
+import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from deltamirror.ops.rebuild import rebuild
 from deltamirror.ops.reconcile import Strategy
 from deltamirror.pipeline import cleaning as cleaning_module
 from deltamirror.storage.disk import DiskStore
+from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.kept import kept_log
@@ -342,6 +345,17 @@ def test_what_a_worker_puts_that_wakes_late_goes_with_the_next_cleaning(
     done = engine.clean("t")
     assert {each.key.rpartition("/")[2] for each in done.objects} == set(late)
     assert log_names(store_of(table)) == expected_names(START)
+
+
+@pytest.mark.requirement("R93")
+def test_what_a_writer_left_half_written_is_swept_after_a_day(engine: MirrorEngine, table: Table) -> None:
+    old, young = (log_of(table) / temporary_name(f"{HEAD:020}.json") for _ in range(2))
+    for path in (old, young):
+        path.write_bytes(b"half")
+    two_days_ago = time.time() - 2 * DAY / 1_000
+    os.utime(old, (two_days_ago, two_days_ago))
+    engine.clean("t")
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_what_is_no_object_of_the_log_stays(lake: Catalog, engine: MirrorEngine, table: Table) -> None:

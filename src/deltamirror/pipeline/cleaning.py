@@ -11,6 +11,7 @@ from typing import Final
 
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Metadata
+from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.delta.properties import expired_log_cleanup, in_commit_timestamps, log_retention_ms
 from deltamirror.errors import DeltaMirrorError, LeaseLost, LogChanged
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
@@ -45,6 +46,8 @@ class Cleaning:
     """And after it."""
     cutoff: int
     """Commits up to this time are past their retention."""
+    abandoned_before: int
+    """What a writer left half-written before this time goes, too: no listing shows it."""
     objects: tuple[Meta, ...] = ()
     """What goes, in this order."""
     swept: int = 0
@@ -85,6 +88,7 @@ class Cleaner:
             if found.log_start > found.raised_from:
                 turn.begin(found.log_start)
             self._delete(found, store, lease)
+            store.sweep_temporaries(LOG_DIRECTORY, before=found.abandoned_before)
             turn.end(swept=found.swept, num_objects=len(found.objects), num_bytes=found.num_bytes)
         return found
 
@@ -113,15 +117,16 @@ class Cleaner:
         known, until = facts.known, facts.cutoff
         start, reason = _start(facts, store)
         swept = known.swept if start is None else start
+        yesterday = cutoff(known.at, DAY)
         objects: list[Meta] = []
         if swept and expired_log_cleanup(known.metadata):
-            put_before = min(until, cutoff(known.at, DAY))
-            objects = expired_objects(store, log_start=swept, unversioned_before=put_before)
+            objects = expired_objects(store, log_start=swept, unversioned_before=min(until, yesterday))
         return Cleaning(
             table=table,
             raised_from=known.log.log_start,
             log_start=known.log.log_start if start is None else start,
             cutoff=until,
+            abandoned_before=yesterday,
             objects=tuple(objects),
             swept=swept,
             reason=reason,

@@ -150,7 +150,8 @@ class ObjectStore:
         """Delete probes and temporaries of other writers. Parts of broken uploads are the bucket's to expire."""
         listed = [meta for meta in self._listed(folder, None) if is_temporary(meta.key.rpartition("/")[2])]
         old = [meta.key for meta in listed if meta.modified < before]
-        self.delete(old)
+        if old:
+            self.delete(old)
         return len(old)
 
     def _put(self, key: str, data: Data, *, mode: PutMode) -> ETag | None:

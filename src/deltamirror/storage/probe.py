@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Final
 
+from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import DeltaMirrorError, Unsupported
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.store import Changed, Created, Store
@@ -18,7 +19,8 @@ _HINT: Final = (
 
 def probe(store: Store) -> None:
     """Refuse a store that lets two writers win: with a temporary object that no reader looks at."""
-    key = temporary_name("deltamirror-probe")
+    # Where cleaning sweeps what could not be deleted.
+    key = f"{LOG_DIRECTORY}/{temporary_name('deltamirror-probe')}"
     try:
         _probe_create(store, key)
         _probe_replace(store, key)
