@@ -4,17 +4,19 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import deltalake
 import psycopg
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import text
 
 from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.errors import DeltaMirrorError
+from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.storage.open import store_at
 from tests.support.commands import following, variables
 from tests.support.fault_rules import Delay
@@ -235,3 +237,17 @@ def test_a_database_that_crashes_under_load_loses_nothing_and_nothing_is_publish
             assert paths(table) == sorted(f"{name}.parquet" for name in writers.committed)
             assert published_files(table) == committed_files(table)
         assert states(catalog) == {"SUCCESS"}
+
+
+def test_whoever_stands_still_with_a_table_locked_loses_it_to_those_who_wait(postgres_url: str, tmp_path: Path) -> None:
+    settings = settings_for(postgres_url)
+    hasty = replace(settings, catalog=replace(settings.catalog, busy_timeout=0.2))
+    with opened(postgres_url) as waiting, Catalog(settings=hasty) as suspended:
+        waiting.init()
+        table = make_table(waiting, tmp_path)
+        with suppress(Unavailable), suspended.database.write() as session:
+            suspended.database.lock_head(session, table.info().id)
+            table.append([add("after.parquet")])  # waits until the server has thrown the other one out
+            with pytest.raises(Unavailable, match="idle"):
+                session.execute(text("SELECT 1"))
+        assert paths(table) == ["after.parquet"]

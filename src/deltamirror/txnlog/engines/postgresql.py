@@ -17,11 +17,15 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     Table,
+    Text,
+    bindparam,
     cast,
     create_engine,
     func,
+    literal_column,
     select,
     text,
+    true,
 )
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement, ColumnElement
@@ -59,9 +63,10 @@ class PostgresqlDatabase(Database):
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
         options = " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items())
+        self._idle_limit = int(settings.busy_timeout * 1000)
         driver = url.set(drivername="postgresql+psycopg")
         # What the URL says goes before what we would say; of options, the last one counts.
-        ours = {"connect_timeout": "10", "application_name": "deltamirror"}
+        ours = {"connect_timeout": "10", "application_name": "deltamirror", **_PATIENCE}
         arguments = {name: value for name, value in ours.items() if name not in url.query}
         arguments["options"] = " ".join([options, *url.normalized_query.get("options", ())])
         # A connection that idled over a restart of the server is noticed before it is used.
@@ -101,9 +106,13 @@ class PostgresqlDatabase(Database):
         return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     def lock_head(self, session: Session, table_id: int) -> list[Row]:
-        """Lock the row first; a clock in the same statement would be read before the wait."""
+        """Lock the row first; a clock in the same statement would be read before the wait.
+
+        Whoever stands still with the lock, since it is suspended or cut off, loses it.
+        """
         heads = session.rows(_LOCKED_HEAD, {"table_id": table_id})
-        return [(*head, *clock) for head in heads for clock in session.rows(_TIME, {})]
+        limit = {"idle_limit": str(self._idle_limit)}
+        return [(*head, clock) for head in heads for clock, _ in session.rows(_TIME_AND_LIMIT, limit)]
 
     def append(self, values: Mapping[str, Any]) -> Row | None:
         """Call the function ``dl_append``; its one statement is a transaction of its own."""
@@ -206,7 +215,10 @@ _REFUSED = {
 }
 _CONNECTION_LOST = ("", "080", "57P")
 _LOCKED_HEAD = HEAD.with_for_update()
-_TIME = select(CLOCK)
+_IDLE_LIMIT: ColumnElement[str] = literal_column("'idle_in_transaction_session_timeout'")
+_TIME_AND_LIMIT = select(CLOCK, func.set_config(_IDLE_LIMIT, bindparam("idle_limit", type_=Text), true()))
+# A server that says nothing any more is given up, as one that closed the connection.
+_PATIENCE = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "60000"}
 
 _BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "08": (Unavailable, "the connection to the server broke; try again"),
@@ -223,6 +235,7 @@ _BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "53": (CapacityExceeded, "free some space; nothing of this transaction was kept"),
     "54": (CapacityExceeded, "a token, or the name of an application or domain, is longer than PostgreSQL can index"),
     "55P03": (Unavailable, "another writer holds the table; try again or raise catalog.busy_timeout"),
+    "25P03": (Unavailable, "this process stood still with a table locked, and others went on; try again"),
     "57014": (Unavailable, "the statement took longer than catalog.transaction_timeout"),
     "57": (Unavailable, "the server is going down or starting; try again"),
     "58": (Unavailable, "the server has trouble with its disk"),
