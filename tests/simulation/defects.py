@@ -1,0 +1,210 @@
+"""Defects, put into deltamirror on purpose: each switches off something that a guarantee rests on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import BindParameter, bindparam, func, select, update
+
+from deltamirror.delta.lastcheckpoint import encode
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.errors import Diverged
+from deltamirror.mirror import commits
+from deltamirror.mirror.checkpoint import classic, content, publish
+from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
+from deltamirror.ops import examination
+from deltamirror.pipeline import execution
+from deltamirror.pipeline.backoff import RetryPolicy
+from deltamirror.pipeline.breaker import Rules
+from deltamirror.storage.store import ETag, Meta, Object
+from deltamirror.txnlog import commit, outcomes, prepare, ratify
+from deltamirror.txnlog.commit import CommitPath
+from deltamirror.txnlog.request import Committed
+from deltamirror.txnlog.schema import mirror_status, tables
+from deltamirror.work import Published
+from tests.simulation.plans import Plan
+
+__all__ = ["DEFECTS", "Defect"]
+
+Patch = pytest.MonkeyPatch
+
+_OWN: Final[BindParameter[int]] = bindparam("own")
+_NEWEST: Final = select(func.max(mirror_status.c.version)).where(
+    mirror_status.c.table_id == _OWN, mirror_status.c.state == "SUCCESS"
+)
+_RAISE: Final = update(tables).where(tables.c.table_id == _OWN).values(published_version=bindparam("reached"))
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """What is broken, and the words in which that shows."""
+
+    put_in: Callable[[Patch], None]
+    shows: tuple[str, ...]
+    within: int
+    """So many schedules."""
+    amid: tuple[str, ...] = ()
+    """Only schedules count in which one of these kinds of events happens."""
+
+    def concerns(self, plan: Plan) -> bool:
+        """Whether a schedule is one of those that should find it."""
+        return not self.amid or any(event.kind in self.amid for event in plan.events)
+
+
+def _of(module: Any, name: str) -> Any:
+    """What a module has got from another one."""
+    return getattr(module, name)
+
+
+def _publishes_first(patch: Patch) -> None:
+    ratified, opened = _of(commit, "ratify"), _of(execution, "open_store")
+
+    def published(session: Any, draft: Any, head: Any, **how: Any) -> Any:
+        done = ratified(session, draft, head, **how)
+        location = session.execute(
+            select(tables.c.location).where(tables.c.table_id == draft.state.table_id)
+        ).scalar_one()
+        opened(SimpleNamespace(location=location)).create(f"{LOG_DIRECTORY}/{commit_name(done.version)}", b"{}")
+        return done
+
+    patch.setattr(commit, "ratify", published)
+
+
+def _overwrites(patch: Patch) -> None:
+    def put(self: Any, work: Any, key: str, data: Any) -> bool:
+        self.guard()
+        self.store.put(key, data)
+        return False
+
+    patch.setattr(commits._Publisher, "_put", put)
+
+
+def _newest_first(patch: Patch) -> None:
+    forwards = _of(execution, "publish_commits")
+
+    def publish_backwards(unit: Any, store: Any, **how: Any) -> Any:
+        forwards(replace(unit, commits=unit.commits[-1:], checksums=False), store, **how)
+        return forwards(unit, store, **how)
+
+    patch.setattr(execution, "publish_commits", publish_backwards)
+
+
+def _records_unseen(patch: Patch) -> None:
+    publishing = commits._Publisher.publish
+
+    def published(self: Any, work: Any, version: int) -> Any:
+        try:
+            return publishing(self, work, version)
+        except commits._Stopped:
+            return Published(version=version, already=False, num_bytes=0, milliseconds=0), b"{}"
+
+    patch.setattr(commits._Publisher, "publish", published)
+
+
+def _exists_is_a_failure(patch: Patch) -> None:
+    def is_there(self: Any, work: Any, key: str, data: Any) -> bool:
+        raise Diverged("there is something already", table=self.unit.table, version=work.version, key=key)
+
+    patch.setattr(commits._Publisher, "_is_there", is_there)
+
+
+def _other_bytes(patch: Patch) -> None:
+    data_of = _of(commits, "commit_data")
+    patch.setattr(commits, "commit_data", lambda *args, **how: bytes(data_of(*args, **how)).replace(b'":', b'": '))
+
+
+def _forgets_tokens(patch: Patch) -> None:
+    patch.setattr(commit._Run, "_insert_token", lambda *_: None)
+
+
+def _forgets_applications(patch: Patch) -> None:
+    patch.setattr(commit._Run, "_progress_in", lambda *_: None)
+    patch.setattr(commit._Run, "_applied", lambda *_: None)
+
+
+def _guesses_lost_replies(patch: Patch) -> None:
+    patch.setattr(commit._Run, "_look", lambda *_: None)
+
+
+def _misses_conflicts(patch: Patch) -> None:
+    for module in (prepare, ratify):
+        patch.setattr(module, "require_no_conflict", lambda connection, standing, head: standing)
+
+
+def _tears_transactions(patch: Patch) -> None:
+    whole = CommitPath.commit
+
+    def commit_each(self: Any, request: Any) -> Committed:
+        versions: dict[str, int] = {}
+        for change in request.changes:
+            done = whole(self, replace(request, changes=(change,), token=None))
+            versions |= done.versions
+        return replace(done, versions=versions)
+
+    patch.setattr(CommitPath, "commit", commit_each)
+
+
+def _trusts_the_clock(patch: Patch) -> None:
+    patch.setattr(commit, "next_timestamp", lambda clock, last: clock)
+
+
+def _skips_gaps(patch: Patch) -> None:
+    def newest(session: Any, table_id: int) -> int:
+        reached = session.execute(_NEWEST, {"own": table_id}).scalar_one()
+        session.execute(_RAISE, {"own": table_id, "reached": reached})
+        return int(reached)
+
+    patch.setattr(outcomes, "_raise_published", newest)
+
+
+def _never_tries_again(patch: Patch) -> None:
+    patch.setattr(RetryPolicy, "__call__", lambda *_: 1e9)
+
+
+def _stays_away(patch: Patch) -> None:
+    patch.setattr(Rules, "may_try", lambda *_: False)
+
+
+def _does_not_compare(patch: Patch) -> None:
+    patch.setattr(examination._Examination, "compare", lambda *_: None)
+    patch.setattr(examination._Examination, "look_above", lambda *_: None)
+
+
+def _points_to_nothing(patch: Patch) -> None:
+    patch.setattr(classic, "place", lambda store, key, data, **_: Object(Meta(key, 0, 0, ETag("")), bytes(data)))
+
+
+def _pointer_goes_back(patch: Patch) -> None:
+    patch.setattr(publish, "move_pointer", lambda store, found, guard: store.put(POINTER_KEY, encode(found)))
+
+
+def _forgets_tombstones(patch: Patch) -> None:
+    batches = content.row_batches
+    patch.setattr(
+        content, "row_batches", lambda state, **how: batches(replace(state, removes=state.removes.slice(0, 0)), **how)
+    )
+
+
+DEFECTS: Final[Mapping[str, Defect]] = {
+    "a commit is published before it is committed": Defect(_publishes_first, ("G1",), 5),
+    "a commit object is overwritten": Defect(_overwrites, ("G5",), 40, ("foreign_commit",)),
+    "the newest version is published first": Defect(_newest_first, ("G3",), 20),
+    "what was not put is recorded as published": Defect(_records_unseen, ("R53",), 20),
+    "an object that is there is a failure": Defect(_exists_is_a_failure, ("G6", "G5"), 40),
+    "other bytes are published than were committed": Defect(_other_bytes, ("G4",), 5),
+    "a token is forgotten": Defect(_forgets_tokens, ("G2",), 60, ("crash_after_write",)),
+    "the progress of an application is forgotten": Defect(_forgets_applications, ("G2",), 60, ("crash_after_write",)),
+    "a lost reply of COMMIT is taken for a failure": Defect(_guesses_lost_replies, ("G2",), 40, ("database_flaky",)),
+    "conflicts are missed": Defect(_misses_conflicts, ("G2",), 100),
+    "a transaction is committed table by table": Defect(_tears_transactions, ("G2",), 20),
+    "commits are timed by a clock that is set back": Defect(_trusts_the_clock, ("G2",), 40, ("set_clock",)),
+    "a table counts as published beyond a gap": Defect(_skips_gaps, ("G3",), 40, ("lose_commit",)),
+    "what failed is not tried again": Defect(_never_tries_again, ("G6",), 40),
+    "a store that was down is never tried": Defect(_stays_away, ("G6",), 40, ("store_down",)),
+    "logs are not compared": Defect(_does_not_compare, ("G6",), 60),
+    "the pointer names a checkpoint that is not there": Defect(_points_to_nothing, ("G3", "R53"), 20),
+    "the pointer goes back": Defect(_pointer_goes_back, ("G3",), 200, ("store_flaky",)),
+    "checkpoints forget tombstones": Defect(_forgets_tombstones, ("G4",), 40),
+}

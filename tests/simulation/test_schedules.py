@@ -1,0 +1,57 @@
+"""Random schedules of writers, services, faults, crashes, foreign commits and time keep every guarantee.
+
+``python -m tests.simulation --seed N`` runs one of them again; ``make soak`` runs ten thousand.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.plans import drawn
+from tests.simulation.report import broken, told
+from tests.simulation.runs import run
+from tests.simulation.shrinking import shrunk
+from tests.simulation.world import World
+
+SCHEDULES = 120
+PART = 20
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with World.open() as opened:
+        yield opened
+
+
+@pytest.mark.requirement("R29")
+@pytest.mark.requirement("R92")
+@pytest.mark.requirement("R93")
+@pytest.mark.parametrize("first", range(0, SCHEDULES, PART))
+def test_every_guarantee_holds_after_every_step(world: World, first: int) -> None:
+    failed = next(broken(world, range(first, first + PART)), None)
+    assert failed is None, told(world, failed)
+
+
+@pytest.mark.parametrize("seed", [1, 36, 72])
+def test_a_schedule_is_the_same_each_time(world: World, seed: int) -> None:
+    first, again = (run(world, drawn(seed)) for _ in range(2))
+    assert first.trace == again.trace
+
+
+def test_schedules_reach_what_goes_wrong(world: World) -> None:
+    """A simulation in which nothing goes wrong shows nothing."""
+    traces = "\n".join(line for seed in range(20) for line in run(world, drawn(seed)).trace)
+    for sight in ("late create", "crash_after_write", "foreign_commit", "came first and conflicts", "does not know"):
+        assert sight in traces
+
+
+def test_a_plan_shrinks_to_what_breaks_it() -> None:
+    plan = next(found for found in map(drawn, range(100)) if _crashes(found) > 1 and len(found.writers) > 1)
+    least = shrunk(plan, lambda smaller: _crashes(smaller) > 0 and len(smaller.writers) > 0)
+    assert _crashes(least) == len(least.events) == 1
+    assert least.writers == ((),)
+    assert (least.services, least.tables) == (1, 1)
+
+
+def _crashes(plan: object) -> int:
+    return sum(event.kind == "crash" for event in plan.events)  # type: ignore[attr-defined]
