@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tests.simulation.plans import Plan, drawn
-from tests.simulation.report import broken, told
+from tests.simulation.report import told, told_of
 from tests.simulation.runs import run
 from tests.simulation.world import World
 
@@ -49,7 +49,7 @@ def _many(seeds: range, *, jobs: int) -> int:
     begun, done, failures = time.monotonic(), 0, 0
     parts = [seeds[start : start + _AT_ONCE] for start in range(0, len(seeds), _AT_ONCE)]
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        under_way = {pool.submit(_part, part): part for part in parts}
+        under_way = {pool.submit(told_of, part): part for part in parts}
         for future in as_completed(under_way):
             done += len(under_way[future])
             for text in future.result():
@@ -58,11 +58,6 @@ def _many(seeds: range, *, jobs: int) -> int:
             if done % (20 * _AT_ONCE) == 0 or done == len(seeds):
                 _say(f"{done} of {len(seeds)} schedules, {failures} broken, {time.monotonic() - begun:.0f} s")
     return int(failures > 0)
-
-
-def _part(seeds: range) -> list[str]:
-    with World.open() as world:
-        return [told(world, outcome) for outcome in broken(world, seeds)]
 
 
 def _say(text: str) -> None:

@@ -9,7 +9,7 @@ from tests.simulation.runs import Outcome, run
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import World
 
-__all__ = ["broken", "told"]
+__all__ = ["broken", "told", "told_of"]
 
 _LAST_STEPS = 60
 
@@ -34,6 +34,12 @@ def told(world: World, outcome: Outcome) -> str:
             *least.trace[-_LAST_STEPS:],
         ]
     )
+
+
+def told_of(seeds: Iterable[int]) -> list[str]:
+    """The same of all of these schedules, in a world of their own."""
+    with World.open() as world:
+        return [told(world, outcome) for outcome in broken(world, seeds)]
 
 
 def _kind(outcome: Outcome) -> str:

@@ -32,7 +32,7 @@ _TROUBLED_SECONDS: Final = 7_200.0
 _PATIENCE: Final = 3_600.0
 """Seconds after the last trouble within which everything has to be as if there had been none."""
 
-_LAST_STEPS: Final = 8_000
+_LAST_STEPS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
