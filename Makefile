@@ -8,10 +8,12 @@ VERSITYGW := $(VENV)/versitygw/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
 TESTS ?=
+# How many random schedules `make soak` runs; it also takes SOAK_MINUTES.
+SCHEDULES ?= 10000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench check clean demo format help java lock setup test
+.PHONY: bench check clean demo format help java lock setup soak test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -22,6 +24,10 @@ demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest -n 2 --dist loadfile $(TESTS)
+
+soak: setup ## Ten thousand random schedules, then processes and servers amid faults for 15 minutes
+	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
+	$(BIN)/pytest -s -m soak tests/soak
 
 check: setup ## Lint, types, import contract, links, generated documents, no stubs
 	$(BIN)/ruff check

@@ -1,0 +1,115 @@
+"""Processes of the soak test, which are killed, stopped and started again."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.commands import COMMAND, environment
+
+__all__ = ["Crowd", "Member"]
+
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Member:
+    """A program that is to run all the time."""
+
+    name: str
+    command: Sequence[str]
+    settings: Mapping[str, str]
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    wakes_at: float | None = None
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        own = environment({**self.settings, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"})
+        with (self.folder / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(self.command, cwd=_ROOT, env=own, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.wakes_at = None
+
+    def suspend(self, seconds: float) -> None:
+        """Let it stand still."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGSTOP)
+            self.wakes_at = time.monotonic() + seconds
+
+    def wake(self) -> None:
+        """Let it go on."""
+        if self.process is not None and self.wakes_at is not None:
+            self.process.send_signal(signal.SIGCONT)
+        self.wakes_at = None
+
+    def end(self, how: signal.Signals, *, seconds: float) -> int:
+        """Ask it to end; its exit status."""
+        self.wake()
+        if self.process is None:
+            return 0
+        self.process.send_signal(how)
+        return self.process.wait(seconds)
+
+    @property
+    def log(self) -> str:
+        """The last words."""
+        return (self.folder / f"{self.name}.log").read_text(errors="replace")[-3_000:]
+
+
+@dataclass
+class Crowd:
+    """Writers and services."""
+
+    folder: Path
+    settings: Mapping[str, str]
+    members: list[Member] = field(default_factory=list)
+
+    @property
+    def stop_file(self) -> Path:
+        """Writers end once it is there."""
+        return self.folder / "stop"
+
+    def add_writer(self, name: str, tables: Sequence[str]) -> None:
+        """Somebody who commits."""
+        arguments = [name, str(self.folder / f"{name}.journal"), str(self.stop_file), *tables]
+        self._add(name, [sys.executable, "-m", "tests.soak.writer", *arguments])
+
+    def add_service(self, name: str) -> None:
+        """Somebody who publishes."""
+        self._add(name, [*COMMAND, "mirror", "--follow"])
+
+    def _add(self, name: str, command: Sequence[str]) -> None:
+        member = Member(name, command, self.settings, self.folder)
+        member.start()
+        self.members.append(member)
+
+    def one(self, lots: random.Random) -> Member:
+        """Anybody."""
+        return lots.choice(self.members)
+
+    def look_after(self) -> None:
+        """Wake whoever has stood still for long enough, and start whoever has ended."""
+        for member in self.members:
+            if member.wakes_at is not None and time.monotonic() >= member.wakes_at:
+                member.wake()
+            if member.process is None or member.process.poll() is not None:
+                member.start()
+
+    def of(self, prefix: str) -> list[Member]:
+        """Those whose names begin so."""
+        return [member for member in self.members if member.name.startswith(prefix)]
+
+    def kill_all(self) -> None:
+        """At the end, whatever it was."""
+        for member in self.members:
+            member.kill()
