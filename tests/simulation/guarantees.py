@@ -317,15 +317,20 @@ class Observer(Witness):
             self._settled = all(map(self._is_settled, self.tables.values()))
         return self._settled
 
+    def held_up(self, but: SeenTable) -> list[str]:
+        """The tables, but for this one and for those in quarantine, that are not mirrored."""
+        others = [table for table in self.tables.values() if table is not but and not table.is_quarantined]
+        return [table.name for table in others if not self._is_settled(table)]
+
     def _is_settled(self, table: SeenTable) -> bool:
-        kept = enumerate(table.versions[table.log_start :], table.log_start)
-        wanted = {names.commit_name(version): known.data for version, known in kept}
+        if not table.is_mirrored:
+            return False
         first = names.commit_name(table.log_start)
         found = {name: data for name, data in self._commits_in_log(table).items() if name >= first}
-        is_lost = any(
-            self._object(table, name) is None for v, name in table.checkpoints.items() if v >= table.log_start
-        )
-        return table.is_mirrored and found == wanted and not is_lost
+        kept = enumerate(table.versions[table.log_start :], table.log_start)
+        checkpoints = [name for version, name in table.checkpoints.items() if version >= table.log_start]
+        is_whole = all(self._object(table, name) is not None for name in checkpoints)
+        return is_whole and found == {names.commit_name(version): known.data for version, known in kept}
 
     def _commits_in_log(self, table: SeenTable) -> Mapping[str, bytes | None]:
         listed = self._names_in_log(table)

@@ -48,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     look_ahead: bool = True
     adopts: bool = False
     """Whether the operator adopts what somebody else wrote; otherwise it is moved out of the log."""
+    poisoned: bool = False
+    """Whether the first table goes on failing for a while when nothing else does."""
     expires: bool = False
     """Whether logs are kept for a day only."""
 
@@ -96,6 +98,7 @@ def drawn(seed: int) -> Plan:
         look_ahead=lots.random() < 0.7,
         adopts=lots.random() < 0.6,
         expires=lots.random() < 0.3,
+        poisoned=tables > 1 and lots.random() < 0.5,
     )
 
 

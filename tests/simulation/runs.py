@@ -1,5 +1,6 @@
 """One schedule, from its plan to its end."""
 
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,7 @@ from tests.simulation.actors import Actor, Operator, Service, Writer
 from tests.simulation.chaos import Chaos
 from tests.simulation.guarantees import Observer
 from tests.simulation.plans import Plan
-from tests.simulation.world import World
+from tests.simulation.world import Trouble, World
 
 __all__ = ["Outcome", "run"]
 
@@ -86,6 +87,8 @@ class _Run:
         schedule.run(self._is_troubled_enough)
         schedule.note("no trouble from here on")
         self._chaos.end()
+        if self._plan.poisoned:
+            self._settle_but_one()
         if self._operator.process.is_done:
             self._operator.start()
         self._settle()
@@ -97,6 +100,16 @@ class _Run:
         if schedule.steps >= _TROUBLED or schedule.now % 86_400 >= _TROUBLED_SECONDS:
             return True
         return self._chaos.is_over and self._is_settled()
+
+    def _settle_but_one(self) -> None:
+        """One poisoned table never delays another."""
+        schedule, [poisoned, *_] = self._world.schedule, list(self._observer.tables.values())
+        self._world.troubles.stores.append((poisoned.location, Trouble(["away", "denied", "full"], 100, sys.maxsize)))
+        late, last = schedule.now + _PATIENCE, schedule.steps + _LAST_STEPS
+        schedule.run(lambda: schedule.now > late or schedule.steps > last or not self._observer.held_up(but=poisoned))
+        if held_up := self._observer.held_up(but=poisoned):
+            raise AssertionError(f"G7: {held_up} are held up by {poisoned.name}")
+        self._world.end_troubles()
 
     def _settle(self) -> None:
         schedule = self._world.schedule
