@@ -190,7 +190,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "a commit object is overwritten": Defect(_overwrites, ("G5",), 150, ("foreign_commit",)),
     "the newest version is published first": Defect(_newest_first, ("G3",), 20),
     "what was not put is recorded as published": Defect(_records_unseen, ("R53", "G3"), 100),
-    "an object that is there is a failure": Defect(_exists_is_a_failure, ("G6", "G5"), 100),
+    "an object that is there is a failure": Defect(_exists_is_a_failure, ("G6", "G7", "G5"), 100),
     "other bytes are published than were committed": Defect(_other_bytes, ("G4",), 20),
     "a token is forgotten": Defect(_forgets_tokens, ("G2",), 150, ("crash_after_write",)),
     "the progress of an application is forgotten": Defect(_forgets_applications, ("G2",), 150, ("crash_after_write",)),
@@ -199,9 +199,11 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "a transaction is committed table by table": Defect(_tears_transactions, ("G2",), 20),
     "commits are timed by a clock that is set back": Defect(_trusts_the_clock, ("G2",), 150, ("set_clock",)),
     "a table counts as published beyond a gap": Defect(_skips_gaps, ("G3",), 150, ("lose_commit",)),
-    "what failed is not tried again": Defect(_never_tries_again, ("G6",), 100),
-    "a store that was down is never tried": Defect(_stays_away, ("G6",), 100, ("store_down",)),
-    "logs are not compared": Defect(_does_not_compare, ("G6",), 100, ("lose_commit", "alter_commit", "foreign_commit")),
+    "what failed is not tried again": Defect(_never_tries_again, ("G6", "G7"), 100),
+    "a store that was down is never tried": Defect(_stays_away, ("G6", "G7"), 100, ("store_down",)),
+    "logs are not compared": Defect(
+        _does_not_compare, ("G6", "G7"), 100, ("lose_commit", "alter_commit", "foreign_commit")
+    ),
     "the pointer names a checkpoint that is not there": Defect(_points_to_nothing, ("G3", "R53"), 20),
     "checkpoints forget tombstones": Defect(_forgets_tombstones, ("G4",), 100),
 }
