@@ -186,8 +186,12 @@ class LogMachine(RuleBasedStateMachine):
         removed: tuple[str, ...] = (),
         properties: dict[str, str] | None = None,
         app: tuple[str, int] | None = None,
+        unplaced: bool = False,
     ) -> None:
-        """The commit took place as the next version; unless a fault undid it, and all of it."""
+        """The commit took place as the next version; unless a fault undid it, and all of it.
+
+        Its removes are ``unplaced`` if they do not say of which partition: it may be any.
+        """
         if outcome is None:
             return
         assert isinstance(outcome, Committed), repr(outcome)
@@ -203,7 +207,7 @@ class LogMachine(RuleBasedStateMachine):
             properties={**before.properties, **(properties or {})},
             apps={**before.apps, **dict([app] if app else [])},
             timestamp=outcome.timestamp,
-            touched=frozenset(path[2] for path in paths),
+            touched=frozenset(PARTITIONS) if unplaced else frozenset(path[2] for path in paths),
             removed=frozenset(removed),
             changes_metadata=properties is not None,
         )
@@ -351,7 +355,7 @@ class LogMachine(RuleBasedStateMachine):
         if any(winner.touched or winner.changes_metadata for winner in table.since(version)):
             assert outcome is None or isinstance(outcome, Conflict), repr(outcome)
         else:
-            self.committed(outcome, short, removed=(remove.path,))
+            self.committed(outcome, short, removed=(remove.path,), unplaced=True)
 
     # Transactions that stay open while others commit
 
