@@ -201,7 +201,10 @@ class MirrorLane(ABC):
             if claims and not shop.breakers.begin_trying(store):
                 release(shop.database, [each.lease for each in claims])
                 claims = []
-        return self._planned(claims, upto=upto, tries=True)
+        jobs = self._planned(claims, upto=upto, tries=True)
+        if claims and not jobs:
+            shop.breakers.end_trying(store)
+        return jobs
 
 
 class CommitLane(MirrorLane):
@@ -227,6 +230,9 @@ class CommitLane(MirrorLane):
         shop, large = self._shop, self._shop.settings.mirror.batch_bytes
         with _given_back_on_failure(shop, claims):
             plans = plan_commits(shop.database, claims, shop.settings, upto=upto, carried=shop.carried)
+            planned = {plan.unit.table_id for plan in plans}
+            if idle := [each.lease for each in claims if each.table_id not in planned]:
+                release(shop.database, idle)
         return [_CommitJob(shop, some, tries=tries) for some in _by_store(plans, large=large)]
 
 

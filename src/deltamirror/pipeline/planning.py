@@ -51,17 +51,23 @@ class CommitPlan:
 def plan_commits(
     database: Database, claims: Iterable[Claim], settings: Settings, *, upto: int | None = None, carried: bool
 ) -> list[CommitPlan]:
-    """One unit a table: the first versions that are not published, as many as a batch holds."""
-    return [_commit_plan(database, claim, settings, upto=upto, carried=carried) for claim in claims]
+    """One unit a table: the first versions that are not published, as many as a batch holds.
+
+    None where there are none: somebody else did what was claimed, or dropped the table, before it was planned.
+    """
+    plans = (_commit_plan(database, claim, settings, upto=upto, carried=carried) for claim in claims)
+    return [plan for plan in plans if plan is not None]
 
 
 def _commit_plan(
     database: Database, claim: Claim, settings: Settings, *, upto: int | None, carried: bool
-) -> CommitPlan:
+) -> CommitPlan | None:
     first, newest = claim.published + 1, claim.head if upto is None else min(upto, claim.head)
     last = min(newest, claim.published + settings.mirror.batch_versions)
     with database.read() as connection:
         waiting = unpublished_work(connection, claim.table_id, first=first, last=last)
+        if not waiting:
+            return None
         commits = _batch(waiting, settings.mirror.batch_bytes)
         if carried:
             commits = with_chunks(connection, commits)

@@ -10,9 +10,11 @@ from deltamirror.config import Settings
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import Diverged, Late, NotFound, Refused, Unavailable
 from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.planning import plan_commits
 from deltamirror.txnlog.pause import pause_all, resume_all
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Outcome, Stage, Unit
 from tests.support.lake import add, execute
+from tests.support.mirroring import claimed
 from tests.support.mirrors import (
     ScriptedRunner,
     append,
@@ -330,6 +332,30 @@ def test_one_version_can_be_asked_for_and_those_after_it_wait(catalog: Catalog, 
         assert engine.checkpoint("t") == 2
         assert checkpoints(table) == [2]
         assert engine.mirror("t").published == 4
+
+
+@pytest.mark.requirement("R58")
+def test_what_somebody_else_published_between_claim_and_plan_is_no_work(catalog: Catalog, tmp_path: Path) -> None:
+    """A service that stood still for longer than its lease finds nothing to do, and goes on."""
+    table = make_table(catalog, tmp_path)
+    append(table, 2)
+    with mirror_of(catalog) as engine:
+        late = claimed(catalog, owner="a service that stands still", seconds=0.0)
+        engine.run(once=True)
+        assert [claim.head for claim in late] == [2]
+        assert plan_commits(catalog.database, late, engine.settings, carried=False) == []
+        assert published_files(table) == committed_files(table)
+
+
+def test_a_version_that_was_published_since_it_was_asked_for_is_no_work_and_keeps_no_lease(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    table = make_table(catalog, tmp_path)
+    append(table, 1)
+    with mirror_of(catalog) as engine:
+        engine.mirror("t", 0)
+        assert engine._commits.job_of(table.info().id, upto=0) is None
+        assert engine.mirror("t").versions == 1
 
 
 def test_waiting_for_a_version_that_nobody_publishes_ends_late(catalog: Catalog, tmp_path: Path) -> None:
