@@ -27,6 +27,7 @@ from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.txnlog.backlog import count_files
 from deltamirror.txnlog.importing import Import, begin_import, no_foundation
 from deltamirror.txnlog.parts import CommitPart
+from deltamirror.txnlog.request import Change, Request
 from deltamirror.txnlog.tables import TableInfo, require_free, require_name, table_info
 
 __all__ = ["ImportOrder", "Imported", "Observer", "TableImporter"]
@@ -190,8 +191,9 @@ class TableImporter:
                 if not log.has_more():
                     return
                 for version in range(known + 1, log.last + 1):
-                    with self._catalog.transaction() as tx:
-                        tx.stage_lines(order.name, log.lines(version), at_version=version)
+                    # By the writer itself: that the log is ahead of the database keeps all others from committing.
+                    change = Change(table=order.name, lines=log.lines(version), at_version=version)
+                    self._catalog.writer.commit(Request(changes=(change,)))
                     known = version
         except DeltaMirrorError as error:
             raise _behind(order, known, error.message) from error
