@@ -285,18 +285,18 @@ def test_what_delta_rs_commits_while_an_import_runs_is_in_sql(
     place = str(tmp_path / "t")
     store, writer = store_at(place, StorageSettings()), DeltaRs(place)
     writer.append()
-    known_at_listing: list[int] = []
+    known_at_listing, most = list[int](), 18
     progress, stop = threading.Condition(), threading.Event()
 
     def write() -> None:
-        while not stop.is_set() and len(writer.reported) < 18:
+        while not stop.is_set() and len(writer.reported) < most:
             writer.append()
             with progress:
                 progress.notify_all()
 
     def wait_for_another(turn: int) -> None:
         if turn < 3:
-            target = len(writer.reported) + 1
+            target = min(len(writer.reported) + 1, most)
             with progress:
                 progress.wait_for(lambda: len(writer.reported) >= target)
 
