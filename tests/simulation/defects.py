@@ -32,7 +32,7 @@ _EARLY: Final = 150
 """Up to this step most writers have something to do."""
 
 _OWN: Final[BindParameter[int]] = bindparam("own")
-_NEWEST: Final = select(func.max(mirror_status.c.version)).where(
+_NEWEST: Final = select(func.coalesce(func.max(mirror_status.c.version), -1)).where(
     mirror_status.c.table_id == _OWN, mirror_status.c.state == "SUCCESS"
 )
 _RAISE: Final = update(tables).where(tables.c.table_id == _OWN).values(published_version=bindparam("reached"))

@@ -188,7 +188,7 @@ class Observer(Witness):
         own = [table.table_id]
         states = dict(self._driver.execute("SELECT version, state FROM dl_mirror_status WHERE table_id = ?", own))
         for version, state in states.items():
-            if state == "SUCCESS" and table.states.get(version) != "SUCCESS":
+            if state == "SUCCESS" and table.states.get(version) != "SUCCESS" and version >= table.log_start:
                 self._check_recorded(table, version)
         table.states = states
         behind = [version for version in range(table.published + 1) if states.get(version) != "SUCCESS"]
@@ -197,7 +197,7 @@ class Observer(Witness):
         query = "SELECT version, state, name FROM dl_checkpoints WHERE table_id = ? ORDER BY version"
         checkpoints = self._driver.execute(query, own).fetchall()
         written = {version: name for version, state, name in checkpoints if state == "SUCCESS"}
-        for version in written.keys() - table.checkpoints.keys():
+        for version in {each for each in written.keys() - table.checkpoints.keys() if each >= table.log_start}:
             self._check_checkpoint(table, version, written[version])
         table.checkpoints = written
         asked = [(version, state) for version, state, _ in checkpoints if version <= table.published]

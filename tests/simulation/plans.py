@@ -59,7 +59,7 @@ _EVENTS: Final[dict[str, tuple[int, tuple[int, int]]]] = {
     "crash": (4, (5, 150)),
     "crash_after_write": (4, (5, 150)),
     "crash_after_put": (3, (5, 150)),
-    "suspend": (4, (20, 200)),
+    "suspend": (6, (20, 250)),
     "elapse": (4, (1, 400)),
     "pass_days": (2, (1, 2)),
     "set_clock": (1, (-120, 1_800)),
