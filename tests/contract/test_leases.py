@@ -12,7 +12,7 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.txnlog.backlog import request_checkpoint
-from deltamirror.txnlog.leases import Claim, claim, holds, release, renew
+from deltamirror.txnlog.leases import Claim, claim, held_for, release, renew
 from deltamirror.txnlog.pause import is_paused, pause_all, resume_all
 from deltamirror.work import Lane, Lease
 from tests.support.emptied import lake_url_of
@@ -38,7 +38,7 @@ def names(claims: Iterable[Claim]) -> list[str]:
 
 
 def held(catalog: Catalog, lease: Lease) -> bool:
-    return holds(catalog.database, lease)
+    return held_for(catalog.database, lease) > 0
 
 
 def expire_all(catalog: Catalog) -> None:

@@ -15,7 +15,7 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.delta.names import commit_name
 from deltamirror.errors import Unavailable
-from deltamirror.pipeline import execution
+from deltamirror.pipeline.guard import LeaseGuard
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.storage.store import Created, Data, Store
 from deltamirror.work import Unit
@@ -103,7 +103,7 @@ def test_asking_for_the_lease_keeps_who_lost_it_from_writing(
 ) -> None:
     table = make_table(catalog, tmp_path)
     if not guarded:
-        monkeypatch.setattr(execution, "_is_held", lambda *_: True)
+        monkeypatch.setattr(LeaseGuard, "_is_held", lambda _: True)
 
     def taken_over(unit: Unit) -> None:
         execute(catalog, "UPDATE dl_leases SET owner = 'another', epoch = epoch + 1")

@@ -25,7 +25,7 @@ from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.cleanups import CleaningTurn, Retention, first_young, is_due, retention_of
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptLog, kept_log
-from deltamirror.txnlog.leases import holds
+from deltamirror.txnlog.leases import held_for
 from deltamirror.work import CheckpointOutcome, Lease
 
 __all__ = ["Cleaner", "Cleaning"]
@@ -134,7 +134,7 @@ class Cleaner:
 
     def _delete(self, found: Cleaning, store: Store, lease: Lease) -> None:
         for batch in _batches(found.objects):
-            if not holds(self._database, lease):
+            if not held_for(self._database, lease):
                 raise LeaseLost("the turn to clean this log is over", hint="the next cleaning finishes it")
             pointer = pointed_version(store)
             if pointer is None or pointer < found.log_start:

@@ -1,7 +1,6 @@
 """One unit of work, from its address to its outcome: what every runner does, in whatever process."""
 
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from deltamirror.delta.chunks import Chunk
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.mirror.commits import publish_commits
+from deltamirror.pipeline.guard import LeaseGuard
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.location import local_path, store_prefix
 from deltamirror.storage.open import StoreAddress, Stores, open_store
@@ -22,7 +22,6 @@ from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.backlog import fetch_chunks, with_chunks
 from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.leases import holds
 from deltamirror.work import (
     CheckpointOutcome,
     CheckpointUnit,
@@ -88,7 +87,7 @@ def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | Non
         unit = _carrying(unit, resources)
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources)
-        guard = partial(_check_lease, unit, resources=resources, given_up=given_up or threading.Event())
+        guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up or threading.Event())
         if isinstance(unit, CommitUnit):
             return publish_commits(unit, store, fetch=fetch, guard=guard)
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
@@ -135,19 +134,6 @@ def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
     else:
         with resources.database.read() as connection:
             yield from fetch_chunks(connection, work)
-
-
-def _check_lease(unit: Unit, *, resources: Resources, given_up: threading.Event) -> None:
-    if given_up.is_set():
-        raise LeaseLost(f"the work on table {unit.table!r} took too long and was given up", table=unit.table)
-    if not _is_held(unit, resources):
-        raise LeaseLost(f"the lease of table {unit.table!r} ended, or somebody else has it", table=unit.table)
-
-
-def _is_held(unit: Unit, resources: Resources) -> bool:
-    if resources.database is None:
-        return time.time() < unit.lease.held_until
-    return holds(resources.database, unit.lease)
 
 
 def _ours(error: BaseException) -> DeltaMirrorError:

@@ -24,7 +24,7 @@ from deltamirror.txnlog.tables import in_store
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Claim", "claim", "claim_in_store", "holds", "keep", "release", "renew", "surrender", "take", "under"]
+__all__ = ["Claim", "claim", "claim_in_store", "held_for", "keep", "release", "renew", "surrender", "take", "under"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def claim(
     waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
     for store in except_stores:
         waiting = waiting.where(~in_store(store))
-    return _claimed(database, waiting.limit(limit), lane=lane, owner=owner, seconds=seconds, now=now)
+    return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
 def claim_in_store(
@@ -95,7 +95,7 @@ def claim_in_store(
         waiting = waiting.where(or_(_due(status.next_attempt_at), impatient))
     failed = case((status.state == "FAILED", 1), else_=0)
     chosen = waiting.where(in_store(store)).order_by(None).order_by(failed, status.updated_at, tables.c.table_id)
-    return _claimed(database, chosen.limit(1), lane=lane, owner=owner, seconds=seconds, now=now)
+    return _claimed(database, chosen, limit=1, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
 def take(
@@ -153,9 +153,10 @@ def surrender(session: Session, lease: Lease) -> int | None:
     return claimed_at
 
 
-def holds(database: Database, lease: Lease) -> bool:
-    """Whether a lease is still its owner's at this moment, and has not expired."""
-    return bool(database.glance(_HELD, _identity(lease)))
+def held_for(database: Database, lease: Lease) -> float:
+    """For how many seconds nobody else can get a lease, from the moment of asking; 0 if it is not held any more."""
+    found = database.glance(_HELD, _identity(lease))
+    return found[0][0] / 1_000 if found else 0.0
 
 
 _MINE: ColumnElement[bool] = and_(
@@ -164,7 +165,7 @@ _MINE: ColumnElement[bool] = and_(
     leases.c.owner == bindparam("by_owner"),
     leases.c.epoch == bindparam("at_epoch"),
 )
-_HELD = select(leases.c.epoch).where(_MINE, leases.c.expires_at > CLOCK)
+_HELD = select(leases.c.expires_at - CLOCK).where(_MINE, leases.c.expires_at > CLOCK)
 _RENEW = (
     update(leases)
     .where(_MINE, leases.c.expires_at > CLOCK)
@@ -196,6 +197,7 @@ def _claimed(
     database: Database,
     waiting: Select[Any],
     *,
+    limit: int,
     lane: Lane,
     owner: str,
     seconds: float,
@@ -203,11 +205,11 @@ def _claimed(
 ) -> list[Claim]:
     begun = now()
     with database.read() as connection:
-        if connection.execute(waiting.limit(1)).first() is None:
+        if connection.execute(waiting, {"at_most": 1}).first() is None:
             return []  # the common case, without anybody's turn to write
     with database.write() as session:
         session.lock_claims()
-        found = {row.table_id: row for row in session.execute(waiting)}
+        found = {row.table_id: row for row in session.execute(waiting, {"at_most": limit})}
         epochs = _take(session, list(found), lane=lane, owner=owner, seconds=seconds) if found else {}
     return [
         _claim(row, Lease(table_id=each, lane=lane, owner=owner, epoch=epochs[each], held_until=begun + seconds))
@@ -217,7 +219,7 @@ def _claimed(
 
 
 def _free(lane: Lane) -> Select[Any]:
-    """The tables that may be mirrored and that nobody has."""
+    """The tables that may be mirrored and that nobody has, ``at_most`` so many."""
     return (
         select(
             tables.c.table_id,
@@ -231,6 +233,7 @@ def _free(lane: Lane) -> Select[Any]:
         .outerjoin(leases, (leases.c.table_id == tables.c.table_id) & (leases.c.lane == lane.value))
         .where(~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
         .where(or_(leases.c.expires_at.is_(None), leases.c.expires_at <= CLOCK))
+        .limit(bindparam("at_most"))
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, Table, bindparam, func, select
 from sqlalchemy.sql import Select
 
 from deltamirror.delta import lines
@@ -109,8 +109,9 @@ def load_state(connection: Connection, name: str) -> TableState:
 
 def in_force(connection: Connection, table_id: int, version: int) -> tuple[Protocol, Metadata]:
     """Protocol and metadata as of a version."""
-    protocol = connection.execute(_newest(protocols, table_id, version)).scalar_one_or_none()
-    table_metadata = connection.execute(_newest(metadata, table_id, version)).scalar_one_or_none()
+    as_of = {"of_table": table_id, "at_version": version}
+    protocol = connection.execute(_NEWEST_PROTOCOL, as_of).scalar_one_or_none()
+    table_metadata = connection.execute(_NEWEST_METADATA, as_of).scalar_one_or_none()
     if protocol is None or table_metadata is None:
         raise NotFound(
             f"the catalog has no version {version} of the table, whose history begins later",
@@ -120,10 +121,14 @@ def in_force(connection: Connection, table_id: int, version: int) -> tuple[Proto
     return _decoded(protocol, Protocol), _decoded(table_metadata, Metadata)
 
 
-def _newest(projection: Table, table_id: int, version: int) -> Select[Any]:
-    c = projection.c
-    newest = select(func.max(c.version)).where(c.table_id == table_id, c.version <= version).scalar_subquery()
-    return select(c.line).where(c.table_id == table_id, c.version == newest)
+def _newest(projection: Table) -> Select[Any]:
+    c, own = projection.c, projection.c.table_id == bindparam("of_table")
+    newest = select(func.max(c.version)).where(own, c.version <= bindparam("at_version")).scalar_subquery()
+    return select(c.line).where(own, c.version == newest)
+
+
+_NEWEST_PROTOCOL = _newest(protocols)
+_NEWEST_METADATA = _newest(metadata)
 
 
 def _decoded(line: str, kind: type[A]) -> A:
