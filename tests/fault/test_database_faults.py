@@ -4,6 +4,7 @@ import threading
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from deltamirror.errors import CommitUnknown, Transient, Unavailable
 from tests.support.fault_rules import Delay, Fault, Reset, Truncate
 from tests.support.lake import add, execute
 from tests.support.mirrors import committed_files, following, local_settings, log_of, make_table, published_files
-from tests.support.postgres_proxy import PostgresProxy
+from tests.support.postgres_proxy import PostgresProxy, Statement
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R92"), pytest.mark.requirement("R93")]
 
@@ -87,3 +88,41 @@ def test_connections_that_break_at_any_statement_lose_no_commit_repeat_none_and_
         assert not list(log_of(table).glob(".*"))
     met = {statement.fault for statement in postgres_proxy.log if statement.fault}
     assert len(met) >= 3
+
+
+@pytest.mark.parametrize("fault", [Reset.BEFORE, Reset.WITHIN, Reset.AFTER, Truncate(2)])
+def test_a_connection_that_breaks_while_it_is_tried_is_replaced_or_said_to_be_broken(
+    postgres_url: str, postgres_proxy: PostgresProxy, settings: Settings, fault: Fault
+) -> None:
+    """Before a connection of the pool is used, the server has to answer on it: what breaks then is no error of ours."""
+    with Catalog(postgres_url) as direct:
+        direct.init()
+    with Catalog(settings=settings) as catalog:
+        catalog.create_table("t", location="memory://none/t", schema="id long")
+        for _ in range(5):
+            postgres_proxy.fail(fault, _is_ping)
+            try:
+                assert catalog.table("t").snapshot().version == 0
+            except Unavailable:
+                assert catalog.table("t").snapshot().version == 0, "the next one works"
+    assert [each.fault for each in postgres_proxy.log if _is_ping(each) and each.fault] == [fault] * 5
+
+
+def _is_ping(statement: Statement) -> bool:
+    return statement.text.strip("; ") == ""
+
+
+def test_what_a_broken_connection_leads_to_is_put_down_to_the_connection(settings: Settings) -> None:
+    """By chance, a connection that breaks while it is tried is seen too late to be as if it had been closed."""
+
+    def tried() -> None:
+        try:
+            raise psycopg.OperationalError("connection socket closed")
+        finally:
+            raise psycopg.ProgrammingError("can't change 'autocommit' now: connection in transaction status ACTIVE")
+
+    with Catalog(settings=settings) as catalog, pytest.raises(psycopg.ProgrammingError) as raised:
+        tried()
+    found = catalog.database.translate(raised.value)
+    assert isinstance(found, Unavailable)
+    assert "connection socket closed" in found.message

@@ -24,15 +24,15 @@ import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Generic, Self
 
 from tests.support.fault_rules import Fault, R, Rules, every
 
-__all__ = ["FaultProxy", "pace", "reset"]
+__all__ = ["FaultProxy", "connected", "pace", "reset"]
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 _TICK = 0.05
@@ -119,6 +119,22 @@ class FaultProxy(ABC, Generic[R]):
             reset(writer)
         finally:
             writer.close()
+
+
+@asynccontextmanager
+async def connected(address: tuple[str, int]) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection, closed at the end, also of whoever is cancelled while it is made."""
+    opening = asyncio.ensure_future(asyncio.open_connection(*address))
+    try:
+        reader, writer = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            (await opening)[1].close()
+        raise
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -5,14 +5,15 @@ text of what they execute. Rows that a client copies in, and what it says before
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from tests.support.fault_proxy import FaultProxy, pace, reset
+from tests.support.fault_proxy import FaultProxy, connected, pace, reset
 from tests.support.fault_rules import Delay, Fault, Reset, Silence, Throttle, Truncate, every
 from tests.support.postgres_server import PostgresServer
 
@@ -75,22 +76,10 @@ class PostgresProxy(FaultProxy[Statement]):
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on both directions of one connection, until either side ends it."""
         greeting = await _greeting(reader, writer)
-        server, to_server = await asyncio.open_connection(*self.upstream)
-        to_server.write(greeting)
-        conversation = _Conversation(self, writer, to_server)
-        directions = [
-            asyncio.ensure_future(conversation.ask(reader)),
-            asyncio.ensure_future(conversation.answer(server)),
-        ]
-        try:
-            done, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-            for direction in done:
-                direction.result()
-        finally:
-            for direction in directions:
-                direction.cancel()
-            await asyncio.gather(*directions, return_exceptions=True)
-            to_server.close()
+        async with connected(self.upstream) as (server, to_server):
+            to_server.write(greeting)
+            conversation = _Conversation(self, writer, to_server)
+            await _either(conversation.ask(reader), conversation.answer(server))
 
     def note(self, statement: Statement, *, answered: bool) -> None:
         """A statement is over."""
@@ -189,6 +178,19 @@ class _Conversation:
             _, name, _ = body.split(b"\0", 2)
             return [self.prepared.get(name, "")]
         return []
+
+
+async def _either(*works: Coroutine[Any, Any, None]) -> None:
+    """Do these things at once, until one of them is done."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:

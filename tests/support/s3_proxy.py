@@ -19,7 +19,7 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from tests.support.answering import Answer
-from tests.support.fault_proxy import FaultProxy, pace, reset
+from tests.support.fault_proxy import FaultProxy, connected, pace, reset
 from tests.support.fault_rules import Delay, Fault, Reset, Silence, Throttle, Truncate
 from tests.support.http_messages import Message, read_answer, read_body, read_head
 from tests.support.seaweed_server import SeaweedServer
@@ -185,22 +185,19 @@ def _spelled(answer: Answer, method: str) -> bytes:
 
 
 async def _exchanged(address: tuple[str, int], request: Message, method: str) -> Message:
-    reader, writer = await asyncio.open_connection(*address)
-    try:
+    async with connected(address) as (reader, writer):
         writer.write(request.head + request.body)
         await writer.drain()
         return await read_answer(reader, method=method)
-    finally:
-        writer.close()
 
 
 async def _send_half(address: tuple[str, int], request: Message) -> None:
     """Half of the body, or, where there is none, of the head."""
-    _, writer = await asyncio.open_connection(*address)
     sent = request.head + request.body[: len(request.body) // 2] if request.body else request.head[:-2]
-    writer.write(sent)
-    await writer.drain()
-    reset(writer)
+    async with connected(address) as (_, writer):
+        writer.write(sent)
+        await writer.drain()
+        reset(writer)
 
 
 @contextmanager
