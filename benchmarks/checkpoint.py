@@ -26,7 +26,7 @@ def run(lab: Lab) -> Result:
     with lab.place("sqlite", schema=NUMBERED_SCHEMA, partition_by=()) as place:
         numbered = _measured(lab, place, islice(numbered_adds(first=0), count), numbered_from=count)
     found |= {f"{name}, {_NUMBERED}": figures for name, figures in numbered.items()}
-    header = ("", "first s", "next s", "MB", "peak MiB", "open s")
+    header = ("", "first s", "next s", "MB", "peak MiB", "own MiB", "open s")
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
     title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
     return Result("checkpoint", Table(title, header, rows), {"count": count, **found})
@@ -63,5 +63,5 @@ def _named(figures: dict[str, Any], name: str) -> dict[str, float]:
 
 
 def _cells(figures: dict[str, float]) -> tuple[str, ...]:
-    formats = {"first": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "open": "2f"}
+    formats = {"first": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "own": "0f", "open": "2f"}
     return tuple(f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())

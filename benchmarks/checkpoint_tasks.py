@@ -8,7 +8,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from benchmarks.child import memory_now, memory_peak
+from benchmarks.child import OwnMemory, memory_now, memory_peak
 from benchmarks.lab import TABLE, Place
 from benchmarks.publish_tasks import settings_of
 from deltamirror import MirrorEngine
@@ -32,26 +32,28 @@ def copy_log(*, place: dict[str, str], name: str) -> str:
 def deltamirror(*, place: dict[str, str]) -> dict[str, float]:
     """The checkpoint of the newest version, in this process."""
     where = Place(**place)
-    with MirrorEngine(settings=settings_of(where)) as engine:
+    with MirrorEngine(settings=settings_of(where)) as engine, OwnMemory() as own:
         held, begin = memory_now(), time.perf_counter()
         version = engine.checkpoint(TABLE)
         seconds = time.perf_counter() - begin
     size = _size(f"{where.folder}/table", version)
-    return {"seconds": seconds, "megabytes": size, "input": held, "peak": memory_peak()}
+    return {"seconds": seconds, "megabytes": size, "input": held, "peak": memory_peak(), "own": own.peak}
 
 
 def delta_rs(*, folder: str, place: dict[str, str]) -> dict[str, float]:
     """The checkpoint of a table that is open, then the next one after the further commits."""
     figures: dict[str, float] = {}
     table = DeltaTable(folder)
-    held, begin = memory_now(), time.perf_counter()
-    table.create_checkpoint()
-    figures |= {"first": time.perf_counter() - begin, "megabytes": _size(folder, table.version())}
-    _take_further_commits(folder, place)
-    begin = time.perf_counter()
-    table.update_incremental()
-    table.create_checkpoint()
-    return {**figures, "next": time.perf_counter() - begin, "input": held, "peak": memory_peak()}
+    with OwnMemory() as own:
+        held, begin = memory_now(), time.perf_counter()
+        table.create_checkpoint()
+        figures |= {"first": time.perf_counter() - begin, "megabytes": _size(folder, table.version())}
+        _take_further_commits(folder, place)
+        begin = time.perf_counter()
+        table.update_incremental()
+        table.create_checkpoint()
+        figures["next"] = time.perf_counter() - begin
+    return {**figures, "input": held, "peak": memory_peak(), "own": own.peak}
 
 
 def delta_spark(*, folder: str, place: dict[str, str]) -> dict[str, float]:

@@ -5,11 +5,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-__all__ = ["ChildFailed", "call", "memory_now", "memory_peak"]
+__all__ = ["ChildFailed", "OwnMemory", "call", "memory_now", "memory_peak"]
 
 _ROOT = Path(__file__).parent.parent
 
@@ -46,6 +47,26 @@ def memory_now() -> float:
 def memory_peak() -> float:
     """MiB that this process held at most. (``getrusage`` would count what its parent held when it was forked.)"""
     return _status("VmHWM")
+
+
+class OwnMemory:
+    """What this process holds of its own at most within a block, in MiB. Pages of mapped files are the system's."""
+
+    peak = 0.0
+
+    def __enter__(self) -> Self:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.01):
+            self.peak = max(self.peak, _status("RssAnon"))
 
 
 def _status(name: str) -> float:

@@ -23,7 +23,6 @@ DIFFERING: Final = "differing"
 
 # The path is what files are found by; whether an action changed data is a fact of its commit, not of the table.
 _COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "dataChange"))
-_KEY: Final = ("path", "deletionVector")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,7 @@ def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    return keys_of({name: files.column(name) for name in _KEY}) if files.num_rows else pa.array([], pa.large_string())
+    return keys_of(files) if files.num_rows else pa.array([], pa.large_string())
 
 
 def _on_one_side(kind: str, files: pa.Table, alone: pa.BooleanArray, where: str) -> Iterator[_Finding]:

@@ -14,13 +14,14 @@ from deltamirror.delta.actions import Remove
 from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, Trust, decode, encode
 from deltamirror.errors import Internal, LeaseLost, NotFound, Unavailable
-from deltamirror.mirror.checkpoint import content, parquet, readback
+from deltamirror.mirror.checkpoint import content, encoding, parquet, readback
 from deltamirror.mirror.checkpoint.content import CheckpointState
 from deltamirror.mirror.checkpoint.equivalence import is_equivalent
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.storage.store import Created, Data, Exists, Store
 from deltamirror.work import CheckpointBase, CheckpointOutcome, CheckpointUnit, CommitWork, Guard, Stage
+from tests.support.aside import as_if_large
 from tests.support.checkpoints import (
     COMMITTED_AT,
     STORY,
@@ -302,7 +303,7 @@ def _with_other_size(files: pa.Table) -> pa.Table:
 
 
 def _put_checkpoint(store: Store, table: pa.Table) -> bytes:
-    data = bytes(parquet.encoded(table.to_batches(), table.schema, "{}", compression="zstd", row_group_bytes=1))
+    data = bytes(encoding.encoded(table.to_batches(), table.schema, "{}", compression="zstd", row_group_bytes=1))
     store.create(CHECKPOINT_KEY, data)
     return data
 
@@ -339,6 +340,39 @@ def test_the_pointer_stays_where_the_store_gives_back_something_else(any_store: 
     assert outcome.failure is not None
     assert outcome.failure.stage is Stage.PUT
     assert POINTER_KEY not in objects(any_store)
+
+
+@KINDS
+def test_what_a_large_store_gives_back_is_compared_in_pieces(any_store: Store, commits: list[bytes]) -> None:
+    put_commits(any_store, commits)
+    with as_if_large():
+        outcome = attempt(unit(commits), _Corrupting(any_store))
+    assert outcome.failure is not None
+    assert outcome.failure.stage is Stage.PUT
+    assert POINTER_KEY not in objects(any_store)
+
+
+@KINDS
+def test_a_large_checkpoint_and_the_next_have_the_bytes_of_small_ones(any_store: Store, commits: list[bytes]) -> None:
+    """Whatever is put aside on the way, and wherever tables are divided."""
+    more = [*commits, *LATER]
+    put_commits(any_store, more)
+    publish(unit(commits), any_store)
+    publish(unit(more), any_store)
+    expected = objects(any_store)
+    _delete_checkpoint(any_store)
+    with as_if_large():
+        first = publish(unit(commits), any_store)
+        publish(unit(more, base=base_of(first)), any_store)
+        recorded = RecordingStore(any_store)
+        publish(unit(more), recorded)
+        assert recorded.puts == []
+    assert _contents(objects(any_store)) == _contents(expected)
+
+
+def _contents(found: dict[str, bytes]) -> list[bytes]:
+    """The Parquet files: those beside them say when each was written."""
+    return sorted(data for key, data in found.items() if key.endswith(".parquet"))
 
 
 @KINDS
@@ -477,7 +511,7 @@ def test_a_base_that_lacks_tombstones_because_their_retention_grew_is_reported(
 
 def test_a_store_that_fails_while_the_base_is_read_does_not_condemn_it(any_store: Store) -> None:
     class Failing(RecordingStore):
-        def read(self, key: str) -> Any:
+        def read_range(self, key: str, start: int, length: int) -> bytes | None:
             raise Unavailable("injected")
 
     put_commits(any_store, CLASSIC)

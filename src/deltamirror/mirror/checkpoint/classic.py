@@ -1,6 +1,5 @@
 """A checkpoint in one Parquet file of the classic name."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -10,11 +9,14 @@ import pyarrow.compute as pc
 
 from deltamirror.delta import names
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.mirror.checkpoint import content, parquet, readback
+from deltamirror.mirror.checkpoint import content, parquet
 from deltamirror.mirror.checkpoint.content import CheckpointState
+from deltamirror.mirror.checkpoint.encoding import encoded
 from deltamirror.mirror.checkpoint.equivalence import is_equivalent
 from deltamirror.mirror.checkpoint.layout import FILES, STATS_PARSED, checkpoint_columns
 from deltamirror.mirror.checkpoint.placement import place
+from deltamirror.mirror.checkpoint.reading import state_of_actions
+from deltamirror.mirror.checkpoint.rowgroups import parquet_actions
 from deltamirror.mirror.checkpoint.state import tombstones_after
 from deltamirror.mirror.checkpoint.written import Written
 from deltamirror.storage.store import Store
@@ -43,35 +45,30 @@ def _encoded(state: CheckpointState, unit: CheckpointUnit) -> tuple[pa.Buffer, s
     """The bytes of the checkpoint, which were read back, and Spark's text of its schema."""
     columns = checkpoint_columns(state.metadata, state.protocol)
     schema = content.checkpoint_schema(columns)
-    kept: list[pa.RecordBatch] = []
-
-    def keeping() -> Iterator[pa.RecordBatch]:
-        for batch in content.row_batches(state):
-            kept.append(batch)
-            yield batch
-
-    data = parquet.encoded(
-        keeping(), columns, schema, compression=unit.compression, row_group_bytes=unit.row_group_bytes
+    data = encoded(
+        content.row_batches(state),
+        columns,
+        schema,
+        compression=unit.compression,
+        row_group_bytes=unit.row_group_bytes,
     )
-    readback.check(data, pa.Table.from_batches(kept, columns))
     return data, schema
 
 
-def classic_state(data: bytes, *, version: int, with_statistics: bool = False) -> CheckpointState | None:
+def classic_state(data: bytes | pa.Buffer, *, version: int, with_statistics: bool = False) -> CheckpointState | None:
     """What a checkpoint in one file says; None where it cannot be read.
 
     ``with_statistics`` also takes over ``stats_parsed`` of a file of ours; others read texts in their own ways.
     """
     try:
-        table = parquet.table_of(data)
-        columns = _with_statistics(table) if with_statistics and parquet.is_ours(data) else FILES
-        return content.state_of_table(table, version=version, columns=columns)
+        columns = _with_statistics(data) if with_statistics and parquet.is_ours(data) else FILES
+        return state_of_actions(parquet_actions(data, columns=columns), version=version)
     except _UNREADABLE:
         return None
 
 
-def _with_statistics(table: pa.Table) -> pa.Schema:
-    add = table.schema.field("add").type
+def _with_statistics(data: bytes | pa.Buffer) -> pa.Schema:
+    add = parquet.opened(data).schema_arrow.field("add").type
     place = add.get_field_index(STATS_PARSED)
     return FILES if place < 0 else FILES.append(add.field(place))
 
@@ -83,7 +80,7 @@ def _unexpired(theirs: CheckpointState, ours: CheckpointState, unit: CheckpointU
     return replace(theirs, removes=theirs.removes.filter(kept))
 
 
-def _written(data: bytes, state: CheckpointState, schema: str, *, name: str) -> Written:
+def _written(data: bytes | pa.Buffer, state: CheckpointState, schema: str, *, name: str) -> Written:
     """The file, be it ours or somebody else's, which may state another schema."""
     footer = parquet.opened(data).metadata
     stated = (footer.metadata or {}).get(parquet.SCHEMA_KEY)

@@ -1,14 +1,15 @@
 """A few newer file actions worked into a base that is in order: most of its rows stay where they are, uncopied."""
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltamirror.mirror.checkpoint.blocks import in_threads
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
-from deltamirror.mirror.checkpoint.reconciliation import Columns, keys_of, reconciled
+from deltamirror.mirror.checkpoint.reconciliation import FileActions, keys_of, pieces, reconciled
 
 __all__ = ["merged"]
 
@@ -16,62 +17,69 @@ _MOST_NEWER: Final = 4_096
 """Every newer action cuts the base once more; beyond this, sorting everything is faster than the many pieces."""
 
 
-def merged(
-    base: tuple[pa.Table, pa.Table], newer: tuple[pa.Table, pa.Table], *, most_newer: int = _MOST_NEWER
-) -> tuple[pa.Table, pa.Table]:
+def merged(base: FileActions, newer: FileActions, *, most_newer: int = _MOST_NEWER) -> FileActions:
     """Files and tombstones after ``newer`` ones (in the order of keys, no key twice) replaced those of ``base``."""
-    files, removes = (_Sorted(table) for table in newer)
+    files, removes = (_Newer(table) for table in newer)
     keys = sorted({*files.places, *removes.places})
     if len(keys) <= most_newer:
-        older = [_Sorted(table, look_up=False) for table in base]
-        if all(each.is_in_order for each in older):
-            return _spliced(older[0], files, keys), _spliced(older[1], removes, keys)
+        spliced = [_spliced(older, each, keys) for older, each in zip(base, (files, removes), strict=True)]
+        if spliced[0] is not None and spliced[1] is not None:
+            return spliced[0], spliced[1]
     return _sorted_again(base, newer)
 
 
-class _Sorted:
-    """File actions with their keys."""
+class _Newer:
+    """Newer file actions, to be found by their keys."""
 
-    def __init__(self, table: pa.Table, *, look_up: bool = True) -> None:
-        self.table = table
-        self.keys = keys_of(_columns(table))
-        self.places = {key: place for place, key in enumerate(self.keys.to_pylist())} if look_up else {}
+    def __init__(self, table: pa.Table) -> None:
+        self.places = {key: place for place, key in enumerate(keys_of(table).to_pylist())}
+        self._table = table
 
-    @property
-    def is_in_order(self) -> bool:
-        rest = max(len(self.keys) - 1, 0)
-        return pc.all(pc.less(self.keys.slice(0, rest), self.keys.slice(1))).as_py() is not False
+    def row(self, key: str) -> pa.Table:
+        """The action of a key; no row where there is none."""
+        return self._table.slice(self.places[key], 1) if key in self.places else self._table.slice(0, 0)
 
 
-def _spliced(older: _Sorted, newer: _Sorted, keys: list[str]) -> pa.Table:
-    """The older rows without those of ``keys``, and the newer rows among them."""
-    return pa.concat_tables(_pieces(older, newer, keys))
+def _spliced(older: pa.Table, newer: _Newer, keys: Sequence[str]) -> pa.Table | None:
+    """The older rows without those of ``keys``, and the newer rows among them; None where the older are in disorder."""
+    spliced: list[pa.Table] = []
+    done, last = 0, ""
+    for piece, own in in_threads(_with_keys, pieces(older)):
+        if own is None or own[0].as_py() <= last:
+            return None
+        last = own[-1].as_py()
+        upto = bisect_right(keys, last, lo=done)
+        spliced += _worked_in(piece, own, newer, keys[done:upto])
+        done = upto
+    spliced += [newer.row(key) for key in keys[done:]]
+    return pa.concat_tables([older.slice(0, 0), *(each for each in spliced if each.num_rows)])
 
 
-def _pieces(older: _Sorted, newer: _Sorted, keys: list[str]) -> Iterator[pa.Table]:
+def _with_keys(files: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+    """Without, where they are in disorder."""
+    keys = keys_of(files)
+    is_in_order = pc.all(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py() is not False
+    return files, keys if is_in_order else None
+
+
+def _worked_in(older: pa.Table, own: pa.Array, newer: _Newer, keys: Sequence[str]) -> Iterator[pa.Table]:
     start = 0
     for key in keys:
-        place = bisect_left(older.keys, key, lo=start, key=lambda each: each.as_py())
-        if place > start:
-            yield older.table.slice(start, place - start)
-        if key in newer.places:
-            yield newer.table.slice(newer.places[key], 1)
-        is_replaced = place < len(older.keys) and older.keys[place].as_py() == key
+        place = bisect_left(own, key, lo=start, key=lambda each: each.as_py())
+        yield older.slice(start, place - start)
+        yield newer.row(key)
+        is_replaced = place < len(own) and own[place].as_py() == key
         start = place + is_replaced
-    yield older.table.slice(start)
+    yield older.slice(start)
 
 
-def _sorted_again(base: tuple[pa.Table, pa.Table], newer: tuple[pa.Table, pa.Table]) -> tuple[pa.Table, pa.Table]:
-    both = [
+def _sorted_again(base: FileActions, newer: FileActions) -> FileActions:
+    adds, removes = (
         pa.concat_tables([_numbered(old.select(schema.names), 0), _numbered(new.select(schema.names), 1)])
         for old, new, schema in zip(base, newer, (FILES, REMOVES), strict=True)
-    ]
-    return reconciled(*(_columns(table) for table in both))
+    )
+    return reconciled(adds, removes)
 
 
 def _numbered(files: pa.Table, ordinal: int) -> pa.Table:
     return files.append_column("ordinal", pa.repeat(pa.scalar(ordinal, pa.int64()), files.num_rows))
-
-
-def _columns(table: pa.Table) -> Columns:
-    return {name: table.column(name) for name in table.column_names}

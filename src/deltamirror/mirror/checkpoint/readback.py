@@ -23,8 +23,7 @@ def check(data: bytes | pa.Buffer, table: pa.Table) -> None:
 
     def check_group(part: tuple[int, tuple[int, int]]) -> None:
         number, (start, count) = part
-        group = parquet.opened(data).read_row_group(number, use_threads=False)
-        _check_columns(group, table.slice(start, count))
+        _check_columns(parquet.row_group(data, number), table.slice(start, count))
 
     for _ in in_threads(check_group, parts):
         pass

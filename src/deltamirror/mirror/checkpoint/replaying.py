@@ -13,7 +13,8 @@ from deltamirror.mirror.checkpoint.blocks import blocks_of, in_threads
 from deltamirror.mirror.checkpoint.filelines import Block, MapKeys, parsed
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
 from deltamirror.mirror.checkpoint.merging import merged
-from deltamirror.mirror.checkpoint.reconciliation import Columns, reconciled
+from deltamirror.mirror.checkpoint.reconciliation import FileActions, reconciled
+from deltamirror.mirror.checkpoint.scratch import Gathering
 from deltamirror.mirror.checkpoint.state import CheckpointState, tombstones_after, transactions_after
 from deltamirror.mirror.checkpoint.typed import with_statistics
 
@@ -38,21 +39,16 @@ def replay(
     return _state(others, files, tombstones, version=version, committed_at=committed_at)
 
 
-def _gathered(blocks: Iterable[Block], others: State) -> tuple[Columns, Columns]:
+def _gathered(blocks: Iterable[Block], others: State) -> FileActions:
     """The file actions of all blocks; the other actions are applied to ``others``."""
-    adds, removes = [_ADDS.empty_table()], [_REMOVES.empty_table()]
+    adds, removes = Gathering(_ADDS), Gathering(_REMOVES)
     for block in blocks:
         others.apply(block.actions)
-        adds.append(block.adds)
-        removes.append(block.removes)
+        adds.add(block.adds)
+        removes.add(block.removes)
     # What parsing took goes back to the system before reconciliation needs about as much.
     pa.default_memory_pool().release_unused()
-    return _columns(adds), _columns(removes)
-
-
-def _columns(tables: Iterable[pa.Table]) -> Columns:
-    whole = pa.concat_tables(tables)
-    return {name: whole.column(name) for name in whole.column_names}
+    return adds.whole(), removes.whole()
 
 
 def _blocks(fetched: Iterable[Iterable[bytes]]) -> Iterator[Block]:

@@ -24,12 +24,13 @@ import pyarrow as pa
 from deltamirror.delta import lines, names
 from deltamirror.delta.actions import Action, CheckpointMetadata, Sidecar, Version
 from deltamirror.delta.lastcheckpoint import V2Checkpoint
-from deltamirror.mirror.checkpoint import content, parquet, readback
+from deltamirror.mirror.checkpoint import content
 from deltamirror.mirror.checkpoint.content import CheckpointState
+from deltamirror.mirror.checkpoint.encoding import encoded
 from deltamirror.mirror.checkpoint.layout import file_columns
-from deltamirror.mirror.checkpoint.placement import place
+from deltamirror.mirror.checkpoint.placement import Placed, place
 from deltamirror.mirror.checkpoint.written import Written
-from deltamirror.storage.store import Object, Store
+from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
 
 __all__ = ["SIDECARS", "unique_name", "write_v2"]
@@ -96,14 +97,13 @@ def _one_at_a_time(guard: Guard) -> Guard:
 def _put_sidecar(writing: _Writing, part: int) -> Sidecar:
     unit, most = writing.unit, writing.unit.sidecar_actions
     rows = content.file_rows(_range(writing.state, part * most, most))
-    data = parquet.encoded(
+    data = encoded(
         rows.to_batches(),
         rows.schema,
         writing.schema,
         compression=unit.compression,
         row_group_bytes=unit.row_group_bytes,
     )
-    readback.check(data, rows)
     unique = unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
     name = names.sidecar_name(unit.version, unique, part=part + 1, parts=writing.parts)
     found = place(writing.store, f"{SIDECARS}/{name}", data, guard=writing.guard, accept=_nothing_else)
@@ -142,7 +142,7 @@ def _non_file_actions(state: CheckpointState) -> list[Action]:
     return [state.protocol, state.metadata, *state.domains, *state.transactions]
 
 
-def _written(state: CheckpointState, head: CheckpointMetadata, sidecars: Sequence[Sidecar], *, top: Object) -> Written:
+def _written(state: CheckpointState, head: CheckpointMetadata, sidecars: Sequence[Sidecar], *, top: Placed) -> Written:
     others = _non_file_actions(state)
     name = top.meta.key.rpartition("/")[2]
     return Written(

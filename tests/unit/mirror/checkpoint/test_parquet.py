@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamirror.errors import Internal, InvalidInput
-from deltamirror.mirror.checkpoint import parquet, readback
+from deltamirror.mirror.checkpoint import encoding, parquet, readback
 from tests.support.reference import SHARED
 
 MEBIBYTE = 1024 * 1024
@@ -74,7 +74,7 @@ def encoded(
     table: pa.Table, *, schema: str = "{}", compression: str = "snappy", row_group_bytes: int = 128 * MEBIBYTE
 ) -> pa.Buffer:
     form = {"compression": compression, "row_group_bytes": row_group_bytes}
-    return parquet.encoded(table.to_batches(), table.schema, schema, **form)  # type: ignore[arg-type]
+    return encoding.encoded(table.to_batches(), table.schema, schema, **form)  # type: ignore[arg-type]
 
 
 def metadata_of(data: pa.Buffer) -> pq.FileMetaData:

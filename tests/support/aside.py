@@ -1,0 +1,25 @@
+"""Small checkpoints made in the way of large ones: everything is put aside, divided, and compared in pieces."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from deltamirror.mirror.checkpoint import fetching, placement, reconciliation
+from deltamirror.mirror.checkpoint.scratch import Gathering, Pile
+
+__all__ = ["as_if_large"]
+
+
+@contextmanager
+def as_if_large() -> Iterator[None]:
+    """No table and no object is small enough to stay in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Gathering, Pile):
+            patch.setattr(kind.__init__, "__defaults__", (0,))
+        patch.setattr(reconciliation.reconciled, "__kwdefaults__", {"in_memory": 0})
+        patch.setattr(reconciliation, "_PIECE_ROWS", 3)
+        patch.setattr(reconciliation, "_RANGES", 4)
+        for module in (fetching, placement):
+            patch.setattr(module, "PIECE_BYTES", 1_000)
+        yield
