@@ -4,9 +4,9 @@ from contextlib import suppress
 from typing import Final
 
 from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.errors import DeltaMirrorError, Unsupported
+from deltamirror.errors import DeltaMirrorError, Transient, Unsupported
 from deltamirror.storage.keys import temporary_name
-from deltamirror.storage.store import Changed, Created, Store
+from deltamirror.storage.store import Changed, Created, Replaced, Store
 
 __all__ = ["probe"]
 
@@ -31,8 +31,7 @@ def probe(store: Store) -> None:
 
 
 def _probe_create(store: Store, key: str) -> None:
-    # That the first may answer Exists is its own lost reply; what counts is whose bytes are there.
-    store.create(key, _FIRST)
+    _require(store, key, _FIRST, is_done=isinstance(store.create(key, _FIRST), Created))
     second = store.create(key, _SECOND)
     found = store.read(key)
     if isinstance(second, Created) or found is None or found.data != _FIRST:
@@ -43,11 +42,27 @@ def _probe_replace(store: Store, key: str) -> None:
     found = store.read(key)
     if found is None:
         raise _refused(store, "an object that was just written cannot be read")
-    store.replace(key, _SECOND, if_match=found.meta.etag)
-    stale = store.replace(key, _FIRST, if_match=found.meta.etag)
+    known = found.meta.etag
+    _require(store, key, _SECOND, is_done=isinstance(store.replace(key, _SECOND, if_match=known), Replaced))
+    stale = store.replace(key, _FIRST, if_match=known)
     left = store.read(key)
     if not isinstance(stale, Changed) or left is None or left.data != _SECOND:
         raise _refused(store, "a conditional replace does not compare")
+
+
+def _require(store: Store, key: str, data: bytes, *, is_done: bool) -> None:
+    """What was written by nobody else is there. If the store said no, that may be its own lost reply.
+
+    Or it was busy, with whatever: a store that says no without a reason is tried again, and not refused.
+    """
+    if is_done:
+        return
+    found = store.read(key)
+    if found is None or found.data != data:
+        raise Transient(
+            f"the store of {store.location} did not write {key}, and says that somebody else did",
+            hint="the mirror tries again by itself",
+        )
 
 
 def _refused(store: Store, what: str) -> Unsupported:
