@@ -22,10 +22,10 @@ from deltamirror.mirror.checkpoint.content import (
     rows,
     state_of_table,
 )
+from deltamirror.mirror.checkpoint.encoding import encoded
 from deltamirror.mirror.checkpoint.filelines import MapKeys, parsed
 from deltamirror.mirror.checkpoint.layout import FILES
 from deltamirror.mirror.checkpoint.merging import merged
-from deltamirror.mirror.checkpoint.parquet import encoded
 from tests.support.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R11")]
@@ -203,6 +203,17 @@ def test_lines_give_the_same_rows_by_arrow_and_singly(files: list[Add | Remove])
     by_arrow = parsed(data, keys, few_bytes=0)
     assert by_arrow.adds.equals(singly.adds)
     assert by_arrow.removes.equals(singly.removes)
+
+
+@given(st.lists(st.lists(odd_adds | odd_removes, min_size=1, max_size=4), min_size=2, max_size=4))
+@settings(deadline=None)
+def test_what_earlier_lines_lacked_is_found_in_later_ones(blocks: list[list[Add | Remove]]) -> None:
+    keys = MapKeys()
+    for files in blocks:
+        data = b"\n".join(encode({wire_name(each): each}) for each in files)
+        by_arrow, singly = parsed(data, keys, few_bytes=0), parsed(data, MapKeys())
+        assert by_arrow.adds.equals(singly.adds)
+        assert by_arrow.removes.equals(singly.removes)
 
 
 @given(st.lists(odd_adds | odd_removes, max_size=12, unique_by=lambda action: action.path.lower()))

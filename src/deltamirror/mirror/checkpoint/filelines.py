@@ -2,10 +2,12 @@
 
 Lines of file actions that hold nothing unforeseen are parsed by Arrow, without a Python object for any of them. That is
 exact, but knows objects of given keys only. So the keys of partition values and tags are learned from lines that are
-decoded singly, by ``delta.lines``, as is every block that Arrow does not take. Both ways lead to the same rows.
+decoded singly, by ``delta.lines``, as is every block that Arrow does not take. Both ways lead to the same rows. Fields
+that no line had so far are not looked for: each of them costs about as much as one that is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +28,7 @@ _FEW_BYTES: Final = 64 * 1024
 """Up to here, decoding line by line is faster than Arrow is set up."""
 
 _MOST_KEYS: Final = 64
+_LEARNED_LINES: Final = 64
 _FILE_PREFIXES: Final = (b'{"add":', b'{"remove":')
 _TRACELESS_PREFIXES: Final = (b'{"commitInfo":', b'{"cdc":')
 _NAMES: Final = frozenset({*FILES.names, *REMOVES.names, *(each.name for each in VECTOR), "add", "remove"})
@@ -43,13 +46,18 @@ class Block:
 
 
 class MapKeys:
-    """The keys that partition values and tags had in the lines decoded last. What it holds decides on speed alone."""
+    """The keys that partition values and tags had in the lines decoded last, and the fields that no line had.
 
-    __slots__ = ("partitions", "tags")
+    What it holds decides on speed alone.
+    """
+
+    __slots__ = ("absent", "partitions", "tags")
 
     def __init__(self) -> None:
         self.partitions: tuple[str, ...] = ()
         self.tags: tuple[str, ...] = ()
+        self.absent: frozenset[tuple[str, str]] | None = None
+        """Actions and their fields that no line had; None before it is known."""
 
     def learn(self, actions: Sequence[Action]) -> None:
         """Expect these keys from the next lines on, unless they are too many."""
@@ -80,6 +88,7 @@ def _in_parts(lines: Sequence[bytes], keys: MapKeys, few_bytes: int) -> Block:
     """By Arrow, but for the lines that are no file actions."""
     files = [line for line in lines if line.startswith(_FILE_PREFIXES)]
     if sum(map(len, files)) > few_bytes:
+        keys.learn([decode(line) for line in files[:: max(len(files) // _LEARNED_LINES, 1)]])
         others = [line for line in lines if not line.startswith(_FILE_PREFIXES)]
         try:
             block = _by_arrow(b"\n".join(files), keys)
@@ -101,32 +110,67 @@ def _singly(lines: Sequence[bytes], keys: MapKeys) -> Block:
 
 
 def _by_arrow(data: bytes, keys: MapKeys) -> Block:
-    options = pj.ParseOptions(explicit_schema=_line_schema(keys), unexpected_field_behavior="error")
-    reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
-    try:
-        lines = pj.read_json(pa.BufferReader(data), parse_options=options, read_options=reading)
-    except pa.ArrowInvalid as error:
-        raise _Unforeseen from error
-    adds, removes = (combined(lines.column(name)) for name in ("add", "remove"))
-    _check_nulls(data, [adds.field("partitionValues"), removes.field("partitionValues")])
+    lines = _read(data, keys)
+    adds, removes = (_actions(lines, name) for name in ("add", "remove"))
+    _check_nulls(data, [each.field("partitionValues") for each in (adds, removes) if _has(each, "partitionValues")])
     return Block(actions=(), adds=_table(adds, FILES), removes=_table(removes, REMOVES), num_lines=lines.num_rows)
 
 
-def _line_schema(keys: MapKeys) -> pa.Schema:
-    """What Arrow expects of lines: every field of both actions, and of maps, the keys that were seen."""
+def _read(data: bytes, keys: MapKeys) -> pa.Table:
+    if keys.absent:
+        with suppress(_Unforeseen):
+            return _parsed(data, _line_schema(keys, without=keys.absent))
+    lines = _parsed(data, _line_schema(keys))
+    keys.absent = _absent(lines) if keys.absent is None else _absent(lines) & keys.absent
+    return lines
+
+
+def _parsed(data: bytes, schema: pa.Schema) -> pa.Table:
+    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    try:
+        return pj.read_json(pa.BufferReader(data), parse_options=options, read_options=reading)
+    except pa.ArrowInvalid as error:
+        raise _Unforeseen from error
+
+
+def _absent(lines: pa.Table) -> frozenset[tuple[str, str]]:
+    """The fields that are null on all lines."""
+    columns = {name: combined(lines.column(name)) for name in lines.column_names}
+    return frozenset(
+        (name, each.name)
+        for name, column in columns.items()
+        for each in column.type
+        if pc.struct_field(column, each.name).null_count == len(column)
+    )
+
+
+def _actions(lines: pa.Table, name: str) -> pa.StructArray:
+    return combined(lines.column(name)) if name in lines.column_names else pa.nulls(lines.num_rows, pa.struct([]))
+
+
+def _has(actions: pa.StructArray, field: str) -> bool:
+    return bool(actions.type.get_field_index(field) >= 0)
+
+
+def _line_schema(keys: MapKeys, without: Container[tuple[str, str]] = ()) -> pa.Schema:
+    """What Arrow expects of lines: the fields of both actions, and of maps, the keys that were seen."""
     maps = {
         "partitionValues": pa.struct([(key, pa.string()) for key in keys.partitions]),
         "tags": pa.struct([(key, pa.string()) for key in keys.tags]),
         "deletionVector": pa.struct([each for each in VECTOR if each.name != "maxRowIndex"]),
     }
-    remove = [*REMOVES, FILES.field("tags"), FILES.field("stats")]
-    fields = ([each.with_type(maps.get(each.name, each.type)) for each in columns] for columns in (FILES, remove))
-    return pa.schema([(name, pa.struct(struct)) for name, struct in zip(("add", "remove"), fields, strict=True)])
+    actions = {"add": list(FILES), "remove": [*REMOVES, FILES.field("tags"), FILES.field("stats")]}
+    structs = {
+        name: [each.with_type(maps.get(each.name, each.type)) for each in fields if (name, each.name) not in without]
+        for name, fields in actions.items()
+    }
+    return pa.schema([(name, pa.struct(fields)) for name, fields in structs.items() if fields])
 
 
 def _check_nulls(data: bytes, structs: Sequence[pa.StructArray]) -> None:
     """A field that Arrow gives as null has to be null on its line, and not absent."""
-    for number, each in enumerate(structs[0].type):
+    for number, each in enumerate(structs[0].type if structs else ()):
         nulls = sum(_nulls(struct, number) for struct in structs)
         if nulls and (each.name in _NAMES or data.count(f"{json_text(each.name)}:null".encode()) != nulls):
             raise _Unforeseen
@@ -150,6 +194,8 @@ def _column(actions: pa.StructArray, field: pa.Field) -> pa.Array:
     match field.name:
         case "dataChange":  # no file action of a checkpoint changes data
             return pa.repeat(False, len(actions))
+        case name if not _has(actions, name):
+            return pa.nulls(len(actions), field.type)
         case "partitionValues":
             return map_of_struct(actions.field(field.name), nulls_are_values=True)
         case "tags":

@@ -5,6 +5,7 @@ are put aside, so that only a few ranges are in memory at a time.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -99,7 +100,7 @@ def _sizes(numbers: pa.Array, count: int) -> list[int]:
 
 
 def _reconciled(adds: pa.Table, removes: pa.Table) -> FileActions:
-    keys = pa.concat_arrays([keys_of(adds), keys_of(removes)])
+    keys = pa.concat_arrays([keys_of(adds.slice(0, 0)), *in_threads(keys_of, chain(pieces(adds), pieces(removes)))])
     ordinals = pa.concat_arrays([combined(each.column("ordinal")) for each in (adds, removes)])
     winners = _winners(keys, ordinals)
     count = pa.scalar(adds.num_rows, winners.type)

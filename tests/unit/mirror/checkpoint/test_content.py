@@ -172,6 +172,19 @@ def test_plain_lines_are_never_decoded_one_by_one(monkeypatch: pytest.MonkeyPatc
     assert block.adds.column("partitionValues").to_pylist() == [[("p", None)]] * 500
 
 
+def test_fields_that_no_line_had_are_looked_for_again_as_soon_as_one_has_them() -> None:
+    keys = filelines.MapKeys()
+    filelines.parsed(plain_lines(1), keys)
+    filelines.parsed(plain_lines(300), keys, few_bytes=0)
+    assert keys.absent
+    assert {("add", "baseRowId"), ("add", "deletionVector"), ("remove", "path")} <= keys.absent
+    assert not {("add", "path"), ("add", "tags"), ("add", "partitionValues")} & keys.absent
+    later = encode_commit([add("x", tags={"t": "1"}, partition_values={"p": None}, base_row_id=7)])
+    assert filelines.parsed(later, keys, few_bytes=0).adds.column("baseRowId").to_pylist() == [7]
+    assert ("add", "baseRowId") not in keys.absent
+    assert ("add", "deletionVector") in keys.absent
+
+
 @pytest.mark.parametrize(
     "odd",
     [
