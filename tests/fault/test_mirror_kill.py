@@ -113,7 +113,14 @@ def lake(request: pytest.FixtureRequest) -> Lake:
 @pytest.mark.slow
 @pytest.mark.requirement("R29")
 @pytest.mark.requirement("R43")
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    ("lake", "part"),
+    [
+        *(("sqlite-disk", part) for part in PARTS),
+        pytest.param("postgresql-s3", PARTS[-1], marks=[pytest.mark.postgres]),
+    ],
+    indirect=["lake"],
+)
 def test_a_mirror_killed_before_any_step_converges_to_what_one_left_alone_writes(
     mirrors: Worker, lake: Lake, part: str
 ) -> None:
