@@ -60,6 +60,18 @@ def test_a_log_that_somebody_else_wrote_to_is_adopted(lake, add) -> None:
     assert (moved["version"], moved["new_version"], moved["reason"]) == (2, 3, None)
 
 
+def test_a_run_that_has_nothing_to_publish_says_that_a_log_is_ahead(lake, add) -> None:
+    write_as_others(lake, add, "a", 2)
+    lake("commit", "b", "-", stdin=add(path="more.parquet", partitionValues={}))
+    done = json.loads(lake(*LOCAL, "--json", exits=2).stdout)
+    assert (done["tables"], done["failures"], done["diverged"]) == ({"b": 1}, [], {"a": 2})
+    said = lake(*LOCAL, exits=2).stdout
+    assert "a: version 2 of its log is somebody else's" in said
+    assert "`deltamirror adopt a`" in said
+    lake("adopt", "a")
+    assert lake.json(*LOCAL)["diverged"] == {}
+
+
 def test_commits_that_cannot_follow_are_named_and_dropped_only_if_asked_for(lake, add) -> None:
     remove = {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": True, "partitionValues": {}, "size": 10}
     lake("commit", "a", "-", stdin=json.dumps({"remove": remove}))

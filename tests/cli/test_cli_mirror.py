@@ -46,6 +46,7 @@ def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders, add)
         "tables": {"orders": 2},
         "checkpoints": 0,
         "failures": [],
+        "diverged": {},
         "unpublished": 0,
         "stopped": False,
     }

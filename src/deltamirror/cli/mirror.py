@@ -17,6 +17,7 @@ from deltamirror.cli.progress import Tally, shown
 from deltamirror.cli.remedies import remedy
 from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_text, redact_url
+from deltamirror.errors import Diverged
 from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.pipeline.spark.environment import exported_environment
 from deltamirror.wiring import reconciling
@@ -47,7 +48,8 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
     """Publish the commits of all tables to their _delta_log/, with checkpoints and checksums.
 
     Any number of these commands may run at once, on any number of machines: they share the tables. With --once, the
-    exit status is 0, or that of the first failure; a failure of one table does not keep others from being published.
+    exit status is 0, or that of the first failure, or 2 while somebody else's commit stands in a log; a failure of one
+    table does not keep others from being published.
     With --follow, the logs are compared with the database in the background, every reconcile.interval. SIGTERM and
     Ctrl-C end it when the work in hand is finished, a second Ctrl-C at once.
     """
@@ -140,6 +142,8 @@ class _Report:
     versions: Mapping[str, int]
     checkpoints: int
     failed: tuple[_Failed, ...]
+    diverged: Mapping[str, int]
+    """Tables whose logs hold what somebody else wrote, with the first such version."""
     unpublished: int
     stopped: bool
 
@@ -154,13 +158,16 @@ class _Report:
                 _Failed(table=names.get(key, f"table {key}"), lane=lane, failure=failure)
                 for (key, lane), failure in tally.failed.items()
             ),
+            diverged={table.name: table.diverged_version for table in tables if table.diverged_version is not None},
             unpublished=sum(table.lag_versions for table in tables),
             stopped=stopped,
         )
 
     @property
     def exit_status(self) -> int:
-        return self.failed[0].failure.error.exit_status if self.failed else 0
+        if self.failed:
+            return self.failed[0].failure.error.exit_status
+        return Diverged.exit_status if self.diverged else 0
 
     def lines(self) -> list[str]:
         done = [
@@ -170,6 +177,13 @@ class _Report:
         did = (done if self.versions else []) + (wrote if self.checkpoints else [])
         lines = [f"{' and '.join(did).capitalize()}." if did else "Nothing was due."]
         lines += [failed.line() for failed in self.failed]
+        told = {failed.table for failed in self.failed}
+        lines += [
+            f"{table}: version {version} of its log is somebody else's, and the table stands still; "
+            f"`deltamirror adopt {table}` takes it in"
+            for table, version in self.diverged.items()
+            if table not in told
+        ]
         if self.unpublished:
             lines.append(f"{counted(self.unpublished, 'version')} not published; `deltamirror status` shows why.")
         return lines
@@ -180,6 +194,7 @@ class _Report:
             "tables": self.versions,
             "checkpoints": self.checkpoints,
             "failures": [failed.document() for failed in self.failed],
+            "diverged": self.diverged,
             "unpublished": self.unpublished,
             "stopped": self.stopped,
         }
