@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings
-from deltamirror.errors import CommitUnknown, Transient, Unavailable
+from deltamirror.errors import CatalogMismatch, CommitUnknown, Transient, Unavailable
 from tests.support.fault_rules import Delay, Fault, Reset, Truncate
 from tests.support.lake import add, execute
 from tests.support.mirrors import committed_files, following, local_settings, log_of, make_table, published_files
@@ -126,3 +126,10 @@ def test_what_a_broken_connection_leads_to_is_put_down_to_the_connection(setting
     found = catalog.database.translate(raised.value)
     assert isinstance(found, Unavailable)
     assert "connection socket closed" in found.message
+
+
+def test_what_the_server_says_counts_more_than_what_went_before(settings: Settings) -> None:
+    error = psycopg.errors.UndefinedTable("there is no dl_tables")
+    error.__context__ = psycopg.OperationalError("connection socket closed")
+    with Catalog(settings=settings) as catalog:
+        assert isinstance(catalog.database.translate(error), CatalogMismatch)

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from deltamirror.mirror.checkpoint import fetching, placement, reconciliation
+from deltamirror.mirror.checkpoint import encoding, fetching, placement, reconciliation
 from deltamirror.mirror.checkpoint.scratch import Gathering, Pile
 
-__all__ = ["as_if_large"]
+__all__ = ["as_if_large", "in_small_groups"]
 
 
 @contextmanager
@@ -16,10 +16,18 @@ def as_if_large() -> Iterator[None]:
     """No table and no object is small enough to stay in memory."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in (Gathering, Pile):
-            patch.setattr(kind.__init__, "__defaults__", (0,))
+            patch.setattr(kind.__init__, "__defaults__", (0, None)[: len(kind.__init__.__defaults__ or ())])
         patch.setattr(reconciliation.reconciled, "__kwdefaults__", {"in_memory": 0})
         patch.setattr(reconciliation, "_PIECE_ROWS", 3)
         patch.setattr(reconciliation, "_RANGES", 4)
         for module in (fetching, placement):
             patch.setattr(module, "PIECE_BYTES", 1_000)
+        yield
+
+
+@contextmanager
+def in_small_groups() -> Iterator[None]:
+    """A row group may be as small as its limit says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding, "_FEWEST_ROWS", 3)
         yield

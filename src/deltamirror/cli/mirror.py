@@ -177,7 +177,7 @@ class _Report:
         did = (done if self.versions else []) + (wrote if self.checkpoints else [])
         lines = [f"{' and '.join(did).capitalize()}." if did else "Nothing was due."]
         lines += [failed.line() for failed in self.failed]
-        told = {failed.table for failed in self.failed}
+        told = {failed.table for failed in self.failed if isinstance(failed.failure.error, Diverged)}
         lines += [
             f"{table}: version {version} of its log is somebody else's, and the table stands still; "
             f"`deltamirror adopt {table}` takes it in"

@@ -80,6 +80,13 @@ def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | Non
 
     Once ``given_up`` is set, nothing more is put.
     """
+    outcome = _executed(unit, resources, given_up or threading.Event())
+    if outcome.failure is not None:
+        _let_go(outcome.failure.error)
+    return outcome
+
+
+def _executed(unit: Unit, resources: Resources, given_up: threading.Event) -> Outcome:
     stage = Stage.OPEN
     try:
         store = resources.store(unit.address)
@@ -87,12 +94,20 @@ def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | Non
         unit = _carrying(unit, resources)
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources)
-        guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up or threading.Event())
+        guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up)
         if isinstance(unit, CommitUnit):
             return publish_commits(unit, store, fetch=fetch, guard=guard)
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
         return failed(unit, _ours(error), stage)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Let go of what the frames of an error hold, which may be gigabytes: outcomes are kept, and nobody looks there."""
+    while error is not None:
+        error.__traceback__ = None
+        _let_go(error.__cause__)
+        error = error.__context__
 
 
 def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:

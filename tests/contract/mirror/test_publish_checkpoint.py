@@ -13,15 +13,15 @@ import pytest
 from deltamirror.delta.actions import Remove
 from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, Trust, decode, encode
-from deltamirror.errors import Internal, LeaseLost, NotFound, Unavailable
-from deltamirror.mirror.checkpoint import content, encoding, parquet, readback
+from deltamirror.errors import CapacityExceeded, Internal, LeaseLost, NotFound, Unavailable
+from deltamirror.mirror.checkpoint import content, encoding, parquet, readback, scratch
 from deltamirror.mirror.checkpoint.content import CheckpointState
 from deltamirror.mirror.checkpoint.equivalence import is_equivalent
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.storage.store import Created, Data, Exists, Store
 from deltamirror.work import CheckpointBase, CheckpointOutcome, CheckpointUnit, CommitWork, Guard, Stage
-from tests.support.aside import as_if_large
+from tests.support.aside import as_if_large, in_small_groups
 from tests.support.checkpoints import (
     COMMITTED_AT,
     STORY,
@@ -354,20 +354,23 @@ def test_what_a_large_store_gives_back_is_compared_in_pieces(any_store: Store, c
 
 @KINDS
 def test_a_large_checkpoint_and_the_next_have_the_bytes_of_small_ones(any_store: Store, commits: list[bytes]) -> None:
-    """Whatever is put aside on the way, and wherever tables are divided."""
+    """Whatever is put aside on the way, and wherever tables are divided, in several row groups."""
     more = [*commits, *LATER]
     put_commits(any_store, more)
-    publish(unit(commits), any_store)
-    publish(unit(more), any_store)
-    expected = objects(any_store)
-    _delete_checkpoint(any_store)
-    with as_if_large():
-        first = publish(unit(commits), any_store)
-        publish(unit(more, base=base_of(first)), any_store)
-        recorded = RecordingStore(any_store)
-        publish(unit(more), recorded)
-        assert recorded.puts == []
-    assert _contents(objects(any_store)) == _contents(expected)
+    with in_small_groups():
+        publish(unit(commits, row_group_bytes=1), any_store)
+        publish(unit(more, row_group_bytes=1), any_store)
+        expected = objects(any_store)
+        _delete_checkpoint(any_store)
+        with as_if_large():
+            first = publish(unit(commits, row_group_bytes=1), any_store)
+            publish(unit(more, base=base_of(first), row_group_bytes=1), any_store)
+            recorded = RecordingStore(any_store)
+            publish(unit(more, row_group_bytes=1), recorded)
+            assert recorded.puts == []
+    contents = _contents(objects(any_store))
+    assert contents == _contents(expected)
+    assert max(parquet.opened(data).num_row_groups for data in contents) > (2 if commits is CLASSIC else 0)
 
 
 def _contents(found: dict[str, bytes]) -> list[bytes]:
@@ -522,6 +525,24 @@ def test_a_store_that_fails_while_the_base_is_read_does_not_condemn_it(any_store
     assert not outcome.base_unusable
     assert outcome.failure is not None
     assert outcome.failure.stage is Stage.BUILD
+
+
+@KINDS
+def test_a_full_disk_while_the_base_is_read_does_not_condemn_it(
+    any_store: Store, commits: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_commits(any_store, [*commits, *LATER])
+    base = base_of(publish(unit(commits), any_store))
+
+    def full(table: pa.Table) -> pa.Buffer:
+        raise CapacityExceeded("injected")
+
+    monkeypatch.setattr(scratch, "_serialized", full)
+    with as_if_large():
+        outcome = attempt(unit([*commits, *LATER], base=base), any_store)
+    assert not outcome.base_unusable
+    assert outcome.failure is not None
+    assert isinstance(outcome.failure.error, CapacityExceeded)
 
 
 @KINDS

@@ -48,6 +48,23 @@ def test_every_unit_has_one_outcome(units: list[CommitUnit]) -> None:
     assert [outcome.failure for outcome in outcomes] == [None] * 6
 
 
+def test_a_failure_holds_nothing_of_the_work_that_failed(units: list[CommitUnit]) -> None:
+    """Outcomes are kept; what the frames of an error hold may be gigabytes."""
+
+    def opened(address: StoreAddress) -> Store:
+        try:
+            raise OSError("the cause")
+        except OSError as error:
+            raise Unavailable("injected") from error
+
+    [outcome] = working(units[:1], opened)
+    assert outcome.failure is not None
+    error = outcome.failure.error
+    assert isinstance(error, Unavailable)
+    assert isinstance(error.__cause__, OSError)
+    assert (error.__traceback__, error.__cause__.__traceback__) == (None, None)
+
+
 def test_as_many_units_are_at_work_as_there_are_threads(units: list[CommitUnit]) -> None:
     meeting, lock, inside, most = threading.Barrier(3), threading.Lock(), [0], [0]
 

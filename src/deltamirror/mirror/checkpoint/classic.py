@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamirror.delta import names
-from deltamirror.errors import DeltaMirrorError
+from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint import content, parquet
 from deltamirror.mirror.checkpoint.content import CheckpointState
 from deltamirror.mirror.checkpoint.encoding import encoded
@@ -24,7 +24,7 @@ from deltamirror.work import CheckpointUnit, Guard
 
 __all__ = ["classic_state", "write_classic"]
 
-_UNREADABLE: Final = (DeltaMirrorError, pa.ArrowException, LookupError, TypeError, ValueError)
+_UNREADABLE: Final = (InvalidInput, pa.ArrowException, LookupError, TypeError, ValueError)
 """What a file of anybody's making may lead to: it is not a checkpoint that we understand."""
 
 
@@ -63,6 +63,8 @@ def classic_state(data: bytes | pa.Buffer, *, version: int, with_statistics: boo
     try:
         columns = _with_statistics(data) if with_statistics and parquet.is_ours(data) else FILES
         return state_of_actions(parquet_actions(data, columns=columns), version=version)
+    except MemoryError:  # Arrow's is an exception of both kinds
+        raise
     except _UNREADABLE:
         return None
 

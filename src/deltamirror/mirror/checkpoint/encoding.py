@@ -44,7 +44,7 @@ def encoded(
     def file_of(group: pa.Table) -> pa.Buffer:
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(sink, columns, **layout) as writer:
-            writer.write_table(group, row_group_size=group.num_rows)
+            writer.write_table(group, row_group_size=max(group.num_rows, 1))
             writer.add_key_value_metadata(footer)
         file = sink.getvalue()
         readback.check(file, group)

@@ -11,7 +11,7 @@ from deltamirror.mirror.checkpoint.blocks import in_threads
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
 from deltamirror.mirror.checkpoint.reconciliation import FileActions, keys_of, pieces, reconciled
 
-__all__ = ["merged"]
+__all__ = ["are_few", "merged"]
 
 _MOST_NEWER: Final = 4_096
 """Every newer action cuts the base once more; beyond this, sorting everything is faster than the many pieces."""
@@ -19,13 +19,18 @@ _MOST_NEWER: Final = 4_096
 
 def merged(base: FileActions, newer: FileActions, *, most_newer: int = _MOST_NEWER) -> FileActions:
     """Files and tombstones after ``newer`` ones (in the order of keys, no key twice) replaced those of ``base``."""
-    files, removes = (_Newer(table) for table in newer)
-    keys = sorted({*files.places, *removes.places})
-    if len(keys) <= most_newer:
+    if are_few(newer, most_newer):
+        files, removes = (_Newer(table) for table in newer)
+        keys = sorted({*files.places, *removes.places})
         spliced = [_spliced(older, each, keys) for older, each in zip(base, (files, removes), strict=True)]
         if spliced[0] is not None and spliced[1] is not None:
             return spliced[0], spliced[1]
     return _sorted_again(base, newer)
+
+
+def are_few(newer: FileActions, most: int = _MOST_NEWER) -> bool:
+    """Whether they are worked in; otherwise all are sorted again."""
+    return bool(newer[0].num_rows + newer[1].num_rows <= most)
 
 
 class _Newer:

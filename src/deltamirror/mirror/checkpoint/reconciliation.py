@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltamirror.delta.paths import path_identity
 from deltamirror.mirror.checkpoint.blocks import in_threads
 from deltamirror.mirror.checkpoint.columns import combined
-from deltamirror.mirror.checkpoint.scratch import Gathering
+from deltamirror.mirror.checkpoint.scratch import Gathering, Pile
 
 __all__ = ["FileActions", "keys_of", "pieces", "reconciled"]
 
@@ -83,13 +83,16 @@ def _bounds(sample: pa.Array, count: int) -> pa.Array:
 
 def _divided(files: pa.Table, bounds: pa.Array) -> Iterator[pa.Table]:
     """The rows of one range of keys after the other."""
-    ranges = [Gathering(files.schema, _RANGE_BYTES) for _ in range(len(bounds) + 1)]
+    aside = Pile(0)
+    ranges = [Gathering(files.schema, _RANGE_BYTES, aside) for _ in range(len(bounds) + 1)]
     for piece in pieces(files):
         numbers = pc.search_sorted(bounds, keys_of(piece), side="right")
         ordered, first = piece.take(pc.sort_indices(numbers)), 0
         for each, size in zip(ranges, _sizes(numbers, len(ranges)), strict=True):
             each.add(ordered.slice(first, size))
             first += size
+    for each in ranges:
+        each.end()
     return (each.whole() for each in ranges)
 
 

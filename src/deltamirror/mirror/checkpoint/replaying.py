@@ -12,7 +12,7 @@ from deltamirror.delta.replay import State, checkpoint_actions
 from deltamirror.mirror.checkpoint.blocks import blocks_of, in_threads
 from deltamirror.mirror.checkpoint.filelines import Block, MapKeys, parsed
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
-from deltamirror.mirror.checkpoint.merging import merged
+from deltamirror.mirror.checkpoint.merging import are_few, merged
 from deltamirror.mirror.checkpoint.reconciliation import FileActions, reconciled
 from deltamirror.mirror.checkpoint.scratch import Gathering
 from deltamirror.mirror.checkpoint.state import CheckpointState, tombstones_after, transactions_after
@@ -34,7 +34,9 @@ def replay(
         others.apply([base.protocol, base.metadata, *base.transactions, *base.domains])
     files, tombstones = reconciled(*_gathered(_blocks(fetched), others))
     if base is not None:
-        older, files = with_statistics(base.files, files, others.metadata, others.protocol)
+        older = base.files
+        if are_few((files, tombstones)):
+            older, files = with_statistics(older, files, others.metadata, others.protocol)
         files, tombstones = merged((older, base.removes), (files, tombstones))
     return _state(others, files, tombstones, version=version, committed_at=committed_at)
 

@@ -1,26 +1,24 @@
 """What is too large to stay in memory is put aside, in files that have no name.
 
 Such a file is mapped: its pages are the system's, which takes them back when memory is short. It goes with the last
-array or buffer that lies in it, at the latest with the process. It is where temporary files are (``TMPDIR``).
+array or buffer that lies in it, at the latest with the process. It is where temporary files are (``TMPDIR``), which
+should be on a disk.
 """
 
-import errno
 import mmap
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
 
-from deltamirror.errors import CapacityExceeded, Unavailable
+from deltamirror.errors import CapacityExceeded
 
 __all__ = ["Gathering", "Pile"]
 
 _MOST_BYTES: Final = 512 * 1024 * 1024
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Pile:
@@ -47,13 +45,17 @@ class Pile:
 
 
 class Gathering:
-    """Tables of one schema, one after the other: in memory up to a limit, and beyond it in a file."""
+    """Tables of one schema, one after the other: in memory up to a limit, and beyond it in a file.
 
-    def __init__(self, schema: pa.Schema, most_bytes: int = _MOST_BYTES) -> None:
+    Several of them may share the pile that they put aside to.
+    """
+
+    def __init__(self, schema: pa.Schema, most_bytes: int = _MOST_BYTES, aside: Pile | None = None) -> None:
         self._schema, self._most_bytes = schema, most_bytes
         self._held: list[pa.Table] = []
         self._size = 0
-        self._aside, self._ends = Pile(0), [0]
+        self._aside = Pile(0) if aside is None else aside
+        self._places: list[tuple[int, int]] = []
 
     def add(self, table: pa.Table) -> None:
         """Put these rows after the others."""
@@ -62,23 +64,26 @@ class Gathering:
         if self._size > self._most_bytes:
             self._put_aside()
 
-    def whole(self) -> pa.Table:
-        """All rows. Nothing is added any more."""
-        if self._aside.size:
+    def end(self) -> None:
+        """Nothing is added any more. Those that share a pile all end before one of them is read."""
+        if self._places:
             self._put_aside()
+
+    def whole(self) -> pa.Table:
+        """All rows, at the end."""
+        self.end()
         return pa.concat_tables([self._schema.empty_table(), *self._read(), *self._held])
 
     def _put_aside(self) -> None:
         for table in self._held:
-            self._aside.add(_serialized(table))
-            self._ends.append(self._aside.size)
+            data = _serialized(table)
+            self._places.append((self._aside.size, data.size))
+            self._aside.add(data)
         self._held, self._size = [], 0
 
     def _read(self) -> Iterator[pa.Table]:
-        if self._aside.size:
-            whole = self._aside.whole()
-            for start, end in pairwise(self._ends):
-                yield pa.ipc.open_stream(whole.slice(start, end - start)).read_all()
+        for start, size in self._places:
+            yield pa.ipc.open_stream(self._aside.whole().slice(start, size)).read_all()
 
 
 class _File:
@@ -87,6 +92,7 @@ class _File:
     def __init__(self) -> None:
         with _translated(), tempfile.TemporaryFile() as file:
             self._descriptor = os.dup(file.fileno())
+        self._map: pa.Buffer | None = None
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
@@ -100,8 +106,10 @@ class _File:
                     rest = rest[os.write(self._descriptor, rest) :]
 
     def mapped(self) -> pa.Buffer:
-        with _translated():
-            return pa.py_buffer(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
+        if self._map is None:
+            with _translated():
+                self._map = pa.py_buffer(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
+        return self._map
 
 
 def _serialized(table: pa.Table) -> pa.Buffer:
@@ -116,7 +124,12 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"a temporary file in {tempfile.gettempdir()} cannot be written: {error.strerror or error}"
-        hint = "a large checkpoint needs some gigabytes there: make room, or set TMPDIR to another folder"
-        kind = CapacityExceeded if error.errno in _FULL else Unavailable
-        raise kind(what, hint=hint) from error
+        raise CapacityExceeded(
+            f"a temporary file cannot be written: {error.strerror or error} ({error.filename or _folder()})",
+            hint="checkpoints of millions of files need gigabytes for them: make room, or set TMPDIR to another folder",
+        ) from error
+
+
+def _folder() -> str:
+    """Where temporary files are, if it is known by now."""
+    return tempfile.tempdir or os.environ.get("TMPDIR") or "TMPDIR is not set"

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from threading import Lock
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -62,7 +61,7 @@ def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guar
         parts=-(-_num_actions(state) // unit.sidecar_actions),
         unit=unit,
         store=store,
-        guard=_one_at_a_time(guard),
+        guard=guard,
     )
     sidecars = _put_sidecars(writing)
     head = CheckpointMetadata(version=state.version, tags=_tags(state, sidecars, writing.schema))
@@ -81,17 +80,6 @@ def unique_name(table_id: str, version: int, digest: bytes) -> str:
 def _put_sidecars(writing: _Writing) -> list[Sidecar]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
         return list(threads.map(partial(_put_sidecar, writing), range(writing.parts)))
-
-
-def _one_at_a_time(guard: Guard) -> Guard:
-    """A guard may ask a database, and need not expect several threads."""
-    lock = Lock()
-
-    def guarded() -> None:
-        with lock:
-            guard()
-
-    return guarded
 
 
 def _put_sidecar(writing: _Writing, part: int) -> Sidecar:

@@ -4,7 +4,7 @@ So row groups can be encoded at the same time. Their bytes are taken over as the
 the places in the file, the numbers of the row groups, and the number of rows.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from typing import Final
@@ -30,6 +30,16 @@ _PAGE_PLACES: Final = (9, 10, 11, 14)
 """Of data pages, index pages, the dictionary and the Bloom filter."""
 
 _PLACES_IN_ARROW: Final = ("file_offset", "data_page_offset", "dictionary_page_offset")
+_TOLD: Final = (
+    "path_in_schema",
+    "physical_type",
+    "num_values",
+    "compression",
+    "encodings",
+    "is_stats_set",
+    "total_compressed_size",
+    "total_uncompressed_size",
+)
 
 
 def stitched(files: Iterable[pa.Buffer]) -> pa.Buffer:
@@ -41,9 +51,11 @@ def stitched(files: Iterable[pa.Buffer]) -> pa.Buffer:
     some = list(islice(remaining, 2))
     if len(some) == 1:
         return some[0]
+    remaining = chain(some, remaining)
+    del some
     pile, parts = Pile(), list[_Part]()
     pile.add(_MAGIC)
-    for file in chain(some, remaining):
+    for file in remaining:
         parts.append(_Part(pile.size - len(_MAGIC), decoded(_footer(file).to_pybytes()), _read_by_arrow(file)))
         pile.add(_content(file))
     footer = encoded(_joined(parts))
@@ -90,10 +102,10 @@ def _check(whole: pq.FileMetaData, parts: Sequence[_Part]) -> None:
         raise Internal("a checkpoint, joined of its row groups, has another footer than they have")
 
 
-def _told(column: pq.ColumnChunkMetaData, distance: int) -> Mapping[str, object]:
-    told = column.to_dict()
-    places = {name: told[name] + distance for name in _PLACES_IN_ARROW if told[name]}
-    return {**told, **places}
+def _told(column: pq.ColumnChunkMetaData, distance: int) -> Sequence[object]:
+    """All but the bounds of its values: not all of these are values of Python."""
+    places = [getattr(column, name) for name in _PLACES_IN_ARROW]
+    return [*(place + distance if place else place for place in places), *(getattr(column, name) for name in _TOLD)]
 
 
 def _footer(file: pa.Buffer) -> pa.Buffer:

@@ -191,11 +191,10 @@ class PostgresqlDatabase(Database):
 
     def translate(self, error: BaseException) -> DeltaMirrorError:
         """Decide by SQLSTATE, longest known prefix first."""
-        broken = error.__context__
-        if isinstance(error, psycopg.ProgrammingError) and isinstance(broken, psycopg.OperationalError):
+        state, broken = getattr(error, "sqlstate", None) or "", error.__context__
+        if isinstance(error, psycopg.ProgrammingError) and not state and isinstance(broken, psycopg.OperationalError):
             # SQLAlchemy touches a connection once more after it broke while it was tried.
             return self.translate(broken)
-        state = getattr(error, "sqlstate", None) or ""
         described = f"PostgreSQL: {_first_line(error)}"
         for length in (5, 2):
             if found := _BY_SQLSTATE.get(state[:length]):

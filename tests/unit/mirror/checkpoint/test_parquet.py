@@ -160,6 +160,29 @@ def test_the_file_says_what_spark_wants_to_know_and_nothing_of_arrow() -> None:
     assert found.format_version == "1.0"
 
 
+def test_row_groups_that_threads_encoded_are_those_that_arrow_writes_in_one_go() -> None:
+    """To the byte, with all of the layout."""
+    table = adds(25_000).append_column("typed", _typed_column(25_000))
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, **encoding._layout(table.schema, "zstd")) as writer:
+        for start in (0, 10_000, 20_000):
+            writer.write_table(table.slice(start, 10_000))
+        writer.add_key_value_metadata({parquet.SCHEMA_KEY: b"{}", parquet.VERSION_KEY: parquet.VERSION})
+    assert encoded(table, compression="zstd", row_group_bytes=1).equals(sink.getvalue())
+
+
+def _typed_column(count: int) -> pa.Array:
+    """With days that are no dates of Python."""
+    far = pa.array([-719_528 - number for number in range(count)], pa.int32()).view(pa.date32())
+    times = pa.array(range(count), pa.timestamp("us", "UTC"))
+    return pa.StructArray.from_arrays([far, times], ["day", "time"])
+
+
+def test_a_table_without_rows_is_a_file_without_rows() -> None:
+    empty = adds(1).slice(0, 0)
+    assert parquet.table_of(encoded(empty)).equals(empty)
+
+
 def test_the_same_table_gives_the_same_bytes() -> None:
     assert encoded(adds(500)).equals(encoded(adds(500)))
 

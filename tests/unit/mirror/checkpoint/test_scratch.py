@@ -1,12 +1,13 @@
 """What is put aside comes back as it was, leaves no file behind, and says clearly where there is no room."""
 
+import errno
 import gc
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from deltamirror.errors import CapacityExceeded, Unavailable
+from deltamirror.errors import CapacityExceeded
 from deltamirror.mirror.checkpoint.scratch import Gathering, Pile
 
 SCHEMA = pa.schema([("text", pa.large_string()), ("more", pa.struct([("number", pa.int64())]))])
@@ -67,11 +68,38 @@ def test_nothing_is_left_in_the_folder_of_temporary_files(tmp_path: Path, monkey
 
 def test_a_folder_that_is_not_there_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-    with pytest.raises(Unavailable, match="gone") as raised:
+    with pytest.raises(CapacityExceeded, match="gone") as raised:
         Gathering(SCHEMA, 0).add(tables()[2])
     assert "TMPDIR" in (raised.value.hint or "")
-    with pytest.raises(Unavailable, match="gone"):
+    with pytest.raises(CapacityExceeded, match="gone"):
         Pile(0).add(b"x")
+
+
+def test_that_there_is_no_folder_at_all_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._get_default_tempdir", none)
+    with pytest.raises(CapacityExceeded, match="No usable temporary directory") as raised:
+        Pile(0).add(b"x")
+    assert "TMPDIR" in (raised.value.hint or "")
+
+
+def num_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_many_gatherings_share_a_file() -> None:
+    pile, before = Pile(0), num_descriptors()
+    shared = [Gathering(SCHEMA, 1_000, pile) for _ in range(50)]
+    for table in tables():
+        for each in shared:
+            each.add(table)
+    for each in shared:
+        each.end()
+    assert all(each.whole().equals(pa.concat_tables(tables())) for each in shared)
+    assert num_descriptors() <= before + 2
 
 
 def test_a_full_disk_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
