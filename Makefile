@@ -23,7 +23,7 @@ demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 
 test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n 2 --dist loadfile $(TESTS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 soak: setup ## Ten thousand random schedules, then processes and servers amid faults for 15 minutes
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)

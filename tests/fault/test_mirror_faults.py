@@ -3,6 +3,7 @@
 import errno
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -35,6 +36,9 @@ from tests.support.postgres_server import prepared_server
 from tests.support.readers import Reader
 from tests.support.sightings import is_done, names_of_temporaries, seen, stores_of
 from tests.support.small_lakes import PARTS, copied, prepared, settings_of
+
+_MOMENT = 0.2
+"""Longer than an answer about a lease is good for."""
 
 
 @contextmanager
@@ -155,6 +159,7 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
             ):
                 assert reached.wait(60)
                 server.crash()
+                time.sleep(_MOMENT)
                 crashed.set()
                 # The put that was under way takes place; no other begins until the database is back.
                 assert put.wait(60)
@@ -179,6 +184,7 @@ def test_who_lost_the_lease_during_a_put_records_nothing_and_leaves_the_lease_to
         if operation == "create" and key.endswith("00001.json") and not others:
             execute(catalog, "UPDATE dl_leases SET expires_at = 1")
             others.extend(claimed(catalog, owner="other"))
+            time.sleep(_MOMENT)
 
     with mirror_over(catalog, lambda store: watched(store, before=overslept)[0]) as engine:
         assert engine.run(once=True).failures == []

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Final
 
 from deltamirror.errors import LeaseLost
@@ -29,10 +28,8 @@ class LeaseGuard:
         lease: Lease,
         database: Database | None,
         given_up: threading.Event,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._table, self._lease, self._database = table, lease, database
-        self._given_up, self._clock = given_up, clock
+        self._table, self._lease, self._database, self._given_up = table, lease, database, given_up
         self._sure_until = float("-inf")
 
     def __call__(self) -> None:
@@ -45,7 +42,7 @@ class LeaseGuard:
     def _is_held(self) -> bool:
         if self._database is None:
             return time.time() < self._lease.held_until
-        asked = self._clock()
+        asked = time.monotonic()
         if asked < self._sure_until:
             return True
         left = held_for(self._database, self._lease)
