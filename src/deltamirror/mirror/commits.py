@@ -11,6 +11,7 @@ from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, Transient
 from deltamirror.mirror.assembly import commit_data
 from deltamirror.mirror.checksums import ChecksumTrail
+from deltamirror.mirror.ranges import read_into
 from deltamirror.storage.store import Created, Data, Store
 from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Failure, Fetch, Guard, Published, Stage
 
@@ -147,10 +148,5 @@ class _Publisher:
 
 def _stored_digest(store: Store, key: str) -> str | None:
     """The sha256 of an object, which is never in memory as a whole; None where there is none."""
-    digest, at = hashlib.sha256(), 0
-    while (piece := store.read_range(key, at, _PIECE)) is not None:
-        digest.update(piece)
-        at += len(piece)
-        if len(piece) < _PIECE:
-            return digest.hexdigest()
-    return None
+    digest = hashlib.sha256()
+    return digest.hexdigest() if read_into(digest.update, store, key, range_bytes=_PIECE) else None

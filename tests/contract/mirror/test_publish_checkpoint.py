@@ -1,7 +1,8 @@
 """From a unit to a checkpoint in the log, over every kind of store: order, retries, other writers, bases."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from itertools import count
@@ -334,18 +335,12 @@ class _Corrupting(RecordingStore):
 
 
 @KINDS
-def test_the_pointer_stays_where_the_store_gives_back_something_else(any_store: Store, commits: list[bytes]) -> None:
+@pytest.mark.parametrize("compared", [nullcontext, as_if_large], ids=["as a whole", "in pieces"])
+def test_the_pointer_stays_where_the_store_gives_back_something_else(
+    any_store: Store, commits: list[bytes], compared: Callable[[], AbstractContextManager[None]]
+) -> None:
     put_commits(any_store, commits)
-    outcome = attempt(unit(commits), _Corrupting(any_store))
-    assert outcome.failure is not None
-    assert outcome.failure.stage is Stage.PUT
-    assert POINTER_KEY not in objects(any_store)
-
-
-@KINDS
-def test_what_a_large_store_gives_back_is_compared_in_pieces(any_store: Store, commits: list[bytes]) -> None:
-    put_commits(any_store, commits)
-    with as_if_large():
+    with compared():
         outcome = attempt(unit(commits), _Corrupting(any_store))
     assert outcome.failure is not None
     assert outcome.failure.stage is Stage.PUT

@@ -43,8 +43,8 @@ def _v2_state(top: bytes, base: CheckpointBase, store: Store) -> CheckpointState
         others = [action for action in actions if not isinstance(action, CheckpointMetadata | Sidecar)]
         (metadata,) = (action for action in others if isinstance(action, Metadata))
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
-            rows_of = partial(_sidecar, store, metadata.id, base.version)
-            sidecars = list(threads.map(rows_of, [each for each in actions if isinstance(each, Sidecar)]))
+            read = partial(_sidecar, store, metadata.id, base.version)
+            sidecars = list(threads.map(read, [each for each in actions if isinstance(each, Sidecar)]))
         return _joined(lines.encode_commit(others), sidecars, base)
     except (InvalidInput, ValueError):
         return None

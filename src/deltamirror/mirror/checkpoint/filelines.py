@@ -119,13 +119,13 @@ def _by_arrow(data: bytes, keys: MapKeys) -> Block:
 def _read(data: bytes, keys: MapKeys) -> pa.Table:
     if keys.absent:
         with suppress(_Unforeseen):
-            return _parsed(data, _line_schema(keys, without=keys.absent))
-    lines = _parsed(data, _line_schema(keys))
+            return _read_json(data, _line_schema(keys, without=keys.absent))
+    lines = _read_json(data, _line_schema(keys))
     keys.absent = _absent(lines) if keys.absent is None else _absent(lines) & keys.absent
     return lines
 
 
-def _parsed(data: bytes, schema: pa.Schema) -> pa.Table:
+def _read_json(data: bytes, schema: pa.Schema) -> pa.Table:
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
     try:

@@ -6,7 +6,7 @@ are put aside, so that only a few ranges are in memory at a time.
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,8 @@ from deltamirror.mirror.checkpoint.columns import combined
 from deltamirror.mirror.checkpoint.scratch import Gathering, Pile
 
 __all__ = ["FileActions", "keys_of", "pieces", "reconciled"]
+
+A = TypeVar("A", pa.Array, pa.Table)
 
 FileActions: TypeAlias = tuple[pa.Table, pa.Table]
 """Adds and removes."""
@@ -65,14 +67,15 @@ def pieces(files: pa.Table) -> Iterator[pa.Table]:
 
 
 def _samples(files: pa.Table) -> Iterator[pa.Array]:
-    yield keys_of(files.slice(0, 0))
-    for piece in pieces(files):
-        keys = keys_of(piece)
-        yield _every(keys, max(files.num_rows // (_RANGES * _SAMPLES), 1))
+    named = files.select(["path", "deletionVector"])
+    yield keys_of(named.slice(0, 0))
+    for piece in pieces(named):
+        yield keys_of(_every(piece, max(files.num_rows // (_RANGES * _SAMPLES), 1)))
 
 
-def _every(keys: pa.Array, distance: int) -> pa.Array:
-    return keys.take(pa.array(range(0, len(keys), distance), pa.int64()))
+def _every(rows: A, distance: int) -> A:
+    """The first row, and those after it at this distance."""
+    return rows.take(pa.array(range(0, len(rows), distance), pa.int64()))
 
 
 def _bounds(sample: pa.Array, count: int) -> pa.Array:

@@ -4,11 +4,10 @@ A struct is a dict from the numbers of its fields to pairs of a type and a value
 known of what the fields mean: what is read is written again as it was, whoever defined it.
 """
 
-import struct
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-__all__ = ["LIST", "Listed", "Struct", "decoded", "encoded"]
+__all__ = ["LIST", "Struct", "decoded", "encoded"]
 
 TRUE: Final = 1
 FALSE: Final = 2
@@ -31,7 +30,7 @@ def decoded(data: bytes) -> Struct:
     """The struct that the bytes begin with; ValueError where they hold none, or a type that Parquet does not use."""
     try:
         return _Reader(data).struct()
-    except (IndexError, struct.error) as error:
+    except IndexError as error:
         raise ValueError("a Thrift struct that breaks off") from error
 
 
