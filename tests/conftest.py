@@ -2,6 +2,7 @@
 
 pytest_plugins = [
     "tests.support.inventory",
+    "tests.support.environment",
     "tests.support.scheduling",
     "tests.support.postgres",
     "tests.support.catalogs",

@@ -31,7 +31,7 @@ from deltamirror.errors import (
     Unsupported,
 )
 
-__all__ = ["from_client", "from_os", "from_store", "is_missing_bucket", "status_of", "translated"]
+__all__ = ["from_client", "from_os", "from_store", "is_broken_off", "is_missing_bucket", "status_of", "translated"]
 
 # Azure answers a delete of many with a status and a reason for each, without a document.
 _STATUS: Final = re.compile(r"(?:status |\()code: (\d{3})")
@@ -79,6 +79,12 @@ def status_of(error: BaseException) -> int | None:
 def is_missing_bucket(error: BaseException) -> bool:
     """Whether it is the bucket that is missing, not an object in it."""
     return any(sign in str(error) for sign in _MISSING_BUCKET)
+
+
+def is_broken_off(error: BaseException) -> bool:
+    """Whether a connection broke before the store's answer was read. Time that is over is something else."""
+    kind = _KIND.search(str(error))
+    return kind is not None and kind[1] in ("Interrupted", "Request")
 
 
 def from_client(error: BaseException, what: str) -> InvalidSettings:

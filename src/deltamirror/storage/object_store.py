@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from deltamirror.errors import NotFound
-from deltamirror.storage.failures import is_missing_bucket, status_of, translated
+from deltamirror.errors import DeltaMirrorError, NotFound
+from deltamirror.storage.failures import is_broken_off, is_missing_bucket, status_of, translated
 from deltamirror.storage.keys import check_data, check_folder, check_key, is_hidden, is_temporary
 from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced, Store
 
@@ -64,7 +64,11 @@ class ObjectStore:
         return self.reopen
 
     def create(self, key: str, data: Data) -> Created | Exists:
-        """One PUT with ``If-None-Match: *``. A timeout is ``Unavailable``, and the object may be there."""
+        """One PUT with ``If-None-Match: *``. A timeout is ``Unavailable``, and the object may be there.
+
+        A store may refuse before it has read all of a large object, and hang up: the refusal is lost with the rest of
+        the object. So after a connection that broke, the store is asked whether there is an object.
+        """
         etag = self._put(key, data, mode="create")
         return Exists() if etag is None else Created(etag)
 
@@ -167,7 +171,18 @@ class ObjectStore:
                 if mode == "overwrite":
                     raise
                 return None
+            except BaseError as error:
+                if mode == "create" and is_broken_off(error) and self._is_there(key):
+                    return None
+                raise
         return self._tag(put)
+
+    def _is_there(self, key: str) -> bool:
+        """Whether there is an object for certain."""
+        try:
+            return self.head(key) is not None
+        except DeltaMirrorError:
+            return False
 
     def _listed(self, folder: str, after: str | None) -> Iterator[Meta]:
         check_folder(folder)

@@ -36,6 +36,14 @@ def test_an_object_is_created_once_and_never_replaced_by_a_create(any_store: Sto
     assert content(any_store, COMMIT) == b"first"
 
 
+@pytest.mark.requirement("R45")
+def test_a_create_of_a_large_object_that_is_there_says_so_though_the_store_hangs_up(any_store: Store) -> None:
+    large = b"x" * (12 * 1024 * 1024)
+    assert isinstance(any_store.create(COMMIT, b"first"), Created)
+    assert [any_store.create(COMMIT, large) for _ in range(5)] == [Exists()] * 5
+    assert content(any_store, COMMIT) == b"first"
+
+
 @pytest.mark.requirement("R44")
 def test_of_sixteen_racing_creates_exactly_one_wins_and_its_bytes_stay(any_store: Store) -> None:
     for version in range(5):

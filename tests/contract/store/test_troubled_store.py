@@ -79,7 +79,7 @@ TABLE: list[tuple[Answer, type[DeltaMirrorError], int]] = [
     (Answer(301, "PermanentRedirect"), InvalidSettings, 1),
     (Answer(400, "InvalidRequest"), Unsupported, 1),
     (Answer(501, "NotImplemented"), Unsupported, 2),
-    (RESET, Unavailable, 2),
+    (RESET, Unavailable, 4),  # what a create did not put is looked for
     (HANG, Unavailable, 2),
 ]
 # The answer to a HEAD has no document, so that these cannot be told from others of their status.
@@ -154,6 +154,19 @@ def test_a_create_whose_reply_was_lost_meets_its_own_object_and_says_exists() ->
     with answering(HANG) as asked:
         assert type(trouble(troubled(asked.endpoint), "create")) is Unavailable
         assert len(asked.requests) == 1
+
+
+@pytest.mark.requirement("R44")
+def test_a_create_whose_connection_broke_says_exists_where_there_is_an_object_for_certain() -> None:
+    there = Answer(200, headers=(("etag", '"e"'), ("last-modified", "Sun, 15 Nov 2026 20:00:00 GMT")))
+    with answering(RESET, there) as asked:
+        assert troubled(asked.endpoint, retries=0).create("k", b"x") == Exists()
+        assert [method for method, _ in asked.requests] == ["PUT", "HEAD"]
+    # Whoever may not list is told 403 of what is not there: that says nothing of the object.
+    for answer in (Answer(404), Answer(403), RESET):
+        with answering(RESET, answer) as asked:
+            assert type(trouble(troubled(asked.endpoint, retries=0), "create")) is Unavailable
+            assert [method for method, _ in asked.requests] == ["PUT", "HEAD"]
 
 
 @pytest.mark.requirement("R47")
