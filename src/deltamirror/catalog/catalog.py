@@ -162,12 +162,13 @@ class Catalog:
             after_commit=publish,
         )
 
-    def wait_until_published(self, versions: Mapping[str, int], *, seconds: float) -> None:
+    def wait_until_published(self, versions: Mapping[str, int], *, seconds: float) -> dict[str, int]:
         """Return when these versions of tables are in ``_delta_log/``; ``Late`` if that takes longer.
 
-        ``versions`` is what a commit returns.
+        ``versions`` is what a commit returns. What comes back is the same, unless commits of somebody else were adopted
+        meanwhile: then it is the versions that the transactions have since, or a ``Conflict`` if one was dropped.
         """
-        wait_until_published(self.database, versions, seconds=seconds)
+        return wait_until_published(self.database, versions, seconds=seconds)
 
     def _publish_inline(self, committed: Committed) -> None:
         if self._inline is not None:

@@ -95,14 +95,16 @@ def commit(
                 tx.stage(table, actions, read_version=read_version, at_version=at_version)
             with stream.named_in_errors():
                 tx.commit()
+        result = tx.result
         try:
             if wait is not None:
-                catalog.wait_until_published(tx.result.versions, seconds=wait)
+                published = catalog.wait_until_published(result.versions, seconds=wait)
+                result = replace(result, versions=published)
         except KeyboardInterrupt:
             # Who gives up waiting has committed nevertheless, and has to know as what.
-            _answer(invocation, table, tx.result)
+            _answer(invocation, table, result)
             raise
-        _answer(invocation, table, tx.result)
+        _answer(invocation, table, result)
 
 
 class _Lines:

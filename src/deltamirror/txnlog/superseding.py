@@ -36,10 +36,12 @@ __all__ = [
     "explained",
     "follow_tokens",
     "is_superseded",
+    "last_superseded",
     "moved_to",
     "note_transactions",
     "supersede",
     "superseded_of",
+    "txn_id_of",
     "txn_token",
 ]
 
@@ -138,6 +140,20 @@ def superseded_of(connection: Connection, table_id: int, version: int | None = N
     if version is not None:
         query = query.where((c.version == version) | (c.new_version == version))
     return [KeptSuperseded(**row._asdict()) for row in connection.execute(query.order_by(c.lineage, c.version))]
+
+
+def txn_id_of(connection: Connection, table_id: int, version: int) -> str | None:
+    """The transaction that a version of a table is of, as the history is now; None where there is no such version."""
+    c = versions.c
+    return connection.execute(select(c.txn_id).where(c.table_id == table_id, c.version == version)).scalar()
+
+
+def last_superseded(connection: Connection, table_id: int, txn_id: str) -> KeptSuperseded | None:
+    """What the newest adoption that superseded a transaction's commit did to it."""
+    c = superseded.c
+    query = select(*(c[name] for name in KeptSuperseded.__slots__)).where(c.table_id == table_id, c.txn_id == txn_id)
+    row = connection.execute(query.order_by(c.lineage.desc()).limit(1)).first()
+    return None if row is None else KeptSuperseded(**row._asdict())
 
 
 def follow_tokens(session: Session, table: str, moved: Mapping[str, int | None]) -> None:
