@@ -4,11 +4,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from deltamirror.errors import Conflict, Late, Unavailable
 from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.superseding import last_superseded, txn_id_of
+from deltamirror.txnlog.superseding import KeptSuperseded, last_superseded, txn_id_of
 from deltamirror.txnlog.tables import table_info
 
 __all__ = ["wait_until_published"]
@@ -23,6 +21,18 @@ class _Awaited:
     version: int
     txn_id: str | None = None
     """Whose version it was when it was first seen."""
+
+    def follow(self, moved: KeptSuperseded) -> None:
+        """Wait for the version that an adoption gave the transaction."""
+        if moved.new_version is None:
+            raise Conflict(
+                f"version {self.version} of table {self.table!r} was dropped when commits of somebody else were "
+                f"adopted: {moved.reason}",
+                hint="read the table again, and compute the transaction anew",
+                table=self.table,
+                reason="log-adopted",
+            )
+        self.version = moved.new_version
 
 
 def wait_until_published(database: Database, versions: Mapping[str, int], *, seconds: float) -> dict[str, int]:
@@ -52,41 +62,25 @@ class _Unpublished:
 
 
 def _unpublished(database: Database, awaited: Sequence[_Awaited], deadline: float) -> _Unpublished | None:
+    late = None
     try:
         with database.patience(max(0, deadline - time.monotonic())), database.read() as connection:
             for each in awaited:
                 info = table_info(connection, each.table)
-                _follow(connection, info.id, each)
+                holder = txn_id_of(connection, info.id, each.version)
+                if each.txn_id is None:
+                    each.txn_id = holder
+                elif each.txn_id != holder and (moved := last_superseded(connection, info.id, each.txn_id)):
+                    each.follow(moved)
                 if info.published is None or info.published < each.version:
-                    return _Unpublished(each.table, each.version)
-        return None
+                    late = late or _Unpublished(each.table, each.version)
+        return late
     except Unavailable as error:
         if time.monotonic() < deadline:
             raise
         return _Unpublished(awaited[0].table, awaited[0].version, unseen=f": {error.message}")
     finally:
         database.let_go()
-
-
-def _follow(connection: Connection, table_id: int, awaited: _Awaited) -> None:
-    """Wait for the version that the transaction has since, where an adoption moved it."""
-    holder = txn_id_of(connection, table_id, awaited.version)
-    if awaited.txn_id is None:
-        awaited.txn_id = holder
-    if awaited.txn_id is None or holder == awaited.txn_id:
-        return
-    moved = last_superseded(connection, table_id, awaited.txn_id)
-    if moved is None:
-        return
-    if moved.new_version is None:
-        raise Conflict(
-            f"version {awaited.version} of table {awaited.table!r} was dropped when commits of somebody else were "
-            f"adopted: {moved.reason}",
-            hint="read the table again, and compute the transaction anew",
-            table=awaited.table,
-            reason="log-adopted",
-        )
-    awaited.version = moved.new_version
 
 
 def _late(late: _Unpublished, seconds: float) -> Late:
