@@ -8,10 +8,10 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.delta import names
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.pipeline import slices
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.commands import typed, variables, without_jvm
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from deltamirror.config import Secret, StorageSettings
 from deltamirror.delta import lines, names
 from deltamirror.delta.actions import Protocol
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file, first_commit
 from tests.support.commands import can_lose_power, typed, typed_without_power, variables
 from tests.support.foreign_logs import HISTORY, parquet, put_classic, put_log, state_after

@@ -16,7 +16,6 @@ from deltamirror.delta import names
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import InvalidInput, NotFound, Refused
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.mirror.log import commits as reading
 from deltamirror.mirror.log import pieces
 from deltamirror.mirror.log.listing import read_listing
@@ -25,6 +24,7 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.importing import Import
 from tests.support.adoptions import adopted, mirroring
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, put_parts, put_v2, state_after
 from tests.support.importers import Meddling, assert_as_in, imported, key_of

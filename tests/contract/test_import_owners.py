@@ -16,7 +16,6 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.errors import CommitUnknown, LeaseLost, Refused, Throttled
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.mirror.log import commits as reading
 from deltamirror.mirror.log import pieces
 from deltamirror.ops.importing import ImportOrder
@@ -24,6 +23,7 @@ from deltamirror.pipeline.owners import is_gone, owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.importing import Import
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.faults import losing_replies
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after

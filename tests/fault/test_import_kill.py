@@ -9,9 +9,9 @@ from sqlalchemy import delete, select
 
 from deltamirror import Catalog
 from deltamirror.config import StorageSettings
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.schema import METADATA, catalog, imports, tables, versions
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after
 from tests.support.importers import assert_as_in

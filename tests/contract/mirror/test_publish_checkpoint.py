@@ -23,6 +23,7 @@ from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.storage.store import Created, Data, Exists, Store
 from deltamirror.work import CheckpointBase, CheckpointOutcome, CheckpointUnit, CommitWork, Guard, Stage
 from tests.support.aside import as_if_large, in_small_groups
+from tests.support.checkpoint_tables import rows, state_of_table, table_of
 from tests.support.checkpoints import (
     COMMITTED_AT,
     STORY,
@@ -72,16 +73,14 @@ def stored(store: Store, outcome: CheckpointOutcome) -> CheckpointState:
     top = objects(store)[f"_delta_log/{outcome.name}"]
     assert sha256(top).digest() == outcome.digest
     if not outcome.name.endswith(".json"):
-        return content.state_of_table(parquet.table_of(top), version=outcome.version)
+        return state_of_table(table_of(top), version=outcome.version)
     actions = [line for line in top.splitlines() if not line.startswith((b'{"checkpointMetadata"', b'{"sidecar"'))]
     others = [b"\n".join(actions) + b"\n"]
     at = COMMITTED_AT + outcome.version * 1_000
-    bare = content.rows(content.replay([others], version=outcome.version, committed_at=at, base=None))
+    bare = rows(content.replay([others], version=outcome.version, committed_at=at, base=None))
     paths = [json.loads(line)["sidecar"]["path"] for line in top.splitlines() if line.startswith(b'{"sidecar"')]
-    sidecars = [parquet.table_of(objects(store)[f"_delta_log/_sidecars/{path}"]) for path in paths]
-    return content.state_of_table(
-        pa.concat_tables([bare, *sidecars], promote_options="permissive"), version=outcome.version
-    )
+    sidecars = [table_of(objects(store)[f"_delta_log/_sidecars/{path}"]) for path in paths]
+    return state_of_table(pa.concat_tables([bare, *sidecars], promote_options="permissive"), version=outcome.version)
 
 
 def pointer_of(store: Store) -> LastCheckpoint:
@@ -153,7 +152,7 @@ def test_a_v2_checkpoint_has_the_lines_of_the_reference_in_its_order(any_store: 
 def test_sidecars_are_of_bounded_size_and_hold_ranges_of_paths(any_store: Store) -> None:
     put_commits(any_store, V2)
     publish(unit(V2), any_store)
-    sidecars = {key: parquet.table_of(data) for key, data in sorted(objects(any_store).items()) if "_sidecars" in key}
+    sidecars = {key: table_of(data) for key, data in sorted(objects(any_store).items()) if "_sidecars" in key}
     assert [table.num_rows for table in sidecars.values()] == [3, 3, 1]
     assert all(table.column_names == ["add", "remove"] for table in sidecars.values())
     rows = [row for table in sidecars.values() for row in table.to_pylist()]
@@ -256,7 +255,7 @@ def _delete_checkpoint(store: Store) -> None:
 
 def test_a_checkpoint_of_another_writer_with_the_same_content_is_kept(any_store: Store) -> None:
     put_commits(any_store, CLASSIC)
-    table = content.rows(replayed(CLASSIC))
+    table = rows(replayed(CLASSIC))
     backwards = table.take(pa.array(range(table.num_rows - 1, -1, -1)))
     theirs = _put_checkpoint(any_store, backwards)
     recorded = RecordingStore(any_store)
@@ -273,7 +272,7 @@ def test_tombstones_that_had_expired_at_the_commit_may_be_in_a_kept_checkpoint(a
     put_commits(any_store, CLASSIC)
     old = Remove(path="day=1/old.parquet", deletion_timestamp=1, data_change=True)
     earlier = content.replay([[data] for data in [*CLASSIC, commit(old)]], version=3, committed_at=0, base=None)
-    theirs = _put_checkpoint(any_store, content.rows(earlier))
+    theirs = _put_checkpoint(any_store, rows(earlier))
     assert earlier.removes.num_rows == 2
     publish(unit(CLASSIC), any_store)
     assert objects(any_store)[CHECKPOINT_KEY] == theirs
@@ -293,9 +292,9 @@ def test_tombstones_that_had_expired_at_the_commit_may_be_in_a_kept_checkpoint(a
 )
 def test_a_checkpoint_of_another_writer_with_other_content_is_replaced(any_store: Store, wrong: Any) -> None:
     put_commits(any_store, CLASSIC)
-    _put_checkpoint(any_store, content.rows(wrong(replayed(CLASSIC))))
+    _put_checkpoint(any_store, rows(wrong(replayed(CLASSIC))))
     publish(unit(CLASSIC), any_store)
-    readback.check(objects(any_store)[CHECKPOINT_KEY], content.rows(replayed(CLASSIC)))
+    readback.check(objects(any_store)[CHECKPOINT_KEY], rows(replayed(CLASSIC)))
 
 
 def _with_other_size(files: pa.Table) -> pa.Table:

@@ -1,12 +1,11 @@
 """What a checkpoint holds, as Arrow tables: a row for every action that a full replay of the log leaves.
 
-``replay`` makes a state from the lines of commits, ``rows`` a table from a state, ``state_of_table`` a state from such
-a table, so that the next checkpoint continues from the last.
+``replay`` makes a state from the lines of commits, ``row_batches`` and ``file_rows`` the rows of a checkpoint from a
+state; ``reading`` has the way back, so that the next checkpoint continues from the last.
 """
 
-from deltamirror.mirror.checkpoint.reading import state_of_table
 from deltamirror.mirror.checkpoint.replaying import replay
-from deltamirror.mirror.checkpoint.rows import file_rows, row_batches, rows
+from deltamirror.mirror.checkpoint.rows import file_rows, row_batches
 from deltamirror.mirror.checkpoint.spark_schema import checkpoint_schema
 from deltamirror.mirror.checkpoint.state import CheckpointState, can_continue
 
@@ -17,6 +16,4 @@ __all__ = [
     "file_rows",
     "replay",
     "row_batches",
-    "rows",
-    "state_of_table",
 ]

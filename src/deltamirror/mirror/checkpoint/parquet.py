@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamirror.errors import InvalidInput
-from deltamirror.mirror.checkpoint.blocks import in_threads
 
 __all__ = [
     "SCHEMA_KEY",
@@ -20,7 +19,6 @@ __all__ = [
     "leaves",
     "opened",
     "row_group",
-    "table_of",
 ]
 
 SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
@@ -44,15 +42,6 @@ def is_ours(data: bytes | pa.Buffer) -> bool:
     """Whether the file looks as if ``encoded`` had written it: by Arrow, with Spark's version."""
     footer = opened(data).metadata
     return footer.created_by.startswith("parquet-cpp-arrow") and (footer.metadata or {}).get(VERSION_KEY) == VERSION
-
-
-def table_of(data: bytes | pa.Buffer) -> pa.Table:
-    """All rows of a file; InvalidInput where they cannot be read."""
-    file = opened(data)
-    if not file.num_row_groups:
-        return file.schema_arrow.empty_table()
-    # By threads of ours: Arrow's own read the leaves of a struct one by one.
-    return pa.concat_tables(in_threads(lambda number: row_group(data, number), range(file.num_row_groups)))
 
 
 def row_group(data: bytes | pa.Buffer, number: int) -> pa.Table:

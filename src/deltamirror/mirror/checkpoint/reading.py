@@ -20,7 +20,7 @@ from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
 from deltamirror.mirror.checkpoint.maps import TEXT_MAP, in_order
 from deltamirror.mirror.checkpoint.state import CheckpointState
 
-__all__ = ["CheckpointActions", "actions_of_table", "state_of_actions", "state_of_table"]
+__all__ = ["CheckpointActions", "actions_of_table", "state_of_actions"]
 
 _OTHERS: Final[Mapping[str, tuple[str, type[Action]]]] = {
     "protocol": ("minReaderVersion", Protocol),
@@ -41,14 +41,6 @@ class CheckpointActions(NamedTuple):
     """The columns of ``layout.FILES``."""
     removes: pa.Table
     """The columns of ``layout.REMOVES``."""
-
-
-def state_of_table(table: pa.Table, *, version: int, columns: pa.Schema = FILES) -> CheckpointState:
-    """What a classic checkpoint says: the inverse of ``rows``. Files and removes are in the order of its rows.
-
-    Files have these ``columns``. InvalidInput where it is no checkpoint.
-    """
-    return state_of_actions(actions_of_table(table, columns=columns), version=version)
 
 
 def actions_of_table(table: pa.Table, *, columns: pa.Schema = FILES) -> CheckpointActions:

@@ -19,20 +19,18 @@ from deltamirror.mirror.checkpoint.state import CheckpointState
 from deltamirror.mirror.checkpoint.statistics import partition_schema, statistics_schema
 from deltamirror.mirror.checkpoint.typed import partition_values, statistics
 
-__all__ = ["file_rows", "row_batches", "rows"]
+__all__ = ["file_rows", "row_batches"]
 
 _PIECE_ROWS: Final = 32 * 1024
 _PIECE_BYTES: Final = 512 * 1024 * 1024
 """Far below the two gigabytes of a string column."""
 
 
-def rows(state: CheckpointState) -> pa.Table:
-    """The table of a classic checkpoint: txn, add, remove, metaData, protocol, domainMetadata; one of them in a row."""
-    return pa.Table.from_batches(row_batches(state))
-
-
 def row_batches(state: CheckpointState) -> Iterator[pa.RecordBatch]:
-    """The same table as it is made: while a batch is used, threads make the next ones."""
+    """The rows of a classic checkpoint: a txn, add, remove, metaData, protocol or domainMetadata in each.
+
+    While a batch is used, threads make the next ones.
+    """
     schema = checkpoint_columns(state.metadata, state.protocol)
     yield pa.RecordBatch.from_pylist(list(_others(state)), schema=schema)
     yield from _files(state, schema)

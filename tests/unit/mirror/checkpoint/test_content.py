@@ -18,15 +18,8 @@ from deltamirror.delta.actions import (
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import InvalidAction, InvalidInput
 from deltamirror.mirror.checkpoint import filelines
-from deltamirror.mirror.checkpoint.content import (
-    CheckpointState,
-    can_continue,
-    checkpoint_schema,
-    file_rows,
-    replay,
-    rows,
-    state_of_table,
-)
+from deltamirror.mirror.checkpoint.content import CheckpointState, can_continue, checkpoint_schema, file_rows, replay
+from tests.support.checkpoint_tables import rows, state_of_table
 from tests.support.histories import PROTOCOL, table_metadata
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R10"), pytest.mark.requirement("R11")]

@@ -12,6 +12,7 @@ import pytest
 
 from deltamirror.errors import Internal, InvalidInput
 from deltamirror.mirror.checkpoint import encoding, parquet, readback
+from tests.support.checkpoint_tables import table_of
 from tests.support.reference import SHARED
 
 MEBIBYTE = 1024 * 1024
@@ -180,7 +181,7 @@ def _typed_column(count: int) -> pa.Array:
 
 def test_a_table_without_rows_is_a_file_without_rows() -> None:
     empty = adds(1).slice(0, 0)
-    assert parquet.table_of(encoded(empty)).equals(empty)
+    assert table_of(encoded(empty)).equals(empty)
 
 
 def test_the_same_table_gives_the_same_bytes() -> None:
@@ -234,7 +235,7 @@ def test_a_time_without_zone_is_never_taken_for_one_with() -> None:
     """INT96 cannot tell them apart, and Spark reads no time without zone from it."""
     table = pa.table({"with": pa.array([1], pa.timestamp("us", "UTC")), "without": pa.array([1], pa.timestamp("us"))})
     assert types_of(encoded(table)) == {"with": "INT64", "without": "INT64"}
-    assert parquet.table_of(encoded(table)).equals(table)
+    assert table_of(encoded(table)).equals(table)
     readback.check(encoded(table), table)
 
 
@@ -302,11 +303,11 @@ def test_another_schema_is_noticed() -> None:
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b"PAR1", lambda b: b[:-9], lambda b: b[: len(b) // 2]])
 def test_what_is_no_parquet_file_is_said_to_be_none(damage) -> None:
     with pytest.raises(InvalidInput):
-        parquet.table_of(damage(bytes(encoded(adds(100)))))
+        table_of(damage(bytes(encoded(adds(100)))))
 
 
 def test_damage_in_the_middle_of_a_file_does_not_escape_as_a_foreign_error() -> None:
     data = bytearray(encoded(adds(2_000)))
     data[1_000:3_000] = b"\xff" * 2_000
     with pytest.raises(InvalidInput):
-        parquet.table_of(bytes(data))
+        table_of(bytes(data))

@@ -8,13 +8,14 @@ import pytest
 
 from deltamirror.delta.actions import DeletionVector, Txn
 from deltamirror.errors import DeltaMirrorError, InvalidInput, Transient, Unsupported
-from deltamirror.mirror.checkpoint.content import CheckpointState, replay, rows
+from deltamirror.mirror.checkpoint.content import CheckpointState, replay
 from deltamirror.mirror.log import checkpoints as log_checkpoints
 from deltamirror.mirror.log import parquet as log_parquet
 from deltamirror.mirror.log import pieces as log_pieces
 from deltamirror.mirror.log.checkpoints import checkpoint_pieces, read_checkpoint, read_piece, read_pieces
 from deltamirror.mirror.log.listing import CheckpointFiles, read_listing
 from deltamirror.storage.store import Store
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import COMMITTED_AT, commit, file, first_commit
 from tests.support.foreign_logs import (
     HISTORY,

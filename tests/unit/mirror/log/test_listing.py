@@ -8,10 +8,10 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import InvalidInput, NotFound, PermissionDenied
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.mirror.log.listing import read_listing
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
+from tests.support.checkpoint_tables import rows
 from tests.support.foreign_logs import (
     HISTORY,
     put_classic,

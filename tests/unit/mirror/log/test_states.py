@@ -7,11 +7,11 @@ import pytest
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import InvalidAction, InvalidInput, InvalidLine, NotFound, Unsupported
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.mirror.log.listing import LogListing, read_listing
 from deltamirror.mirror.log.reach import reach
 from deltamirror.mirror.log.states import commit_time, state_at
 from deltamirror.storage.store import Store
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import COMMITTED_AT, commit, file
 from tests.support.foreign_logs import (
     HISTORY,

@@ -7,10 +7,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from deltamirror.mirror.checkpoint.content import rows
 from deltamirror.mirror.log.checkpoints import read_checkpoint
 from deltamirror.mirror.log.listing import read_listing
 from deltamirror.mirror.log.statistics import statistics_texts
+from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file, first_commit
 from tests.support.foreign_logs import assert_same_state, put_classic, state_after, store_in_memory
 

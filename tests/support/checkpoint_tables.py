@@ -1,0 +1,26 @@
+"""Checkpoints as single tables, which the mirror itself never has in memory at once."""
+
+import pyarrow as pa
+
+from deltamirror.mirror.checkpoint.content import CheckpointState, row_batches
+from deltamirror.mirror.checkpoint.layout import FILES
+from deltamirror.mirror.checkpoint.parquet import opened, row_group
+from deltamirror.mirror.checkpoint.reading import actions_of_table, state_of_actions
+
+__all__ = ["rows", "state_of_table", "table_of"]
+
+
+def rows(state: CheckpointState) -> pa.Table:
+    """The table of a classic checkpoint."""
+    return pa.Table.from_batches(row_batches(state))
+
+
+def state_of_table(table: pa.Table, *, version: int, columns: pa.Schema = FILES) -> CheckpointState:
+    """What a classic checkpoint says: the inverse of ``rows``."""
+    return state_of_actions(actions_of_table(table, columns=columns), version=version)
+
+
+def table_of(data: bytes) -> pa.Table:
+    """All rows of a file."""
+    groups = [row_group(data, number) for number in range(opened(data).num_row_groups)]
+    return pa.concat_tables(groups) if groups else opened(data).schema_arrow.empty_table()
