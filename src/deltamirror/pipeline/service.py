@@ -103,8 +103,9 @@ class Service:
                 stack.callback(self._watching().join)
             while not self._stopping.is_set():
                 self._wake.clear()
+                busy = self._is_busy()  # asked first: what ends after the claims may have made more due
                 started = self._start(pools)
-                if once and (self._trouble is not None or not (started or self._is_busy())):
+                if once and (self._trouble is not None or not (started or busy)):
                     break
                 self._let_go()
                 self._wait_out_trouble()
