@@ -14,13 +14,15 @@ from msgspec.structs import replace
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.lastcheckpoint import decode
-from deltamirror.errors import Diverged, LeaseLost, NotFound, Refused, Unavailable
+from deltamirror.errors import DeltaMirrorError, Diverged, LeaseLost, NotFound, Refused, Throttled, Unavailable
+from deltamirror.mirror import commits
 from deltamirror.ops.reconcile import Strategy
+from deltamirror.ops.report import report_on
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.kept import kept_log
 from deltamirror.txnlog.leases import release, take
 from deltamirror.txnlog.status import Attempt, attempts
-from deltamirror.work import Lane
+from deltamirror.work import CommitWork, Lane
 from tests.support.commit_units import commit_key
 from tests.support.lake import add, execute, settings_for
 from tests.support.mirroring import claimed, failed, record
@@ -105,6 +107,28 @@ def test_a_row_turns_success_only_when_the_object_is_there(catalog: Catalog, tmp
     assert states(catalog) == list(range(7))
 
 
+@pytest.mark.requirement("R53")
+def test_what_was_lost_is_read_back_before_its_row_turns_success(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, back = published_table(catalog, tmp_path, 6), list[int]()
+    read_back = commits._Publisher._read_back
+
+    def noted(publisher: commits._Publisher, work: CommitWork, key: str, data: bytes) -> None:
+        back.append(work.version)
+        assert work.version in states(catalog, "FAILED")
+        read_back(publisher, work, key, data)
+
+    monkeypatch.setattr(commits._Publisher, "_read_back", noted)
+    for version in (2, 4):
+        file_of(table, version).unlink()
+    with reconciling(catalog) as engine:
+        assert reconciled(engine, Strategy.SMART)[0].repaired == 2
+        append(table)
+        engine.run(once=True)
+    assert back == [2, 4]
+
+
 @pytest.mark.requirement("R56")
 def test_smart_finds_three_lost_and_one_altered_object_with_far_fewer_reads_than_full(
     catalog: Catalog, tmp_path: Path
@@ -167,10 +191,10 @@ def test_an_object_that_was_touched_is_read_until_it_was_looked_at(catalog: Cata
         os.utime(file_of(table, version))
     with reconciling(catalog, sample=0) as engine:
         first, _ = reconciled(engine, Strategy.SMART)
-        assert (first.checked, first.altered) == (21, ())
+        assert (first.checked, first.altered) == (22, ())  # the commits, and the pointer
         execute(catalog, "UPDATE dl_reconciliations SET reconciled_at = reconciled_at + 400000")
         second, _ = reconciled(engine, Strategy.SMART)
-        assert second.checked == 0
+        assert second.checked == 1
 
 
 @pytest.mark.requirement("R39")
@@ -204,6 +228,8 @@ def test_an_altered_commit_is_never_overwritten_and_stops_its_table_only(
     [attempt] = attempts_at(catalog, 2)
     assert (attempt.error_code, attempt.error_stage, attempt.error_key) == ("diverged", "verify", commit_key(2))
     assert (attempt.expected_digest, attempt.found_digest) == (digest(table.commit_file(2)), digest(theirs))
+    told = report_on(catalog.database, "t", 2).escalations
+    assert [(each.error_code, each.closed_at) for each in told] == [("diverged", None)]
 
 
 @pytest.mark.requirement("R39")
@@ -224,6 +250,12 @@ def test_a_commit_that_delta_rs_put_above_the_head_is_found_and_left_where_it_is
         assert engine.status("t")[0].state == "quarantined"
         assert file_of(table, 1).read_bytes() == theirs
         assert not file_of(table, 2).exists()
+    told = report_on(catalog.database, "t", 1)
+    assert [each.version for each in told.escalations] == [1]
+    [attempt] = told.attempts
+    assert (attempt.error_code, attempt.expected_digest, attempt.found_digest) == ("diverged", None, digest(theirs))
+    with pytest.raises(NotFound):
+        report_on(catalog.database, "t", 2)
 
 
 @pytest.mark.requirement("R39")
@@ -268,6 +300,22 @@ def test_200_failed_versions_of_20_tables_are_published_in_order_by_somebody_els
     for table in tables:
         times = [file_of(table, version).stat().st_mtime_ns for version in range(10)]
         assert times == sorted(times)
+
+
+@pytest.mark.parametrize(("error", "is_due"), [(Unavailable("away"), True), (Throttled("slow down"), False)])
+def test_a_store_that_answers_is_tried_again_at_once_unless_it_asked_for_a_pause(
+    catalog: Catalog, tmp_path: Path, error: DeltaMirrorError, is_due: bool
+) -> None:
+    table = published_table(catalog, tmp_path, 1)
+    append(table)
+    [found] = claimed(catalog, owner="who failed")
+    record(catalog, failed(found.lease, 2, error=error))
+    with reconciling(catalog) as engine, reconciler_of(engine) as (reconciler, _):
+        with catalog.database.read() as connection:
+            log = kept_log(connection, "t")
+        reconciler.look(log)
+    [row] = execute(catalog, "SELECT next_attempt_at FROM dl_mirror_status WHERE state = 'FAILED'")
+    assert (row.next_attempt_at is None) == is_due
 
 
 @BOTH

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings, StorageSettings, WriterSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
-from deltamirror.errors import Diverged
+from deltamirror.errors import Diverged, Unavailable
 from deltamirror.ops.adoption import adopt_all
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.lookahead import FirstLooks, LookAhead, Sighting
@@ -290,6 +290,24 @@ def test_writers_wait_for_a_store_that_does_not_answer_for_a_twentieth_of_their_
         assert states(catalog)["a"] == "quarantined"
         looks.before_commit(["a"])
         assert len(list(filter(of_the_look, s3_proxy.log))) == before + 2
+
+
+def test_what_was_seen_and_could_not_be_written_down_is_looked_at_again(
+    sqlite_disk: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = restored(sqlite_disk, later=more)
+    with lake.open() as catalog:
+        looks = FirstLooks(catalog.database, lake.settings(), owner="a test")
+
+        def away(*_: object) -> bool:
+            raise Unavailable("the database is away")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(LookAhead, "mark", away)
+            with pytest.raises(Unavailable):
+                looks.before_commit(["a"])
+        looks.before_commit(["a"])
+        assert states(catalog)["a"] == "quarantined"
 
 
 def leave_alone(catalog: Catalog, store: str) -> None:

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, parse
+from deltamirror.mirror.checkpoint.belongings import damaged_pointer, damaged_sidecar
 from deltamirror.mirror.comparison import ListedLog, difference, list_log
 from deltamirror.pipeline.inspection import Inspector
 from deltamirror.storage.open import StoreAddress
-from deltamirror.storage.store import Meta
+from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptCheckpoint, KeptCommit, KeptLog, kept_checkpoints, kept_commits, kept_log
 from deltamirror.txnlog.superseding import is_superseded
@@ -51,7 +52,7 @@ class Findings:
     foreign: list[Difference] = field(default_factory=list)
     """Commits of somebody else: above the head, or in the place of a version that was never published."""
     checkpoints: list[Difference] = field(default_factory=list)
-    """Checkpoints that were written, and are gone or have other bytes."""
+    """Checkpoints that were written, and are gone or have other bytes; or their sidecars, or the pointer."""
     checksums: list[int] = field(default_factory=list)
     """Versions from the newest checkpoint on that have no ``.crc``."""
 
@@ -100,17 +101,23 @@ class _Examination:
     def look_above(self, head: int) -> None:
         """Commits that SQL does not have are somebody else's."""
         above = sorted(version for version in self.listed.commits if version > head)
-        store = self.inspector.store(self.address)
         for version in above[:_MOST_FOREIGN]:
             nothing = ExpectedObject(version=version, key=self.listed.commits[version].key, pieces=())
-            theirs = difference(store, nothing)
+            theirs = difference(self._store, nothing)
             if theirs is not None and theirs.found:
                 self._sort(theirs, was_published=False)
 
-    def compare_checkpoints(self, checkpoints: Iterable[KeptCheckpoint]) -> None:
-        """Whether the checkpoints that are recorded are there."""
+    def compare_checkpoints(self, checkpoints: Sequence[KeptCheckpoint]) -> None:
+        """Whether the checkpoints that are recorded are there, with their sidecars, and the pointer to the newest."""
         suspects = [each for each in map(self._suspect, checkpoints) if each is not None]
         self.findings.checkpoints += self._differences(suspects)
+        lost = {each.version for each in self.findings.checkpoints}
+        ours = [each for each in checkpoints if each.digest is not None]
+        for each in ours if self.look.full else ours[-1:]:
+            if each.version not in lost and isinstance(parse(each.name), UuidCheckpoint):
+                self._note(damaged_sidecar(self._store, _key(each), each.version, whole=self.look.full))
+        if ours and ours[-1].version not in lost:
+            self._note(damaged_pointer(self._store, ours[-1].version))
 
     def look_for_checksums(self, newest: int) -> None:
         """Which versions have no checksum, from the newest checkpoint on."""
@@ -144,9 +151,22 @@ class _Examination:
             return None
         # A wrong digest differs, and so does nothing; the size of one file among sidecars is not recorded.
         pieces = ((0 if meta is None else meta.size, checkpoint.digest or b""),)
-        key = f"{LOG_DIRECTORY}/{checkpoint.name}"
-        return ExpectedObject(version=checkpoint.version, key=key, pieces=pieces)
+        return ExpectedObject(version=checkpoint.version, key=_key(checkpoint), pieces=pieces)
+
+    def _note(self, damaged: Difference | None) -> None:
+        """What belongs to a checkpoint is written again with it."""
+        self.findings.checked += 1
+        if damaged is not None and damaged.version not in {each.version for each in self.findings.checkpoints}:
+            self.findings.checkpoints.append(damaged)
 
     def _differences(self, expected: Sequence[ExpectedObject]) -> Iterable[Difference]:
         self.findings.checked += len(expected)
         return self.inspector.differences(self.address, expected) if expected else ()
+
+    @property
+    def _store(self) -> Store:
+        return self.inspector.store(self.address)
+
+
+def _key(checkpoint: KeptCheckpoint) -> str:
+    return f"{LOG_DIRECTORY}/{checkpoint.name}"

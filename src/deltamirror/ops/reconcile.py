@@ -6,18 +6,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from deltamirror.errors import DeltaMirrorError, Refused
+from deltamirror.errors import DeltaMirrorError, Refused, Throttled
 from deltamirror.ops.checksums import write_checksums
 from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.verdicts import diverged, gone, reason
 from deltamirror.pipeline.policy import STORE_CODES
 from deltamirror.txnlog.findings import Turn
-from deltamirror.txnlog.kept import KeptLog, count_unpublished, kept_log, kept_logs
+from deltamirror.txnlog.kept import KeptLog, count_lost_checkpoints, count_unpublished, kept_log, kept_logs
 
 __all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
 
 _log = logging.getLogger(__name__)
+_OVER: Final = tuple(code for code in STORE_CODES if code != Throttled.code)
+"""The troubles of a store that are over once it answers. One that asks for pauses answers, too."""
 _CLOCKS_APART: Final = 300_000
 """By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
@@ -129,7 +131,7 @@ class Reconciler:
         if findings.missing or findings.checkpoints or insist:
             done = self._finished(log, done, last=None if insist and not stops else log.published)
         elif log.head > log.published:
-            turn.make_due(STORE_CODES)  # the store answers
+            turn.make_due(_OVER)  # the store answers
         if stops:
             self._stop(log, findings, turn)
             return replace(done, left=done.left + len(findings.altered) + len(findings.foreign))
@@ -140,6 +142,7 @@ class Reconciler:
         database, upto, error, checkpoint = self._engine.database, log.head if last is None else last, None, None
         with database.read() as connection:
             before = count_unpublished(connection, log.table_id, last=upto)
+            lost_before = count_lost_checkpoints(connection, log.table_id)
         try:
             if upto >= 0:
                 checkpoint = self._engine.mirror(log.name, upto).checkpoint
@@ -147,8 +150,9 @@ class Reconciler:
             error = trouble
         with database.read() as connection:
             left = count_unpublished(connection, log.table_id, last=upto)
-        repaired = before - left + (checkpoint is not None)
-        return replace(done, repaired=repaired, left=left, error=error)
+            lost = count_lost_checkpoints(connection, log.table_id)
+        repaired = before - left + max(lost_before - lost, int(checkpoint is not None))
+        return replace(done, repaired=repaired, left=left + lost, error=error)
 
     def _write_checksums(self, log: KeptLog, findings: Findings) -> int:
         if not self._settings.mirror.checksums:
@@ -157,8 +161,7 @@ class Reconciler:
 
     def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
         database = self._engine.database
-        ours = [each for each in (*findings.altered, *findings.foreign) if each.version <= log.head]
-        failures = [diverged(database, log, each) for each in ours]
+        failures = [diverged(database, log, each) for each in (*findings.altered, *findings.foreign)]
         why = reason(findings)
         turn.stop(failures, reason=why, diverged=min((each.version for each in findings.foreign), default=None))
         _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name)

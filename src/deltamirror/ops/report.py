@@ -29,17 +29,18 @@ def report_on(database: Database, table: str, version: int | None = None) -> Tab
     """All attempts that failed at a table, or at a version of it, with what was escalated."""
     with database.read() as connection:
         status = table_status(connection, table)
-        if version is not None and version > status.head and not superseded_of(connection, status.table_id, version):
-            raise NotFound(
-                f"table {table!r} has no version {version}: its newest is {status.head}",
-                hint=f"`deltamirror table history {table}` shows its versions",
-                table=table,
-                version=version,
-            )
-        return TableReport(
+        told = TableReport(
             status=status,
             version=version,
             escalations=tuple(escalations_of(connection, status.table_id, version)),
             attempts=tuple(attempts(connection, status.table_id, version)),
             superseded=tuple(superseded_of(connection, status.table_id, version)),
         )
+        if version is not None and version > status.head and not (told.escalations or told.attempts or told.superseded):
+            raise NotFound(
+                f"table {table!r} has no version {version}: its newest is {status.head}",
+                hint=f"`deltamirror table history {table}` shows its versions",
+                table=table,
+                version=version,
+            )
+    return told

@@ -30,12 +30,14 @@ def gone(log: KeptLog, lost: Difference) -> Failure:
 
 
 def diverged(database: Database, log: KeptLog, found: Difference) -> Failure:
-    """A commit object has other bytes than SQL."""
+    """A commit object has other bytes than SQL, which may have none."""
     with database.read() as connection:
         commits = commit_work(connection, log.table_id, first=found.version, last=found.version)
     digest = file_digest(database, commits[0]) if commits else ""
+    has = "has in the database" if commits else "does not have in the database"
     error = Diverged(
-        f"{found.key} in {log.location} is not the version {found.version} that table {log.name!r} has in the database",
+        f"{found.key} in {log.location} is {'not the' if commits else 'a'} version {found.version} that table "
+        f"{log.name!r} {has}",
         hint=f"`deltamirror report {log.name}` shows more; `deltamirror adopt {log.name}` takes it in, and "
         f"`deltamirror repair {log.name}` ends the quarantine once it is gone or replaced",
         table=log.name,

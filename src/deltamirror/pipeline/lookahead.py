@@ -121,11 +121,14 @@ class FirstLooks:
         else:
             with ThreadPoolExecutor(min(_AT_ONCE, len(reachable)), thread_name_prefix="deltamirror-look") as pool:
                 seen = list(pool.map(self._seen, reachable))
-        for info, sighting in zip(reachable, seen, strict=True):
+        for info, (answered, sighting) in zip(reachable, seen, strict=True):
             if sighting is not None:
                 self._look.mark(info, sighting)
+            if answered:
+                self._done.add(info.name)  # only now: until it is marked, nobody else may commit
 
-    def _seen(self, info: TableInfo) -> Sighting | None:
+    def _seen(self, info: TableInfo) -> tuple[bool, Sighting | None]:
+        """Whether the store answered, and what its log holds past the head."""
         begun = self._clock()
         try:
             seen = self._look.sighting(info)
@@ -133,10 +136,9 @@ class FirstLooks:
             ended = self._clock()
             self._rested[_store(info)] = ended + _REST * (ended - begun)
             self._tell(info, error)
-            return None
-        self._done.add(info.name)
+            return False, None
         self._told.discard(_store(info))
-        return seen
+        return True, seen
 
     def _tell(self, info: TableInfo, error: DeltaMirrorError) -> None:
         """Say it once of a store."""

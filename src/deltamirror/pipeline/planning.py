@@ -82,12 +82,17 @@ def _commit_plan(
         lease=claim.lease,
         commits=tuple(commits),
         checksums=False,
-        verify=settings.mirror.verify,
+        verify=_verification(claim, settings.mirror.verify),
         budget=settings.mirror.budget,
     )
     if settings.mirror.checksums:
         unit = _with_checksums(database, unit)
     return CommitPlan(unit=unit, cadence=cadence, bytes_before=before, head=newest)
+
+
+def _verification(claim: Claim, configured: str) -> str:
+    """What failed once, or was lost, is read back before anybody believes that it is there."""
+    return "strict" if claim.failed and configured == "basic" else configured
 
 
 def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:

@@ -16,6 +16,7 @@ from deltamirror.txnlog.attempts import error_values, insert_attempt
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.divergence import clear_divergence, lift_quarantine, mark_diverged, quarantine
+from deltamirror.txnlog.escalations import open_escalation
 from deltamirror.txnlog.leases import surrender, under
 from deltamirror.txnlog.schema import checkpoints, mirror_status, reconciliations, tables
 from deltamirror.txnlog.upsert import upsert
@@ -51,7 +52,7 @@ class Turn:
     def stop(self, changed: Iterable[Failure], *, reason: str, diverged: int | None) -> None:
         """Versions have other bytes than they should: they are FAILED, and nobody publishes until it is repaired.
 
-        ``diverged`` is the first version of the log that is somebody else's.
+        ``diverged`` is the first version of the log that is somebody else's. Somebody has to look, whatever it is.
         """
         waiting = iter(changed)
         with self._held() as session:
@@ -60,6 +61,9 @@ class Turn:
             self._fail_all(session, some)
             if diverged is not None:
                 mark_diverged(session, self._lease.table_id, version=diverged, reason=reason)
+            elif some:
+                first = min(some, key=lambda failure: failure.version)
+                open_escalation(session, self._lease.table_id, Lane.COMMITS, first.version, first.error)
             quarantine(session, self._lease.table_id, reason=reason)
             self._lower(session, some)
         self.take_back(waiting)
@@ -110,7 +114,7 @@ class Turn:
         own = (c.table_id == self._lease.table_id) & (c.version == failure.version)
         failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
         found = update(records).where(own).values({**failed, **error_values(failure)}).returning(c.attempts)
-        if (count := session.execute(found).scalar_one_or_none()) is not None:
-            # The epochs of this lane are none of that one.
-            finder = replace(self._lease, lane=lane, epoch=-self._lease.epoch)
-            insert_attempt(session, finder, failure.version, count, CLOCK, failure)
+        count = session.execute(found).scalar_one_or_none()  # None: of somebody else, above the head
+        # The epochs of this lane are none of that one.
+        finder = replace(self._lease, lane=lane, epoch=-self._lease.epoch)
+        insert_attempt(session, finder, failure.version, count or 1, CLOCK, failure)

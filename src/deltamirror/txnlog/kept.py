@@ -19,6 +19,7 @@ __all__ = [
     "KeptCheckpoint",
     "KeptCommit",
     "KeptLog",
+    "count_lost_checkpoints",
     "count_unpublished",
     "every_log",
     "kept_checkpoints",
@@ -125,6 +126,13 @@ def count_unpublished(connection: Connection, table_id: int, *, last: int) -> in
     c = mirror_status.c
     waiting = (c.table_id == table_id) & (c.version <= last) & (c.state != "SUCCESS")
     return int(connection.execute(select(func.count()).where(waiting)).scalar_one())
+
+
+def count_lost_checkpoints(connection: Connection, table_id: int) -> int:
+    """How many checkpoints were written, and are not in the log as they should be."""
+    c = checkpoints.c
+    lost = (c.table_id == table_id) & c.name.is_not(None) & (c.state != "SUCCESS")
+    return int(connection.execute(select(func.count()).where(lost)).scalar_one())
 
 
 _looked_at = func.coalesce(reconciliations.c.reconciled_at, tables.c.created_at)

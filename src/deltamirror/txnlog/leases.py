@@ -38,6 +38,8 @@ class Claim:
     published: int
     """-1 while nothing is published."""
     log_start: int
+    failed: bool = False
+    """In the lane of commits: whether the first version to publish failed before, or was published and is gone."""
     checkpoint: int = -1
     """In the lane of checkpoints: the version of the one to write."""
 
@@ -245,6 +247,7 @@ def _unpublished() -> Select[Any]:
     first = tables.c.published_version + 1
     return (
         _free(Lane.COMMITS)
+        .add_columns(mirror_status.c.state)
         .join(versions, (versions.c.table_id == tables.c.table_id) & (versions.c.version == first))
         .join(mirror_status, (mirror_status.c.table_id == tables.c.table_id) & (mirror_status.c.version == first))
         .where(heads.c.version > tables.c.published_version)
@@ -263,7 +266,7 @@ def _unwritten() -> Select[Any]:
         _free(Lane.CHECKPOINTS)
         .add_columns(checkpoints.c.version.label("checkpoint"))
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
-        .where(or_(checkpoints.c.version == newest, _BEGINS_LOG))
+        .where(or_(checkpoints.c.version == newest, _BEGINS_LOG, _WAS_WRITTEN))
         .where(checkpoints.c.state != "SUCCESS")
         .order_by(checkpoints.c.created_at, tables.c.table_id)
     )
@@ -271,6 +274,13 @@ def _unwritten() -> Select[Any]:
 
 # Nobody can read the oldest versions of a log without it, whatever checkpoints follow.
 _BEGINS_LOG: ColumnElement[bool] = and_(checkpoints.c.version == tables.c.log_start, tables.c.log_start > 0)
+
+
+# Readers may rely on it: one that was lost is written again, though a newer one is there.
+_WAS_WRITTEN: ColumnElement[bool] = and_(
+    checkpoints.c.name.is_not(None),
+    checkpoints.c.version.between(tables.c.log_start, tables.c.published_version),
+)
 
 
 def _any_waiting(lane: Lane) -> Select[Any]:
@@ -296,6 +306,7 @@ def _claim(row: Row[Any], lease: Lease) -> Claim:
         head=row.head,
         published=row.published_version,
         log_start=row.log_start,
+        failed=lease.lane is Lane.COMMITS and row.state == "FAILED",
         checkpoint=row.checkpoint if lease.lane is Lane.CHECKPOINTS else -1,
     )
 

@@ -105,8 +105,8 @@ def record_checkpoint(
 ) -> Recorded:
     """Record a checkpoint that was written, or why it was not, and give the lease back.
 
-    A written one supersedes the earlier ones that are not. Where the base was unusable, nothing builds on it any more,
-    and the checkpoint is due at once.
+    A written one supersedes the earlier ones that never were. Where the base was unusable, nothing builds on it any
+    more, and the checkpoint is due at once.
     """
     with database.write() as session:
         started = surrender(session, outcome.lease)
@@ -244,7 +244,8 @@ def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: in
     if count is not None and count > 1:
         insert_attempt(session, outcome.lease, outcome.version, count, literal(started))
         close_escalations(session, outcome.lease, first=0, last=outcome.version)
-    superseded = (c.table_id == outcome.table_id) & (c.version < outcome.version) & (c.state != "SUCCESS")
+    never_written = (c.state != "SUCCESS") & c.name.is_(None)
+    superseded = (c.table_id == outcome.table_id) & (c.version < outcome.version) & never_written
     session.execute(delete(checkpoints).where(superseded, c.version != _needed_start(session, outcome.table_id)))
 
 

@@ -1,0 +1,65 @@
+"""Whether what belongs to a checkpoint beside its own file is as it was written: its sidecars, and the pointer."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from hashlib import sha256
+from typing import Final
+
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Metadata, Sidecar
+from deltamirror.delta.lastcheckpoint import decode
+from deltamirror.errors import InvalidInput
+from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
+from deltamirror.mirror.checkpoint.sidecars import SIDECARS, unique_name
+from deltamirror.mirror.ranges import read_into
+from deltamirror.storage.store import Store
+from deltamirror.work import Difference
+
+__all__ = ["damaged_pointer", "damaged_sidecar"]
+
+_RANGE: Final = 16 * 1024 * 1024
+_THREADS: Final = 4
+
+
+def damaged_sidecar(store: Store, key: str, version: int, *, whole: bool) -> Difference | None:
+    """A sidecar of a checkpoint of ours that is gone or has other bytes; None if all are as they were written.
+
+    Without ``whole``, one that has its size is not read.
+    """
+    top = store.read(key)
+    if top is None:
+        return Difference(version=version, key=key, found="")
+    try:
+        actions = lines.decode_commit(top.data, source=key)
+        (metadata,) = (action for action in actions if isinstance(action, Metadata))
+    except (InvalidInput, ValueError):
+        return Difference(version=version, key=key, found=sha256(top.data).hexdigest())
+    sidecars = [action for action in actions if isinstance(action, Sidecar)]
+    compare = partial(_difference, store, metadata.id, version, whole=whole)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
+        return next((found for found in threads.map(compare, sidecars) if found is not None), None)
+
+
+def _difference(store: Store, table_id: str, version: int, sidecar: Sidecar, *, whole: bool) -> Difference | None:
+    key = f"{SIDECARS}/{sidecar.path}"
+    if not whole:
+        meta = store.head(key)
+        if meta is not None and meta.size == sidecar.size_in_bytes:
+            return None
+    digest = sha256()
+    if not read_into(digest.update, store, key, range_bytes=_RANGE):
+        return Difference(version=version, key=key, found="")
+    if unique_name(table_id, version, digest.digest()) in sidecar.path:
+        return None
+    return Difference(version=version, key=key, found=digest.hexdigest())
+
+
+def damaged_pointer(store: Store, newest: int) -> Difference | None:
+    """What is in the place of a pointer to the newest checkpoint, or to a later one; None if that is what it is."""
+    found = store.read(POINTER_KEY)
+    if found is None:
+        return Difference(version=newest, key=POINTER_KEY, found="")
+    reading = decode(found.data)
+    if reading.is_usable and reading.pointer is not None and reading.pointer.version >= newest:
+        return None
+    return Difference(version=newest, key=POINTER_KEY, found=sha256(found.data).hexdigest())
