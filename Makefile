@@ -13,7 +13,7 @@ SCHEDULES ?= 10000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench check clean demo format help java lock setup soak test
+.PHONY: bench check clean demo format help java lock scale setup soak test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -28,6 +28,9 @@ test: java setup ## Run all checks and the default test suite
 soak: setup ## Ten thousand random schedules, then processes and servers amid faults for 15 minutes
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
 	$(BIN)/pytest -s -m soak tests/soak
+
+scale: setup ## Huge commits, in bounded memory
+	$(BIN)/pytest -m scale tests/scale
 
 check: setup ## Lint, types, import contract, links, generated documents, no stubs
 	$(BIN)/ruff check
