@@ -116,10 +116,11 @@ class MirrorEngine:
         """Refuse a database that holds no catalog, or one of another release's schema."""
         require_current(self.database)
 
-    def mirror(self, table: str, version: int | None = None) -> Mirrored:
+    def mirror(self, table: str, version: int | None = None, *, checkpoint: bool = True) -> Mirrored:
         """Publish a table up to a version, or up to its head, and write the checkpoint that it waits for.
 
-        Raises what keeps a version from being published. Where another engine is at it, this waits for that one.
+        Without ``checkpoint`` that is only asked for, and left to a service. Raises what keeps a version from being
+        published. Where another engine is at it, this waits for that one.
         """
         status = self._mirrored(table)
         target = status.head if version is None else version
@@ -136,7 +137,7 @@ class MirrorEngine:
                 versions += len(outcome.published) if isinstance(outcome, CommitOutcome) else 0
                 _raise_failure(outcome)
             status = self._mirrored(table)
-        written = self._write_checkpoint(status) if self.settings.checkpoint.enabled else None
+        written = self._write_checkpoint(status) if checkpoint and self.settings.checkpoint.enabled else None
         return Mirrored(table=table, published=_published(status), versions=versions, checkpoint=written)
 
     def checkpoint(self, table: str) -> int:
