@@ -1,6 +1,7 @@
 """The runner on Spark: a row a unit, a task for some of them, threads in each task."""
 
 import gc
+import logging
 import pickle
 import threading
 import time
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltamirror.config import Settings
-from deltamirror.errors import DeltaMirrorError, Unavailable
+from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.spark.executor import OUTCOMES, rows_of, run_rows
 from deltamirror.pipeline.spark.failures import translated
@@ -27,6 +28,11 @@ __all__ = ["SparkRunner", "Task"]
 Task: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What executors do: batches of rows in, batches of rows out."""
 
+_log = logging.getLogger(__name__)
+_BY_THE_CLOCK: Final = (
+    "an executor without the database goes by its own clock; compare that with this machine's, and raise "
+    "checkpoint.lease if Spark takes long to begin"
+)
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
 
@@ -96,8 +102,11 @@ class SparkRunner:
 
     def _run(self, units: list[Unit]) -> Iterator[Outcome]:
         task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches)
-        for outcome in self.job(rows_of(units), task, OUTCOMES):
-            yield pickle.loads(outcome)  # noqa: S301  our own executors wrote it
+        for row in self.job(rows_of(units), task, OUTCOMES):
+            outcome: Outcome = pickle.loads(row)  # noqa: S301  our own executors wrote it
+            if not self.fetches and outcome.failure is not None and isinstance(outcome.failure.error, LeaseLost):
+                _log.warning("%s: %s", outcome.failure.error, _BY_THE_CLOCK)
+            yield outcome
 
     def _started(self) -> SparkSession:
         with self._lock:
