@@ -5,12 +5,14 @@ One process has one Spark; the tests talk to several. Its settings are those of 
 
 import os
 import pickle
+import signal
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
+from pyspark import SparkContext
 
 from deltamirror.config import Settings, load
 from deltamirror.errors import DeltaMirrorError
@@ -55,6 +57,7 @@ class Driver:
     """Answers ``{"jobs": [units, …], "fetches": …}`` with the outcomes of each job, all of them run at once.
 
     Answers ``{"slices": slices}`` with what they come to: the parts that were read, and what ended that.
+    ``{"kill": "JVM"}`` ends the driver's own, as the kernel does when memory is short.
     """
 
     def __init__(self) -> None:
@@ -64,6 +67,10 @@ class Driver:
 
     def answer(self, request: dict[str, Any]) -> list[str]:
         """What came of each job: its outcomes, or the error that it raised."""
+        if "kill" in request:
+            gateway: Any = SparkContext._gateway
+            os.kill(gateway.proc.pid, signal.SIGKILL)
+            return []
         if "slices" in request:
             return [packed(harvested(self._harvester, unpacked(request["slices"])))]
         runner, jobs = self._runners[request["fetches"]], [unpacked(text) for text in request["jobs"]]

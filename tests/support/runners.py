@@ -78,6 +78,10 @@ class SparkRig:
         found: Harvest = unpacked(text)
         return found
 
+    def kill_jvm(self) -> None:
+        """Let the driver go on without its JVM."""
+        self.driver.ask({"kill": "JVM"})
+
 
 @dataclass(frozen=True)
 class InProcessRig:

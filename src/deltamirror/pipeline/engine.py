@@ -13,6 +13,7 @@ from deltamirror.config import Settings
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.cleaning import Cleaner, Cleaning
+from deltamirror.pipeline.crew import checkpoint_patience
 from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
@@ -79,12 +80,14 @@ class MirrorEngine:
         self._resources = ExitStack()
         self._shares_database = database is not None
         self.database = database or self._closing(open_database(settings.catalog))
-        seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
+        runner = runner or self._closing(open_runner(settings, self.database))
+        leased = settings if runner.fetches else _leased_throughout(settings)
+        seconds = {Lane.COMMITS: leased.mirror.lease, Lane.CHECKPOINTS: leased.checkpoint.lease}
         self.breakers = Breakers(self.database, settings, owner=self.owner)
         shop = Workshop(
             database=self.database,
-            runner=runner or self._closing(open_runner(settings, self.database)),
-            settings=settings,
+            runner=runner,
+            settings=leased,
             owner=self.owner,
             retry=RetryPolicy(settings.mirror),
             escalates=EscalationPolicy(settings.mirror),
@@ -116,10 +119,11 @@ class MirrorEngine:
         """Refuse a database that holds no catalog, or one of another release's schema."""
         require_current(self.database)
 
-    def mirror(self, table: str, version: int | None = None) -> Mirrored:
+    def mirror(self, table: str, version: int | None = None, *, checkpoint: bool = True) -> Mirrored:
         """Publish a table up to a version, or up to its head, and write the checkpoint that it waits for.
 
-        Raises what keeps a version from being published. Where another engine is at it, this waits for that one.
+        Without ``checkpoint`` that is only asked for, and left to a service. Raises what keeps a version from being
+        published. Where another engine is at it, this waits for that one.
         """
         status = self._mirrored(table)
         target = status.head if version is None else version
@@ -136,7 +140,7 @@ class MirrorEngine:
                 versions += len(outcome.published) if isinstance(outcome, CommitOutcome) else 0
                 _raise_failure(outcome)
             status = self._mirrored(table)
-        written = self._write_checkpoint(status) if self.settings.checkpoint.enabled else None
+        written = self._write_checkpoint(status) if checkpoint and self.settings.checkpoint.enabled else None
         return Mirrored(table=table, published=_published(status), versions=versions, checkpoint=written)
 
     def checkpoint(self, table: str) -> int:
@@ -243,6 +247,17 @@ class MirrorEngine:
     def _closing(self, resource: C) -> C:
         self._resources.callback(resource.close)
         return resource
+
+
+def _leased_throughout(settings: Settings) -> Settings:
+    """Settings with leases that last as long as the work on a checkpoint may, after a wait for its turn.
+
+    Executors without the database go by the lease that a unit came with. They do not see that it is renewed, and a
+    checkpoint that takes longer would come to nothing each time; of commits, what was put before counts.
+    """
+    options = settings.checkpoint
+    lease = options.lease + checkpoint_patience(settings.storage)
+    return replace(settings, checkpoint=replace(options, lease=lease))
 
 
 def _published(status: TableStatus) -> int:

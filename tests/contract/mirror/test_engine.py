@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog
-from deltamirror.config import Settings
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import Diverged, Late, NotFound, Refused, Unavailable
 from deltamirror.pipeline.inprocess import InProcessRunner
@@ -362,39 +361,6 @@ def test_waiting_for_a_version_that_nobody_publishes_ends_late(catalog: Catalog,
     make_table(catalog, tmp_path)
     with pytest.raises(Late, match="version 0 of table 't'"):
         catalog.wait_until_published({"t": 0}, seconds=0.01)
-
-
-@pytest.mark.requirement("R110")
-def test_a_writer_publishes_small_commits_itself_when_told_so(lake_url: str, tmp_path: Path) -> None:
-    with inline_catalog(lake_url) as catalog:
-        table = make_table(catalog, tmp_path)
-        append(table, 3)
-        assert published_files(table) == committed_files(table)
-        assert table.info().published == 3
-        table.append([add("big.parquet", stats=f'{{"numRecords":1,"x":"{"y" * 20_000}"}}')])
-        assert table.info().published == 3
-
-
-@pytest.mark.requirement("R110")
-def test_trouble_of_the_store_fails_no_commit_of_a_writer_that_publishes(lake_url: str, tmp_path: Path) -> None:
-    with inline_catalog(lake_url) as catalog:
-        table = make_table(catalog, tmp_path)
-        log = log_of(table)
-        for path in log.iterdir():
-            path.unlink()
-        log.rmdir()
-        log.write_text("in the way")
-        append(table, 2)
-        assert (table.info().head, table.info().published) == (2, 0)
-        log.unlink()
-        with mirror_of(catalog) as engine:
-            engine.run(once=True)
-        assert table.info().published == 2
-
-
-def inline_catalog(url: str) -> Catalog:
-    settings = local_settings(Settings(), inline=True, inline_timeout=30.0, inline_bytes=10_000)
-    return Catalog(url, settings=settings)
 
 
 @pytest.mark.requirement("R32")

@@ -13,6 +13,7 @@ from tests.support.postgres_server import PASSWORD
 from tests.support.runners import CANARY, SparkRig, started_driver
 from tests.support.s3_server import SECRET_KEY
 from tests.support.spark_connect import ConnectServer
+from tests.support.spark_programs import spark_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
@@ -45,6 +46,23 @@ def test_without_java_the_error_says_what_to_install(without_java: SparkRig, tmp
     with pytest.raises(MissingExtra, match="no Java") as raised:
         without_java.run([unit_at(tmp_path / "t")])
     assert "Java runtime" in raised.value.hint
+
+
+@pytest.fixture
+def own_driver(tmp_path: Path) -> Iterator[SparkRig]:
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    with started_driver(folder, "local[1]", spark_environment()) as rig:
+        yield rig
+
+
+def test_a_jvm_that_ended_is_replaced(own_driver: SparkRig, tmp_path: Path) -> None:
+    own_driver.run([unit_at(tmp_path / "before")])
+    own_driver.kill_jvm()
+    with pytest.raises(Unavailable, match="Spark"):
+        own_driver.run([unit_at(tmp_path / "meanwhile")])
+    (outcome,) = own_driver.run([unit_at(tmp_path / "after")])
+    assert outcome.failure is None
 
 
 def test_a_connect_server_that_comes_back_is_used_again(

@@ -1,14 +1,19 @@
 """From settings to Spark, without one: what executors inherit, who fetches, and what Spark's complaints mean."""
 
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltamirror.config import CatalogSettings, Settings, SparkSettings, load
-from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, MissingExtra, Unavailable
+from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, LeaseLost, MissingExtra, Unavailable
 from deltamirror.pipeline.spark.environment import exported_environment
 from deltamirror.pipeline.spark.failures import from_spark, translated
 from deltamirror.pipeline.spark.runner import SparkRunner
+from deltamirror.work import CheckpointOutcome, Failure, Lane, Lease, Stage
+from tests.support.checkpoints import first_commit
+from tests.support.commit_units import unit_of, work_of
 from tests.support.spark_programs import free_ports
 
 
@@ -46,6 +51,20 @@ def test_what_the_environment_says_is_inherited_without_our_doing() -> None:
 def test_executors_fetch_from_a_server_unless_told_otherwise(url: str, lines: str, fetches: bool) -> None:
     settings = Settings(catalog=CatalogSettings(url=url), spark=SparkSettings(lines=lines))  # type: ignore[arg-type]
     assert SparkRunner(settings).fetches is fetches
+
+
+@pytest.mark.parametrize(("lines", "warned"), [("carried", True), ("fetched", False)])
+def test_a_checkpoint_whose_lease_ended_by_the_clock_of_an_executor_is_told(
+    lines: Any, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = Lease(table_id=1, lane=Lane.CHECKPOINTS, owner="me", epoch=1, held_until=1.0)
+    lost = Failure(error=LeaseLost("the lease of table 't' ended", table="t"), stage=Stage.LEASE, version=10)
+    outcome = CheckpointOutcome(table_id=1, lease=lease, version=10, failure=lost)
+    runner = SparkRunner(Settings(spark=SparkSettings(lines=lines)))
+    monkeypatch.setattr(runner, "job", lambda *_: iter([pickle.dumps(outcome)]))
+    [found] = runner.run([unit_of([work_of(0, first_commit())])])
+    assert found.failure is not None
+    assert ("checkpoint.lease" in caplog.text) is warned
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])

@@ -1,11 +1,12 @@
 """The runner on Spark: a row a unit, a task for some of them, threads in each task."""
 
 import gc
+import logging
 import pickle
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -13,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltamirror.config import Settings
-from deltamirror.errors import Unavailable
+from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.spark.executor import OUTCOMES, rows_of, run_rows
 from deltamirror.pipeline.spark.failures import translated
-from deltamirror.pipeline.spark.session import require_server, slots_of, start_session
+from deltamirror.pipeline.spark.session import is_gone, require_server, slots_of, start_session
 from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
 from deltamirror.txnlog.database import Database
 from deltamirror.work import Outcome, Unit
@@ -27,6 +28,11 @@ __all__ = ["SparkRunner", "Task"]
 Task: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What executors do: batches of rows in, batches of rows out."""
 
+_log = logging.getLogger(__name__)
+_BY_THE_CLOCK: Final = (
+    "an executor without the database goes by its own clock; compare that with this machine's, and raise "
+    "checkpoint.lease if Spark takes long to begin"
+)
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
 
@@ -80,32 +86,47 @@ class SparkRunner:
             # A server that is gone has nothing to be told, and pyspark would try to for ten minutes.
             with suppress(Unavailable), translated("stop"):
                 require_server(self._settings.spark.master)
-                session.stop()
+                if not is_gone(session):
+                    session.stop()
 
     def job(self, rows: pa.Table, task: Task, columns: str) -> Iterator[Any]:
         """What a task makes of rows, one value each, by one Spark job."""
         session = self._started()
-        try:
+        with self._forgotten_if_gone(session):
             if not self._is_given:
                 require_server(self._settings.spark.master)
             with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(rows)) as share:
                 # As many partitions as slots; fewer of them without a shuffle.
                 frame = session.createDataFrame(rows).coalesce(share)
                 yield from _collected(frame.mapInArrow(task, columns))
-        except Unavailable:
-            self._forget(session)
-            raise
 
     def _run(self, units: list[Unit]) -> Iterator[Outcome]:
         task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches)
-        for outcome in self.job(rows_of(units), task, OUTCOMES):
-            yield pickle.loads(outcome)  # noqa: S301  our own executors wrote it
+        for row in self.job(rows_of(units), task, OUTCOMES):
+            outcome: Outcome = pickle.loads(row)  # noqa: S301  our own executors wrote it
+            if not self.fetches and outcome.failure is not None and isinstance(outcome.failure.error, LeaseLost):
+                _log.warning("%s: %s", outcome.failure.error, _BY_THE_CLOCK)
+            yield outcome
 
     def _started(self) -> SparkSession:
         with self._lock:
             if self._session is None:
                 self._session = start_session(self._settings.spark.master, jobs=self._jobs)
             return self._session
+
+    @contextmanager
+    def _forgotten_if_gone(self, session: SparkSession) -> Iterator[None]:
+        try:
+            yield
+        except Unavailable:
+            self._forget(session)
+            raise
+        except DeltaMirrorError as error:
+            # What pyspark says of a JVM that ended depends on what it was about to ask of it.
+            if not is_gone(session):
+                raise
+            self._forget(session)
+            raise Unavailable(f"Spark has ended: {error.message}", hint="the mirror starts it again") from error
 
     def _forget(self, session: SparkSession) -> None:
         """Let the next run start a session in the place of one that is gone."""

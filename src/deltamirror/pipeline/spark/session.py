@@ -3,24 +3,29 @@
 import os
 import socket
 import sys
-from collections.abc import Mapping
+import threading
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from deltamirror.errors import InvalidSettings, Unavailable
 from deltamirror.pipeline.spark.failures import translated
 
-__all__ = ["require_server", "slots_of", "start_session"]
+__all__ = ["is_gone", "require_server", "slots_of", "start_session"]
 
 _NAME: Final = "deltamirror"
 _CONNECT_SCHEME: Final = "sc://"
 _ANSWER_WITHIN: Final = 10.0
 _MANY: Final = 4096
+_STARTING: Final = threading.Lock()
+"""pyspark has one JVM and one context a process, whoever uses them."""
 
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -55,7 +60,8 @@ def start_session(master: str, *, jobs: int) -> SparkSession:
         for name, value in {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
             os.environ.setdefault(name, value)
         builder = builder.config(map=dict(_LOCAL))
-    with translated("start"):
+    with _STARTING, translated("start"):
+        _let_go_of_ended()
         return builder.getOrCreate()
 
 
@@ -65,6 +71,12 @@ def require_server(master: str) -> None:
         _require_answer(master)
 
 
+def is_gone(session: SparkSession) -> bool:
+    """Whether the JVM of a session, or its context there, has ended. Over Spark Connect both are the server's."""
+    context = getattr(session, "sparkContext", None)
+    return context is not None and not _answers(lambda: context.defaultParallelism)
+
+
 def slots_of(session: SparkSession) -> int:
     """How many tasks run at once."""
     # Without a context, over Spark Connect, the partitions of a range tell: there are as many as slots.
@@ -72,6 +84,30 @@ def slots_of(session: SparkSession) -> int:
     if context is not None:
         return int(context.defaultParallelism)
     return len(session.range(_MANY).select(spark_partition_id()).toArrow().column(0).unique())
+
+
+def _let_go_of_ended() -> None:
+    """Make pyspark forget a context, or a JVM, that has ended: it would hand out the same one for ever.
+
+    It does not say in public which ones it has, and for the JVM there is no public way to forget it.
+    """
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway  # noqa: SLF001
+    if context is not None and not _answers(lambda: context.defaultParallelism):
+        for _ in range(2):  # without a JVM the first one ends half way
+            with suppress(Exception), warnings.catch_warnings(action="ignore"):
+                context.stop()
+    if gateway is not None and not _answers(lambda: gateway.jvm.System.currentTimeMillis() > 0):
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        with suppress(Exception):
+            gateway.shutdown()
+
+
+def _answers(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except Exception:  # noqa: BLE001  pyspark, py4j and sockets have too many
+        return False
+    return True
 
 
 def _connected(master: str) -> SparkSession:
