@@ -208,10 +208,7 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         POSITIVE,
         described(
-            "How long a service that died keeps others from writing a checkpoint. Where Spark jobs carry the commits, "
-            "as long as a checkpoint may take is added to it.",
-            unit="s",
-            reload=Reload.START,
+            "How long a service that died keeps others from writing a checkpoint.", unit="s", reload=Reload.START
         ),
     ] = 300.0
 

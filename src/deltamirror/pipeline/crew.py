@@ -8,12 +8,11 @@ from itertools import count, islice
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from deltamirror.config import StorageSettings
 from deltamirror.errors import Unavailable
 from deltamirror.pipeline.execution import Resources, execute, failed
 from deltamirror.work import CommitUnit, Outcome, Stage, Unit
 
-__all__ = ["checkpoint_patience", "patience", "work_on"]
+__all__ = ["patience", "work_on"]
 
 _CALLS_OF_A_CHECKPOINT: Final = 6
 """Reading the base, writing, reading back, the pointer: each may take as long as a transfer may."""
@@ -21,13 +20,8 @@ _CALLS_OF_A_CHECKPOINT: Final = 6
 
 def patience(unit: Unit) -> float:
     """After how many seconds a unit is given up: longer than its store's own time-outs let it take."""
-    options = unit.address.options
-    return unit.budget + options.transfer_timeout if isinstance(unit, CommitUnit) else checkpoint_patience(options)
-
-
-def checkpoint_patience(options: StorageSettings) -> float:
-    """After how many seconds a checkpoint in such a store is given up."""
-    return _CALLS_OF_A_CHECKPOINT * options.transfer_timeout
+    transfer = unit.address.options.transfer_timeout
+    return unit.budget + transfer if isinstance(unit, CommitUnit) else _CALLS_OF_A_CHECKPOINT * transfer
 
 
 def work_on(

@@ -13,7 +13,6 @@ from deltamirror.config import Settings
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.cleaning import Cleaner, Cleaning
-from deltamirror.pipeline.crew import checkpoint_patience
 from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
@@ -80,14 +79,12 @@ class MirrorEngine:
         self._resources = ExitStack()
         self._shares_database = database is not None
         self.database = database or self._closing(open_database(settings.catalog))
-        runner = runner or self._closing(open_runner(settings, self.database))
-        leased = settings if runner.fetches else _leased_throughout(settings)
-        seconds = {Lane.COMMITS: leased.mirror.lease, Lane.CHECKPOINTS: leased.checkpoint.lease}
+        seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
         self.breakers = Breakers(self.database, settings, owner=self.owner)
         shop = Workshop(
             database=self.database,
-            runner=runner,
-            settings=leased,
+            runner=runner or self._closing(open_runner(settings, self.database)),
+            settings=settings,
             owner=self.owner,
             retry=RetryPolicy(settings.mirror),
             escalates=EscalationPolicy(settings.mirror),
@@ -247,17 +244,6 @@ class MirrorEngine:
     def _closing(self, resource: C) -> C:
         self._resources.callback(resource.close)
         return resource
-
-
-def _leased_throughout(settings: Settings) -> Settings:
-    """Settings with leases that last as long as the work on a checkpoint may, after a wait for its turn.
-
-    Executors without the database go by the lease that a unit came with. They do not see that it is renewed, and a
-    checkpoint that takes longer would come to nothing each time; of commits, what was put before counts.
-    """
-    options = settings.checkpoint
-    lease = options.lease + checkpoint_patience(settings.storage)
-    return replace(settings, checkpoint=replace(options, lease=lease))
 
 
 def _published(status: TableStatus) -> int:

@@ -2,34 +2,29 @@
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import LeaseLost
 from deltamirror.pipeline import guard as guard_module
-from deltamirror.pipeline.crew import patience
 from deltamirror.pipeline.guard import LeaseGuard
-from deltamirror.pipeline.inprocess import InProcessRunner
-from deltamirror.work import Lane, Lease, Outcome, Unit
+from deltamirror.work import Lane, Lease
 from tests.support.lake import create, execute
 from tests.support.mirroring import claimed
-from tests.support.mirrors import ScriptedRunner, append, local_settings, make_table, mirror_of
 
 
 class Watch:
-    """A clock that is set by hand; the time of day goes on, so many seconds ``later``."""
+    """A clock that is set by hand; the time of day stays as it is."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.later = 0.0
 
     def monotonic(self) -> float:
         return self.now
 
     def time(self) -> float:
-        return time.time() + self.later
+        return time.time()
 
 
 @pytest.fixture
@@ -109,41 +104,3 @@ def test_without_a_database_the_lease_ends_by_the_clock_of_the_machine() -> None
     LeaseGuard("t", held, None, threading.Event())()
     with pytest.raises(LeaseLost):
         LeaseGuard("t", over, None, threading.Event())()
-
-
-def test_a_checkpoint_of_an_executor_without_a_database_may_take_longer_than_its_lease(
-    catalog: Catalog, tmp_path: Path, watch: Watch
-) -> None:
-    table = make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "2"})
-    append(table, 2)
-    settings = local_settings(checkpoint_lease=300.0)
-    with mirror_of(catalog, runner=InProcessRunner(None, settings), checkpoint_lease=300.0) as engine:
-        engine.mirror("t", checkpoint=False)
-        watch.later = 1_000.0
-        assert engine.run(once=True).checkpoints == 1
-
-
-def test_nobody_else_gets_a_table_before_an_executor_without_a_database_stops(catalog: Catalog, tmp_path: Path) -> None:
-    table = make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "2"})
-    append(table, 2)
-    begun = time.time()
-    seen = list[tuple[Unit, int]]()
-
-    def expires_at() -> int:
-        [[found]] = execute(catalog, "SELECT expires_at FROM dl_leases WHERE lane = 'checkpoints'")
-        return int(found)
-
-    def until_renewed(unit: Unit) -> Outcome | None:
-        if unit.lease.lane is Lane.CHECKPOINTS:
-            claimed = expires_at()
-            while expires_at() == claimed:
-                time.sleep(0.01)
-            seen.append((unit, expires_at()))
-        return None
-
-    runner = ScriptedRunner(InProcessRunner(None, local_settings()), until_renewed)
-    runner.fetches = False
-    with mirror_of(catalog, runner=runner, lease=0.1) as engine:
-        engine.mirror("t")
-    [(unit, renewed)] = seen
-    assert begun + patience(unit) < unit.lease.held_until <= renewed / 1_000

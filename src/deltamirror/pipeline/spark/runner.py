@@ -30,8 +30,8 @@ Task: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _log = logging.getLogger(__name__)
 _BY_THE_CLOCK: Final = (
-    "an executor without the database goes by its own clock; compare that with this machine's, and raise "
-    "checkpoint.lease if Spark takes long to begin"
+    "an executor without the database does not learn that its lease is renewed; raise checkpoint.lease if checkpoints "
+    "take that long, and compare the clock of its machine with this one's"
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
