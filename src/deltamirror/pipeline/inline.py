@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
-from deltamirror.config import Settings
+from deltamirror.config import Settings, redact_text
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.pipeline.inprocess import InProcessRunner
@@ -71,5 +71,5 @@ def _trouble(future: Future[None], seconds: float) -> str:
     except CancelledError:
         return "the catalog was closed"
     except Exception as error:  # noqa: BLE001  the commit has succeeded, whatever publishing does
-        return f"{type(error).__name__}: {error}"
+        return redact_text(f"{type(error).__name__}: {error}")
     return ""
