@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.escalation import tell
-from deltamirror.pipeline.lanes import Job, MirrorLane
+from deltamirror.pipeline.jobs import Job
+from deltamirror.pipeline.lanes import MirrorLane
 from deltamirror.pipeline.outlook import Outlook
 from deltamirror.txnlog.database import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
