@@ -251,6 +251,7 @@ class Service:
             try:
                 self._database.wait_for_commits(self._poll, self._stopping)
             except Exception as error:  # noqa: BLE001  without this thread nobody wakes the service
-                _log.debug("commits are not announced: %s", our_error(error))
+                level = logging.DEBUG if isinstance(error, DeltaMirrorError) else logging.ERROR
+                _log.log(level, "commits are not announced: %s", our_error(error))
                 self._stopping.wait(self._poll)
             self._wake.set()

@@ -11,10 +11,10 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import Internal
-from deltamirror.pipeline import service
+from deltamirror.pipeline import heartbeat, service
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.outlook import Outlook
-from deltamirror.work import Outcome, Unit
+from deltamirror.work import Lane, Lease, Outcome, Unit
 from tests.support.mirrors import ScriptedRunner, append, following, local_settings, make_table, mirror_of
 
 pytestmark = pytest.mark.requirement("R58")
@@ -205,3 +205,41 @@ def test_what_becomes_due_while_the_service_looks_for_work_is_done_by_the_same_r
     runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
     with mirror_of(catalog, runner=runner) as engine:
         assert engine.run(once=True).checkpoints == 1
+
+
+def test_a_service_whose_watch_meets_a_defect_goes_on_watching(
+    catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, wait = make_table(catalog, tmp_path), catalog.database.wait_for_commits
+    failing = iter([True, True])
+
+    def waited(*arguments: Any) -> None:
+        if next(failing, False):
+            raise KeyError(SECRET)
+        wait(*arguments)
+
+    monkeypatch.setattr(catalog.database, "wait_for_commits", waited)
+    with mirror_of(catalog) as engine, following(engine):
+        catalog.wait_until_published({"t": 0}, seconds=60)
+        append(table)
+        catalog.wait_until_published({"t": 1}, seconds=60)
+    assert "commits are not announced: KeyError" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+def test_a_beat_that_meets_a_defect_is_not_the_last(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing, renewed = iter([True]), threading.Event()
+
+    def renew(*_: object, **__: object) -> None:
+        if next(failing, False):
+            raise KeyError(SECRET)
+        renewed.set()
+
+    monkeypatch.setattr(heartbeat, "renew", renew)
+    with heartbeat.Heartbeat(catalog.database, {Lane.COMMITS: 0.03}) as beats:
+        beats.add([Lease(table_id=1, lane=Lane.COMMITS, owner="me", epoch=1, held_until=0.0)])
+        assert renewed.wait(60)
+    assert "leases of 1 tables could not be renewed: KeyError" in caplog.text
+    assert "hunter2" not in caplog.text
