@@ -45,6 +45,8 @@ class Lane(StrEnum):
 class Stage(StrEnum):
     """Where in the work something failed."""
 
+    PLAN = "plan"  # the unit itself
+    RUN = "run"  # the job as a whole, of which the unit was all
     OPEN = "open"  # the store
     FETCH = "fetch"  # the stored lines
     LEASE = "lease"  # whether it still holds

@@ -133,6 +133,23 @@ def test_the_tables_that_wait_longest_come_first(catalog: Catalog) -> None:
     assert names(claimed(catalog, limit=2)) == ["c"]
 
 
+@pytest.mark.requirement("R21")
+def test_a_checkpoint_that_was_tried_goes_behind_the_others_though_nobody_knows_what_came_of_it(
+    catalog: Catalog,
+) -> None:
+    for name in ("a", "b"):
+        create(catalog, name)
+        work_on(catalog, name)
+        ask_for_checkpoint(catalog, catalog.table(name).info().id, 0)
+    seen = []
+    for moment in range(4_000_000_000_000, 4_000_000_000_004):
+        [found] = claimed(catalog, lane=Lane.CHECKPOINTS, limit=1)
+        seen.append(found.name)
+        release(catalog.database, [found.lease])
+        execute(catalog, f"UPDATE dl_leases SET claimed_at = {moment} WHERE table_id = {found.table_id}")
+    assert seen == ["a", "b", "a", "b"]
+
+
 def test_a_store_can_be_left_out(catalog: Catalog) -> None:
     for name, location in {"a": "/nowhere/one/a", "b": "/nowhere/one-more/b", "c": "/nowhere/other/c"}.items():
         catalog.create_table(name, location=location, schema="id long")

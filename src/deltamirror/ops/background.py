@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.ops.reconcile import Reconciler
+from deltamirror.pipeline.execution import our_error
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptLog, kept_logs
 
@@ -44,6 +45,8 @@ class BackgroundReconciler:
                 self._look_at_all()
             except DeltaMirrorError as error:
                 _log.debug("the logs are not compared: %s", error)
+            except Exception as error:  # noqa: BLE001  this thread has to last as long as the service
+                _log.error("the logs are not compared: %s", our_error(error))
 
     def _look_at_all(self) -> None:
         with self._database.read() as connection:
@@ -59,9 +62,9 @@ class BackgroundReconciler:
             found = self._reconciler.look(log)
         except LeaseLost:
             return  # somebody else's turn
-        except DeltaMirrorError as error:
+        except Exception as error:  # noqa: BLE001  the others are compared nevertheless
             self._failed[log.table_id] = time.monotonic()
-            _log.warning("the log of table %r was not compared: %s", log.name, error)
+            _log.warning("the log of table %r was not compared: %s", log.name, our_error(error))
             return
         if found.missing or found.checkpoints:
             what = "%d commits and %d checkpoints were gone from the log of table %r; %d objects are written again"

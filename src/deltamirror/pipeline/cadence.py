@@ -12,6 +12,8 @@ class Cadence:
 
     interval: int
     bytes: int | None = None
+    remark: str = ""
+    """Why the interval is not the one that the table asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,12 @@ def due_checkpoint(
         if version == 0:
             continue  # a checkpoint of the first version would hold what its one commit holds
         if version % cadence.interval == 0:
-            due, waiting = Due(version, f"interval of {cadence.interval} versions"), 0
+            due, waiting = Due(version, _reason(cadence)), 0
         elif is_last and cadence.bytes is not None and waiting >= cadence.bytes:
             due, waiting = Due(version, f"{waiting:,} bytes of commits, of {cadence.bytes:,}"), 0
     return due
+
+
+def _reason(cadence: Cadence) -> str:
+    interval = f"interval of {cadence.interval} versions"
+    return f"{interval}, since {cadence.remark}" if cadence.remark else interval

@@ -16,7 +16,8 @@ from deltamirror.pipeline.cleaning import Cleaner, Cleaning
 from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
-from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane, Workshop
+from deltamirror.pipeline.jobs import Workshop
+from deltamirror.pipeline.lanes import CheckpointLane, CommitLane, MirrorLane
 from deltamirror.pipeline.lookahead import LookAhead
 from deltamirror.pipeline.open import open_runner
 from deltamirror.pipeline.outlook import Outlook

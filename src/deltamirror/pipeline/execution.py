@@ -34,7 +34,7 @@ from deltamirror.work import (
     Unit,
 )
 
-__all__ = ["Resources", "execute", "failed"]
+__all__ = ["Resources", "execute", "failed", "let_go", "our_error"]
 
 _SMALL = 1024 * 1024
 _AT_ONCE = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | Non
     """
     outcome = _executed(unit, resources, given_up or threading.Event())
     if outcome.failure is not None:
-        _let_go(outcome.failure.error)
+        let_go(outcome.failure.error)
     return outcome
 
 
@@ -99,14 +99,14 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event) -> Ou
             return publish_commits(unit, store, fetch=fetch, guard=guard)
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
-        return failed(unit, _ours(error), stage)
+        return failed(unit, our_error(error), stage)
 
 
-def _let_go(error: BaseException | None) -> None:
+def let_go(error: BaseException | None) -> None:
     """Let go of what the frames of an error hold, which may be gigabytes: outcomes are kept, and nobody looks there."""
     while error is not None:
         error.__traceback__ = None
-        _let_go(error.__cause__)
+        let_go(error.__cause__)
         error = error.__context__
 
 
@@ -151,7 +151,8 @@ def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
             yield from fetch_chunks(connection, work)
 
 
-def _ours(error: BaseException) -> DeltaMirrorError:
+def our_error(error: BaseException) -> DeltaMirrorError:
+    """The error that stands for any exception; it says nothing that is secret."""
     match error:
         case DeltaMirrorError():
             return error

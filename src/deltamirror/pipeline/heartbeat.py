@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from deltamirror.errors import DeltaMirrorError
+from deltamirror.pipeline.execution import our_error
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import renew
 from deltamirror.work import Lane, Lease
@@ -60,6 +60,6 @@ class Heartbeat:
         try:
             if leases:
                 renew(self._database, leases, seconds=seconds)
-        except DeltaMirrorError as error:
+        except Exception as error:  # noqa: BLE001  a beat that is lost is no reason to lose all that follow
             # Who loses a lease stops before its next put; the next beat may succeed.
-            _log.warning("leases of %d tables could not be renewed: %s", len(leases), error)
+            _log.warning("leases of %d tables could not be renewed: %s", len(leases), our_error(error))

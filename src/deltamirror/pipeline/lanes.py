@@ -2,121 +2,33 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import ClassVar, Final, TypeVar
 
-from deltamirror.config import Settings
-from deltamirror.errors import Diverged
-from deltamirror.pipeline.backoff import RetryPolicy
-from deltamirror.pipeline.escalation import EscalationPolicy
-from deltamirror.pipeline.gate import Breakers
-from deltamirror.pipeline.heartbeat import Heartbeat
+from deltamirror.errors import (
+    CapacityExceeded,
+    CatalogMismatch,
+    DeltaMirrorError,
+    MissingExtra,
+    PermissionDenied,
+    Transient,
+    Unavailable,
+)
+from deltamirror.pipeline.execution import our_error
+from deltamirror.pipeline.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
 from deltamirror.pipeline.planning import CommitPlan, plan_checkpoint, plan_commits
 from deltamirror.pipeline.policy import STORE_CODES
-from deltamirror.pipeline.runner import Runner
 from deltamirror.storage.location import store_prefix
-from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import Claim, claim, claim_in_store, release
-from deltamirror.txnlog.outcomes import Recorded, record_checkpoint, record_commits
-from deltamirror.txnlog.superseding import explained
-from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Unit
+from deltamirror.work import Lane
 
-__all__ = ["CheckpointLane", "CommitLane", "Job", "MirrorLane", "Workshop"]
+__all__ = ["CheckpointLane", "CommitLane", "MirrorLane"]
 
+P = TypeVar("P")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
-    """What the lanes work with."""
-
-    database: Database
-    runner: Runner
-    settings: Settings
-    owner: str
-    retry: RetryPolicy
-    escalates: EscalationPolicy
-    heartbeat: Heartbeat
-    breakers: Breakers
-
-    @property
-    def carried(self) -> bool:
-        """Whether units carry the chunks of their commits."""
-        return not self.runner.fetches
-
-
-class Job(ABC):
-    """Units of one store that one run of the runner works on. Their leases are renewed until that is over.
-
-    A job that ``tries`` its store is one unit, by which a store that was left alone shows that it is back.
-    """
-
-    def __init__(self, shop: Workshop, units: Sequence[Unit], *, tries: bool = False) -> None:
-        self._shop = shop
-        self._tries = tries
-        self._units = tuple(units)
-        self._waiting = {unit.table_id: unit.lease for unit in units}
-        self._names = {unit.table_id: unit.table for unit in units}
-        self.store = store_prefix(units[0].address.location)
-        shop.heartbeat.add(self._waiting.values())
-
-    def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
-        """What comes of each unit, recorded, as they finish. Recording gives a lease back.
-
-        ``escalate`` is told of those that somebody has to look at. As soon as the store is left alone, no other unit is
-        begun, and those under way put nothing more.
-        """
-        with closing(self._shop.runner.run(self._units)) as outcomes:
-            for outcome in outcomes:
-                named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
-                if self._record(named).escalated:
-                    escalate(named)
-                self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
-                goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)
-                self._tries = False
-                yield named
-                if not goes_on:
-                    break
-
-    def _explained(self, outcome: Outcome) -> Outcome:
-        """Whether bytes that are not the database's are ours nevertheless, only the database knows."""
-        failure = outcome.failure
-        if failure is None or not isinstance(failure.error, Diverged):
-            return outcome
-        with self._shop.database.read() as connection:
-            error = explained(connection, outcome.table_id, failure.error)
-        return replace(outcome, failure=replace(failure, error=error))
-
-    def close(self) -> None:
-        """Give back the leases of units that came to nothing, and what they were to try."""
-        self._shop.heartbeat.remove(self._waiting.values())
-        if self._waiting:
-            release(self._shop.database, self._waiting.values())
-        if self._tries:
-            self._shop.breakers.end_trying(self.store)
-
-    @abstractmethod
-    def _record(self, outcome: Outcome) -> Recorded:
-        """Write down what came of a unit."""
-
-
-class _CommitJob(Job):
-    def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, tries: bool = False) -> None:
-        super().__init__(shop, [plan.unit for plan in plans], tries=tries)
-        self._plans = {plan.unit.table_id: plan for plan in plans}
-
-    def _record(self, outcome: Outcome) -> Recorded:
-        if not isinstance(outcome, CommitOutcome):
-            return Recorded(held=False)
-        shop, due = self._shop, self._plans[outcome.table_id].due(outcome)
-        return record_commits(shop.database, outcome, retry=shop.retry, escalates=shop.escalates, checkpoint=due)
-
-
-class _CheckpointJob(Job):
-    def _record(self, outcome: Outcome) -> Recorded:
-        if not isinstance(outcome, CheckpointOutcome):
-            return Recorded(held=False)
-        shop = self._shop
-        return record_checkpoint(shop.database, outcome, retry=shop.retry, escalates=shop.escalates)
+_OF_DATABASE: Final = (CapacityExceeded, CatalogMismatch, MissingExtra, PermissionDenied, Transient, Unavailable)
+"""What planning raises if the database is in trouble, whatever the table is."""
 
 
 class MirrorLane(ABC):
@@ -228,12 +140,9 @@ class CommitLane(MirrorLane):
     def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
         """One job a store; a large unit is a job of its own, so that small ones are recorded without it."""
         shop, large = self._shop, self._shop.settings.mirror.batch_bytes
-        with _given_back_on_failure(shop, claims):
-            plans = plan_commits(shop.database, claims, shop.settings, upto=upto, carried=shop.carried)
-            planned = {plan.unit.table_id for plan in plans}
-            if idle := [each.lease for each in claims if each.table_id not in planned]:
-                release(shop.database, idle)
-        return [_CommitJob(shop, some, tries=tries) for some in _by_store(plans, large=large)]
+        plan = partial(plan_commits, shop.database, settings=shop.settings, upto=upto, carried=shop.carried)
+        plans, failing = _planned(shop, claims, plan, tries=tries)
+        return [*failing, *(CommitJob(shop, some, tries=tries) for some in _by_store(plans, large=large))]
 
 
 class CheckpointLane(MirrorLane):
@@ -257,9 +166,34 @@ class CheckpointLane(MirrorLane):
     def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
         """One job a checkpoint."""
         shop = self._shop
-        with _given_back_on_failure(shop, claims):
-            units = [plan_checkpoint(shop.database, each, shop.settings, carried=shop.carried) for each in claims]
-        return [_CheckpointJob(shop, [unit], tries=tries) for unit in units]
+        plan = partial(plan_checkpoint, shop.database, settings=shop.settings, carried=shop.carried)
+        units, failing = _planned(shop, claims, plan, tries=tries)
+        return [*failing, *(RunnerJob(shop, [unit], tries=tries) for unit in units)]
+
+
+def _planned(
+    shop: Workshop, claims: Sequence[Claim], plan: Callable[[Claim], P | None], *, tries: bool
+) -> tuple[list[P], list[Job]]:
+    """What claims come to, and jobs of the tables that cannot be planned: each of them fails, and holds up no other."""
+    plans: list[P] = []
+    idle: list[Claim] = []
+    poisoned: list[tuple[Claim, DeltaMirrorError]] = []
+    with _given_back_on_failure(shop, claims):
+        for each in claims:
+            try:
+                found = plan(each)
+            except _OF_DATABASE:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever it is, it is recorded as the failure of its table
+                poisoned.append((each, our_error(error)))
+                continue
+            if found is None:
+                idle.append(each)
+            else:
+                plans.append(found)
+        if idle:
+            release(shop.database, [each.lease for each in idle])
+    return plans, [UnplannedJob(shop, each, error, tries=tries) for each, error in poisoned]
 
 
 @contextmanager

@@ -1,12 +1,15 @@
 """From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from deltamirror.config import CheckpointSettings, Settings
 from deltamirror.delta.actions import Metadata
 from deltamirror.delta.checksum import encode
-from deltamirror.delta.properties import checkpoint_interval
+from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
+from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint.content import can_continue
 from deltamirror.pipeline.cadence import Cadence, Due, due_checkpoint
 from deltamirror.pipeline.seeds import checksum_before
@@ -27,7 +30,9 @@ from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, Comm
 
 __all__ = ["CommitPlan", "plan_checkpoint", "plan_commits"]
 
-_INTERVAL = "delta.checkpointInterval"
+_log = logging.getLogger(__name__)
+_INTERVAL: Final = "delta.checkpointInterval"
+_DEFAULT_INTERVAL: Final = int(PROPERTIES[_INTERVAL].default or 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +50,19 @@ class CommitPlan:
         if self.cadence is None:
             return None
         published = [(each.version, each.num_bytes) for each in outcome.published]
-        return due_checkpoint(self.cadence, published, head=self.head, bytes_before=self.bytes_before)
+        due = due_checkpoint(self.cadence, published, head=self.head, bytes_before=self.bytes_before)
+        if due is not None and self.cadence.remark:
+            _log.warning("table %r gets a checkpoint of version %d: %s", self.unit.table, due.version, due.reason)
+        return due
 
 
 def plan_commits(
-    database: Database, claims: Iterable[Claim], settings: Settings, *, upto: int | None = None, carried: bool
-) -> list[CommitPlan]:
-    """One unit a table: the first versions that are not published, as many as a batch holds.
+    database: Database, claim: Claim, *, settings: Settings, upto: int | None = None, carried: bool
+) -> CommitPlan | None:
+    """The first versions of a table that are not published, as many as a batch holds.
 
     None where there are none: somebody else did what was claimed, or dropped the table, before it was planned.
     """
-    plans = (_commit_plan(database, claim, settings, upto=upto, carried=carried) for claim in claims)
-    return [plan for plan in plans if plan is not None]
-
-
-def _commit_plan(
-    database: Database, claim: Claim, settings: Settings, *, upto: int | None, carried: bool
-) -> CommitPlan | None:
     first, newest = claim.published + 1, claim.head if upto is None else min(upto, claim.head)
     last = min(newest, claim.published + settings.mirror.batch_versions)
     with database.read() as connection:
@@ -106,7 +107,7 @@ def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:
     return replace(unit, commits=tuple(counted), checksum=None if seed is None else encode(seed), checksums=True)
 
 
-def plan_checkpoint(database: Database, claim: Claim, settings: Settings, *, carried: bool) -> CheckpointUnit:
+def plan_checkpoint(database: Database, claim: Claim, *, settings: Settings, carried: bool) -> CheckpointUnit:
     """The checkpoint that a claim is for, from the newest one before it that has all it needs, or from the first on."""
     version = claim.checkpoint
     with database.read() as connection:
@@ -145,10 +146,14 @@ def _batch(commits: Sequence[CommitWork], most_bytes: int) -> list[CommitWork]:
 def _cadence(metadata: Metadata, settings: CheckpointSettings) -> Cadence | None:
     if not settings.enabled:
         return None
-    interval = settings.interval
+    interval, remark = settings.interval, ""
     if interval is None or _INTERVAL in metadata.configuration:
-        interval = checkpoint_interval(metadata)
-    return Cadence(interval=interval, bytes=settings.bytes)
+        try:
+            interval = checkpoint_interval(metadata)
+        except InvalidInput as error:
+            # Which versions get a checkpoint changes nothing that readers see, and without any the log only grows.
+            interval, remark = interval or _DEFAULT_INTERVAL, error.message
+    return Cadence(interval=interval, bytes=settings.bytes, remark=remark)
 
 
 def _base(facts: CheckpointFacts) -> CheckpointBase | None:

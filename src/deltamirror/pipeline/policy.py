@@ -145,8 +145,8 @@ _TABLE: Final = (
         errors.InvalidInput,
         Severity.ERROR,
         Escalation.PAST_ATTEMPTS,
-        "what the log holds is damaged; the mirror writes it again by itself, and "
-        "`deltamirror reconcile TABLE` at once",
+        "what the log holds is damaged: the mirror writes it again by itself, and `deltamirror reconcile TABLE` at "
+        "once; or a property of the table cannot be read: `deltamirror table alter TABLE --set K=V` corrects it",
         "recovery.md#how-it-is-noticed",
     ),
     Policy(

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.escalation import tell
-from deltamirror.pipeline.lanes import Job, MirrorLane
+from deltamirror.pipeline.execution import our_error
+from deltamirror.pipeline.jobs import Job
+from deltamirror.pipeline.lanes import MirrorLane
 from deltamirror.pipeline.outlook import Outlook
 from deltamirror.txnlog.database import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
@@ -57,7 +60,7 @@ class Service:
     """Claims work for its lanes and runs their jobs at once, each lane within its own number of threads.
 
     Passes overlap: a job that takes long keeps its own tables, and the others go on. One store never takes more than
-    half of the threads of a lane, so that one that hangs leaves some to the others.
+    half of the threads of a lane, so that one that hangs leaves some to the others: what was claimed beyond that waits.
     """
 
     def __init__(
@@ -81,7 +84,8 @@ class Service:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._lock = threading.Lock()
-        self._running: dict[MirrorLane, Counter[str]] = {lane: Counter() for lane in self._lanes}
+        self._waiting: dict[MirrorLane, list[Job]] = {lane: [] for lane in self._lanes}
+        self._running: dict[MirrorLane, set[Job]] = {lane: set() for lane in self._lanes}
         self._trouble: DeltaMirrorError | None = None
         self._pause = _FIRST_PAUSE
         self.summary = Summary()
@@ -101,13 +105,16 @@ class Service:
             pools = {lane: stack.enter_context(ThreadPoolExecutor(lane.concurrency)) for lane in self._lanes}
             if not once:
                 stack.callback(self._watching().join)
+            stack.callback(self._give_back_waiting)
+            stack.callback(self.stop)  # whatever ends the loop
             while not self._stopping.is_set():
                 self._wake.clear()
                 busy = self._is_busy()  # asked first: what ends after the claims may have made more due
                 started = self._start(pools)
                 if once and (self._trouble is not None or not (started or busy)):
                     break
-                self._let_go()
+                with self._trouble_met(Exception):
+                    self._let_go()
                 self._wait_out_trouble()
                 self._wake.wait()
         if once and self._trouble is not None:
@@ -117,43 +124,81 @@ class Service:
     def _start(self, pools: Mapping[MirrorLane, ThreadPoolExecutor]) -> bool:
         """Begin what is due; whether there was anything, or will be once a store was looked at."""
         started = False
-        with self._trouble_met():
+        with self._trouble_met(Exception):
             self._outlook.look(self._wake.set)
             awaited = self._outlook.awaited()
             started = bool(awaited)
             for lane in self._lanes:
-                while jobs := self._claim(lane, awaited):
+                self._submit(lane, pools[lane])
+                while self._claim(lane, awaited):
                     started = True
-                    for job in jobs:
-                        pools[lane].submit(self._work, lane, job)
+                    self._submit(lane, pools[lane])
         return started
 
-    def _claim(self, lane: MirrorLane, awaited: Sequence[str]) -> list[Job]:
+    def _claim(self, lane: MirrorLane, awaited: Sequence[str]) -> bool:
         """Jobs for the free threads of a lane, none of them for a store that has its share, or is not looked at yet."""
+        with self._lock:
+            free, waiting = self._free(lane), (job.store for job in self._waiting[lane])
+            others = {*self._full(lane), *waiting, *awaited}
+        jobs = lane.jobs(except_stores=sorted(others)) if free > 0 else []
+        with self._lock:
+            self._waiting[lane] += jobs
+        return bool(jobs)
+
+    def _submit(self, lane: MirrorLane, pool: ThreadPoolExecutor) -> None:
+        """Begin jobs that wait, as far as there are threads, and their stores have not had their share of them."""
+        for job in iter(partial(self._next, lane), None):
+            try:
+                pool.submit(self._work, lane, job)
+            except Exception:  # such as: no other thread can be started
+                self._end(lane, job)
+                job.close()
+                raise
+
+    def _next(self, lane: MirrorLane) -> Job | None:
+        with self._lock:
+            free, full = self._free(lane), self._full(lane)
+            job = next((job for job in self._waiting[lane] if free > 0 and job.store not in full), None)
+            if job is not None:
+                self._waiting[lane].remove(job)
+                self._running[lane].add(job)
+            return job
+
+    def _free(self, lane: MirrorLane) -> int:
+        return 0 if self._trouble else lane.concurrency - len(self._running[lane])
+
+    def _full(self, lane: MirrorLane) -> list[str]:
+        """The stores that have their share of the threads of a lane."""
         share = max(1, lane.concurrency // 2)
-        with self._lock:
-            running = self._running[lane]
-            free = 0 if self._trouble else lane.concurrency - running.total()
-            full = [store for store, jobs in running.items() if jobs >= share]
-        jobs = lane.jobs(except_stores=[*full, *awaited]) if free > 0 else []
-        with self._lock:
-            self._running[lane].update(job.store for job in jobs)
-        return jobs
+        running = Counter(job.store for job in self._running[lane])
+        return [store for store, jobs in running.items() if jobs >= share]
 
     def _work(self, lane: MirrorLane, job: Job) -> None:
+        if job not in self._running[lane]:
+            return  # it was given back: the pool kept it when it had no thread for it
         try:
-            with self._trouble_met(), closing(job), self._trouble_met():
+            # A panic of a Rust library is no Exception.
+            with self._trouble_met(BaseException), closing(job), self._trouble_met(BaseException):
                 for outcome in job.run(escalate=tell):
                     self._take(outcome)
         finally:
-            with self._lock:
-                self._running[lane] -= Counter([job.store])
-            self._wake.set()
+            self._end(lane, job)
+
+    def _end(self, lane: MirrorLane, job: Job) -> None:
+        with self._lock:
+            self._running[lane].discard(job)
+        self._wake.set()
+
+    def _give_back_waiting(self) -> None:
+        """Let others have what was claimed and not begun."""
+        for lane in self._lanes:
+            for job in self._waiting[lane]:
+                with self._trouble_met(Exception):
+                    job.close()
 
     def _take(self, outcome: Outcome) -> None:
         with self._lock:
             self.summary.add(outcome)
-            self._pause = _FIRST_PAUSE
         if (failure := lasting_failure(outcome)) is not None:
             what = f"version {failure.version} of table {outcome.table!r}"
             _log.warning("%s failed at %s: %s", what, failure.stage, failure.error)
@@ -162,15 +207,20 @@ class Service:
         self._observe(outcome)
         if isinstance(outcome, CheckpointOutcome) and outcome.failure is None and not outcome.base_unusable:
             self._after_checkpoint(outcome)
+        with self._lock:
+            self._pause = _FIRST_PAUSE
 
     @contextmanager
-    def _trouble_met(self) -> Iterator[None]:
-        """Trouble of the service as a whole: nothing is claimed until it is waited out."""
+    def _trouble_met(self, kind: type[BaseException]) -> Iterator[None]:
+        """Trouble of the service as a whole, a defect included: nothing is claimed until it is waited out."""
         try:
             yield
-        except DeltaMirrorError as error:
+        except kind as error:
+            trouble = our_error(error)
+            if trouble is not error:
+                _log.error("the mirror met what it does not know: %s", trouble)  # a traceback may repeat secrets
             with self._lock:
-                self._trouble = error
+                self._trouble = trouble
             self._wake.set()
 
     def _wait_out_trouble(self) -> None:
@@ -184,7 +234,7 @@ class Service:
 
     def _is_busy(self) -> bool:
         with self._lock:
-            return any(running.total() for running in self._running.values())
+            return any(self._running[lane] or self._waiting[lane] for lane in self._lanes)
 
     def _let_go(self) -> None:
         """Let others open the database between two passes, where only one process can have it open."""
@@ -200,7 +250,8 @@ class Service:
         while not self._stopping.is_set():
             try:
                 self._database.wait_for_commits(self._poll, self._stopping)
-            except DeltaMirrorError as error:
-                _log.debug("commits are not announced: %s", error)
+            except Exception as error:  # noqa: BLE001  without this thread nobody wakes the service
+                level = logging.DEBUG if isinstance(error, DeltaMirrorError) else logging.ERROR
+                _log.log(level, "commits are not announced: %s", our_error(error))
                 self._stopping.wait(self._poll)
             self._wake.set()

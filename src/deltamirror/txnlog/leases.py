@@ -268,10 +268,14 @@ def _unwritten() -> Select[Any]:
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
         .where(or_(checkpoints.c.version == newest, _BEGINS_LOG, _WAS_WRITTEN))
         .where(checkpoints.c.state != "SUCCESS")
-        .order_by(checkpoints.c.created_at, tables.c.table_id)
+        .order_by(_WAITS_SINCE, tables.c.table_id)
     )
 
 
+# One that was tried goes behind the others, also where nobody knows how that ended: its worker may have died of it.
+_WAITS_SINCE: ColumnElement[int] = case(
+    (leases.c.claimed_at > checkpoints.c.created_at, leases.c.claimed_at), else_=checkpoints.c.created_at
+)
 # Nobody can read the oldest versions of a log without it, whatever checkpoints follow.
 _BEGINS_LOG: ColumnElement[bool] = and_(checkpoints.c.version == tables.c.log_start, tables.c.log_start > 0)
 

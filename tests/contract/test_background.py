@@ -1,0 +1,55 @@
+"""The thread that compares logs lasts as long as the service, whatever it meets."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from deltamirror import Catalog
+from deltamirror.ops import background
+from deltamirror.ops.background import BackgroundReconciler
+from deltamirror.ops.reconcile import Reconciler, TableReconciled
+from deltamirror.txnlog.kept import KeptLog
+from tests.support.mirrors import make_table, mirror_of
+from tests.support.reconcilers import reconciler_of
+
+pytestmark = pytest.mark.requirement("R52")
+
+SECRET = "postgresql://me:hunter2@db/lake"
+
+
+def test_a_defect_is_told_and_the_other_logs_are_compared_and_so_is_this_one_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, kept_logs = Reconciler.look, background.kept_logs
+    broken, compared = iter([True]), {name: threading.Event() for name in ("a", "b")}
+
+    def looked(self: Reconciler, log: KeptLog) -> TableReconciled:
+        if log.name == "a" and not compared["b"].is_set():
+            raise RuntimeError(f"cannot read {SECRET}")
+        found = look(self, log)
+        compared[log.name].set()
+        return found
+
+    def listed(*arguments: object, **options: object) -> list[KeptLog]:
+        if next(broken, False):
+            raise KeyError(SECRET)
+        return kept_logs(*arguments, **options)
+
+    monkeypatch.setattr(Reconciler, "look", looked)
+    monkeypatch.setattr(background, "kept_logs", listed)
+    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
+        catalog.init()
+        for name in ("a", "b"):
+            make_table(catalog, tmp_path, name)
+        with mirror_of(catalog) as engine, reconciler_of(engine) as (reconciler, _):
+            engine.run(once=True)
+            with BackgroundReconciler(catalog.database, reconciler, interval=0.1):
+                assert compared["b"].wait(60)
+                assert compared["a"].wait(60)
+    told = [record.getMessage() for record in caplog.records if record.name == background.__name__]
+    assert [text.partition(":")[0] for text in told[:2]] == [
+        "the logs are not compared",
+        "the log of table 'a' was not compared",
+    ]
+    assert "hunter2" not in caplog.text
