@@ -8,6 +8,8 @@ from typing import Final, Self
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.ops.reconcile import Reconciler
+from deltamirror.telemetry.mentions import Mentions
+from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptLog, kept_logs
 
@@ -22,6 +24,7 @@ class BackgroundReconciler:
 
     def __init__(self, database: Database, reconciler: Reconciler, *, interval: float) -> None:
         self._database, self._reconciler, self._interval = database, reconciler, interval
+        self._mentions = Mentions()
         self._failed: dict[int, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deltamirror-reconciler", daemon=True)
@@ -54,6 +57,7 @@ class BackgroundReconciler:
             if time.monotonic() - self._failed.get(log.table_id, -self._interval) >= self._interval:
                 self._look(log)
 
+    @traced()
     def _look(self, log: KeptLog) -> None:
         try:
             found = self._reconciler.look(log)
@@ -61,8 +65,12 @@ class BackgroundReconciler:
             return  # somebody else's turn
         except DeltaMirrorError as error:
             self._failed[log.table_id] = time.monotonic()
-            _log.warning("the log of table %r was not compared: %s", log.name, error)
+            if self._mentions.is_news(log.table_id, error.code):
+                fields = {"table": log.name, "table_id": log.table_id, "code": error.code}
+                _log.warning("the log of table %r was not compared: %s", log.name, error, extra=fields)
             return
+        self._mentions.is_well(log.table_id)
         if found.missing or found.checkpoints:
             what = "%d commits and %d checkpoints were gone from the log of table %r; %d objects are written again"
-            _log.warning(what, len(found.missing), len(found.checkpoints), log.name, found.repaired)
+            fields = {"table": log.name, "table_id": log.table_id, "version": min(found.missing + found.checkpoints)}
+            _log.warning(what, len(found.missing), len(found.checkpoints), log.name, found.repaired, extra=fields)

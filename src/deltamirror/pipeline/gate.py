@@ -137,13 +137,17 @@ class Breakers:
 def _say(before: Breaker, after: Breaker) -> None:
     if after.state is before.state:
         return
+    fields = {"store": after.store, "state": after.state.value}
     match after.state:
         case BreakerState.OPEN:
-            _log.warning("the store %s is left alone until %s: %s", after.store, _moment(after.retry_at), reason(after))
+            # That it was tried in vain is no news: an outage may last for days.
+            level = logging.WARNING if before.state is BreakerState.CLOSED else logging.DEBUG
+            until = _moment(after.retry_at)
+            _log.log(level, "the store %s is left alone until %s: %s", after.store, until, reason(after), extra=fields)
         case BreakerState.HALF_OPEN:
-            _log.info("the store %s: %s", after.store, reason(after))
+            _log.debug("the store %s: %s", after.store, reason(after), extra=fields)
         case BreakerState.CLOSED:
-            _log.warning("the store %s is in use again: %s", after.store, reason(after))
+            _log.warning("the store %s is in use again: %s", after.store, reason(after), extra=fields)
 
 
 def _moment(milliseconds: int | None) -> str:

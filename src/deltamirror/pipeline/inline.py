@@ -38,7 +38,8 @@ class InlinePublisher:
             try:
                 future.result(self._limits.inline_timeout)
             except (DeltaMirrorError, OutOfTime) as error:
-                _log.warning("version %d of table %r is left to the service: %s", versions[table], table, error)
+                fields = {"table": table, "version": (version := versions[table])}
+                _log.warning("version %d of table %r is left to the service: %s", version, table, error, extra=fields)
 
     def close(self) -> None:
         """Give up what has not begun, and wait for what has."""

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.escalation import tell
+from deltamirror.pipeline.failure_lines import FailureLines
 from deltamirror.pipeline.lanes import Job, MirrorLane
 from deltamirror.pipeline.outlook import Outlook
+from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
 
@@ -84,6 +86,7 @@ class Service:
         self._running: dict[MirrorLane, Counter[str]] = {lane: Counter() for lane in self._lanes}
         self._trouble: DeltaMirrorError | None = None
         self._pause = _FIRST_PAUSE
+        self._lines = FailureLines(_log)
         self.summary = Summary()
 
     def stop(self) -> None:
@@ -139,6 +142,7 @@ class Service:
             self._running[lane].update(job.store for job in jobs)
         return jobs
 
+    @traced()
     def _work(self, lane: MirrorLane, job: Job) -> None:
         try:
             with self._trouble_met(), closing(job), self._trouble_met():
@@ -153,11 +157,7 @@ class Service:
         with self._lock:
             self.summary.add(outcome)
             self._pause = _FIRST_PAUSE
-        if (failure := lasting_failure(outcome)) is not None:
-            what = f"version {failure.version} of table {outcome.table!r}"
-            _log.warning("%s failed at %s: %s", what, failure.stage, failure.error)
-        if isinstance(outcome, CommitOutcome) and (missing := outcome.checksum_failure) is not None:
-            _log.warning("%s of table %r is not written: %s", missing.key, outcome.table, missing.error)
+        self._lines.tell(outcome, lasting_failure(outcome))
         self._observe(outcome)
         if isinstance(outcome, CheckpointOutcome) and outcome.failure is None and not outcome.base_unusable:
             self._after_checkpoint(outcome)
@@ -177,7 +177,7 @@ class Service:
             trouble, self._trouble = self._trouble, None
             pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE) if trouble else self._pause
         if trouble is not None:
-            _log.error("the mirror pauses for %.1f s: %s", pause, trouble)
+            self._lines.tell_of_pause(trouble, pause)
             self._stopping.wait(pause)
             self._wake.set()
 
