@@ -27,6 +27,7 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
     database = logs.engine.database
     with database.read() as connection:
         log = kept_log(connection, table)
+    logs.engine.breakers.end_pause(log.location)
     with logs.turn(log, waits=True) as turn:
         with database.read() as connection:
             log, info = kept_log(connection, table), table_info(connection, table)

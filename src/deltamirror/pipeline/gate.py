@@ -19,6 +19,7 @@ from deltamirror.txnlog.breakers import (
     Change,
     breaker_of,
     change_breaker,
+    end_pauses,
     is_only_table,
     make_store_due,
     shut_breakers,
@@ -70,6 +71,10 @@ class Breakers:
                 f"the store {found.store} is left alone until {_moment(found.retry_at)}: {reason(found)}",
                 hint="the mirror then tries it by itself; `deltamirror mirror --once` tries it at once",
             )
+
+    def end_pause(self, location: str) -> None:
+        """Let the store of a location be tried at once, if it is left alone: somebody asks for it."""
+        end_pauses(self._database, self._store(store_prefix(location)))
 
     def begin_trying(self, prefix: str) -> bool:
         """Try a store with one unit of work; whether it is ours to try."""
