@@ -13,14 +13,25 @@ from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptLog, kept_logs
 
-__all__ = ["BackgroundReconciler"]
+__all__ = ["BackgroundReconciler", "pause_after"]
 
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE: Final = 30.0
+_REST: Final = 3.0
+"""How many times as long as it looked at logs the thread rests."""
+_LONGEST_REST: Final = 300.0
+
+
+def pause_after(took: float, *, interval: float) -> float:
+    """How many seconds pass before it is seen which logs are due, after so many that were spent on looking."""
+    return max(min(interval / 10, _LONGEST_PAUSE), min(_REST * took, _LONGEST_REST))
 
 
 class BackgroundReconciler:
-    """A thread that looks at each log once in an interval, unless another service did. It holds up no publishing."""
+    """A thread that looks at each log once in an interval, unless another service did. It holds up no publishing.
+
+    Where there is more to look at, it is looked at less often: the thread rests for most of its time.
+    """
 
     def __init__(self, database: Database, reconciler: Reconciler, *, interval: float) -> None:
         self._database, self._reconciler, self._interval = database, reconciler, interval
@@ -42,11 +53,14 @@ class BackgroundReconciler:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(min(self._interval / 10, _LONGEST_PAUSE)):
+        took = 0.0
+        while not self._stop.wait(pause_after(took, interval=self._interval)):
+            begun = time.monotonic()
             try:
                 self._look_at_all()
             except DeltaMirrorError as error:
                 _log.debug("the logs are not compared: %s", error)
+            took = time.monotonic() - begun
 
     def _look_at_all(self) -> None:
         with self._database.read() as connection:

@@ -1,5 +1,6 @@
 """From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, Comm
 __all__ = ["CommitPlan", "plan_checkpoint", "plan_commits"]
 
 _INTERVAL = "delta.checkpointInterval"
+_BYTES = "deltamirror.checkpointBytes"
+_NUMBER = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +146,13 @@ def _cadence(metadata: Metadata, settings: CheckpointSettings) -> Cadence | None
     interval = settings.interval
     if interval is None or _INTERVAL in metadata.configuration:
         interval = checkpoint_interval(metadata)
-    return Cadence(interval=interval, bytes=settings.bytes)
+    return Cadence(interval=interval, bytes=_most_bytes(metadata, settings) or None)
+
+
+def _most_bytes(metadata: Metadata, settings: CheckpointSettings) -> int:
+    """After how many bytes of commits a checkpoint is due; 0: however many there are."""
+    asked = metadata.configuration.get(_BYTES, "")
+    return int(asked) if _NUMBER.fullmatch(asked) else settings.bytes
 
 
 def _base(facts: CheckpointFacts) -> CheckpointBase | None:
