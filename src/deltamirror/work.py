@@ -4,7 +4,7 @@ A unit belongs to one table and is worked on under one lease. It carries no cred
 or leave it to the executor to fetch them by ``commit_id``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -168,6 +168,8 @@ class CommitOutcome:
     lease: Lease
     table: str = ""
     """The name of the table, for whoever is told of the outcome."""
+    attempt: int | None = None
+    """How often the version that failed was tried, this time included; None: it is not recorded."""
     published: tuple[Published, ...] = ()
     failure: Failure | None = None
     """None also where the lease was lost or the budget spent: then fewer versions are published than asked for."""
@@ -175,6 +177,12 @@ class CommitOutcome:
     """The ``.crc`` of the last published version, where it is certain."""
     checksum_failure: Failure | None = None
     """Trouble with a ``.crc`` stops nothing."""
+
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        """What a line of the log about it carries as fields."""
+        last = self.published[-1].version if self.published else None
+        return _log_fields(self, last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +193,8 @@ class CheckpointOutcome:
     lease: Lease
     table: str = ""
     """The name of the table, for whoever is told of the outcome."""
+    attempt: int | None = None
+    """How often it was tried, this time included, where it failed; None: it is not recorded."""
     version: int
     name: str = ""
     digest: bytes = b""
@@ -198,8 +208,22 @@ class CheckpointOutcome:
     base_unusable: bool = False
     """The base is gone or is not ours: to be tried again without one."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        """What a line of the log about it carries as fields."""
+        return _log_fields(self, self.version)
+
 
 Outcome: TypeAlias = CommitOutcome | CheckpointOutcome
+
+
+def _log_fields(outcome: Outcome, version: int | None) -> Mapping[str, object]:
+    failure, lane = outcome.failure, outcome.lease.lane.value
+    fields = {"table": outcome.table, "table_id": outcome.table_id, "lane": lane}
+    if failure is None:
+        return fields if version is None else {**fields, "version": version}
+    fields |= {"version": failure.version, "stage": failure.stage.value, "code": failure.error.code}
+    return fields if outcome.attempt is None else {**fields, "attempt": outcome.attempt}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,19 @@ def test_the_log_names_tables_by_their_names(orders) -> None:
     assert "table 'orders': checkpoint of version 1\n" in done
 
 
+@pytest.mark.requirement("R86")
+def test_lines_for_collectors_have_fields_and_a_trace_for_each_job(orders) -> None:
+    settings = {"DELTAMIRROR_LOG__FORMAT": "json", "DELTAMIRROR_LOG__LEVEL": "info"}
+    with_backlog(orders.folder, 10)
+    said = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
+    published, checkpoint = (json.loads(line) for line in said.splitlines())
+    told = {name: published[name] for name in ("table", "table_id", "lane", "first_version", "version")}
+    assert told == {"table": "orders", "table_id": 1, "lane": "commits", "first_version": 0, "version": 10}
+    told = {name: checkpoint[name] for name in ("table", "table_id", "lane", "version")}
+    assert told == {"table": "orders", "table_id": 1, "lane": "checkpoints", "version": 10}
+    assert published["trace"] != checkpoint["trace"]
+
+
 def test_the_summary_counts_versions_tables_and_checkpoints(orders, add) -> None:
     with_backlog(orders.folder, 10)
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")

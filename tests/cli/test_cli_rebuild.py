@@ -1,5 +1,6 @@
 """``deltamirror rebuild`` as it is typed."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,16 +71,32 @@ def test_other_bytes_end_with_status_2_and_stay(lived) -> None:
     assert foreign.read_text() == "{}\n"
 
 
-def test_the_tables_own_log_may_be_restored(lived) -> None:
+@pytest.mark.parametrize("where", [(), ("--to", "lake/orders")], ids=["without --to", "its own"])
+def test_the_tables_own_log_is_restored(lived, where: tuple[str, ...]) -> None:
     home = lived.folder / "lake/orders"
     before = commits(home)
     (home / f"_delta_log/{1:020}.json").unlink()
-    assert lived.json("rebuild", "orders", "--to", "lake/orders")["versions"] == 1
+    said = lived("rebuild", "orders", *where).stdout
+    assert said == f"file://{home} has versions 0 to 3 of orders (3 of them were there already).\n"
+    assert commits(home) == before
+    shutil.rmtree(home / "_delta_log")
+    done = lived.json("rebuild", "orders", *where)
+    assert (done["location"], done["versions"], done["already"]) == (f"file://{home}", 4, 0)
     assert commits(home) == before
 
 
+def test_other_bytes_in_the_tables_own_log_end_with_status_2_and_stay(lived) -> None:
+    foreign = lived.folder / f"lake/orders/_delta_log/{1:020}.json"
+    foreign.write_text("{}\n")
+    error = lived.error("rebuild", "orders", exits=2)
+    assert (error["code"], error["version"], error["key"]) == ("diverged", 1, f"_delta_log/{1:020}.json")
+    assert "deltamirror repair orders" in error["hint"]
+    assert foreign.read_text() == "{}\n"
+    assert lived.json("status", "orders")["tables"][0]["state"] == "active"
+
+
 def test_at_home_nothing_is_written_that_the_mirror_has_not_published(orders) -> None:
-    error = orders.error("rebuild", "orders", "--to", "lake/orders", exits=16)
+    error = orders.error("rebuild", "orders", exits=16)
     assert "deltamirror mirror --once" in error["hint"]
     assert not (orders.folder / "lake").exists()
 
@@ -102,8 +119,7 @@ def test_what_is_no_range_of_versions_is_a_usage_error(lived, text: str) -> None
     assert "such as 3..7" in lived.error("rebuild", "orders", "--to", "again", "--versions", text, exits=64)["message"]
 
 
-def test_where_to_has_to_be_said(lived) -> None:
-    assert "--to" in lived.error("rebuild", "orders", exits=64)["message"]
+def test_an_empty_location_is_a_usage_error(lived) -> None:
     assert "empty" in lived.error("rebuild", "orders", "--to", "", exits=64)["message"]
 
 

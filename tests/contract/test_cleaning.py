@@ -13,9 +13,12 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings
 from deltamirror.errors import LeaseLost, LogChanged, NotFound, Refused
 from deltamirror.mirror.cleanup import DAY
+from deltamirror.ops.logs import Logs
 from deltamirror.ops.rebuild import rebuild
 from deltamirror.ops.reconcile import Strategy
+from deltamirror.ops.restoring import restore_log
 from deltamirror.pipeline import cleaning as cleaning_module
+from deltamirror.pipeline.inspection import LocalInspector
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
@@ -318,7 +321,8 @@ def test_a_log_is_not_rebuilt_in_its_own_place_while_it_is_cleaned(
     lease = take(lake.database, 1, lane=Lane.RECONCILIATION, owner="a cleaning", seconds=60)
     assert lease is not None
     threading.Timer(0.3, _cleaned_by, (engine, lake, lease)).start()
-    done = rebuild(lake.database, "t", to=store_of(table))
+    with Logs(engine, LocalInspector(engine.settings)) as logs:
+        done = restore_log(logs, "t")
     assert (done.first, done.last) == (START, HEAD)
     assert log_names(store_of(table)) == expected_names(START)
 

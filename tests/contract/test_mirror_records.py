@@ -110,7 +110,9 @@ def test_an_outcome_that_is_recorded_twice_counts_once(catalog: Catalog, table: 
 
 def test_a_failure_says_why_and_when_it_is_tried_again(catalog: Catalog, table: Table) -> None:
     [found] = claimed(catalog)
-    assert record(catalog, failed(found.lease, 2, 0, 1), wait=60) == Recorded(held=True, versions=2, published=1)
+    assert record(catalog, failed(found.lease, 2, 0, 1), wait=60) == Recorded(
+        held=True, versions=2, published=1, attempt=1
+    )
     assert states(catalog) == ["SUCCESS", "SUCCESS", "FAILED", "PENDING", "PENDING"]
     [failure] = execute(
         catalog,
@@ -247,7 +249,7 @@ def test_a_checkpoint_that_failed_waits_unless_somebody_asks_and_keeps_its_attem
     [found] = claimed(catalog, lane=Lane.CHECKPOINTS)
     failure = Failure(error=Unavailable("away"), stage=Stage.BUILD, version=4, key="k")
     outcome = CheckpointOutcome(table_id=found.table_id, lease=found.lease, version=4, failure=failure)
-    assert record(catalog, outcome, wait=60) == Recorded(held=True, versions=0, published=4)
+    assert record(catalog, outcome, wait=60) == Recorded(held=True, versions=0, published=4, attempt=1)
     assert not record(catalog, outcome).held
     assert rows(catalog, "state, attempts, error_code, next_attempt_at - updated_at", "dl_checkpoints") == [
         ("FAILED", 1, "unavailable", 60_000)

@@ -2,19 +2,23 @@
 
 import json
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from deltamirror import Catalog, Table
-from deltamirror.config import StorageSettings
+from deltamirror import Catalog, MirrorEngine, Table
+from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, checkpoint_name, commit_name
 from deltamirror.errors import DeltaMirrorError, Diverged, InvalidInput, InvalidLocation, NotFound, Refused
 from deltamirror.ops.diff import compare
 from deltamirror.ops.importing import ImportOrder
+from deltamirror.ops.logs import Logs
 from deltamirror.ops.rebuild import Rebuilt, rebuild
+from deltamirror.ops.restoring import restore_log
 from deltamirror.ops.sides import location_state, table_state
+from deltamirror.pipeline.inspection import LocalInspector
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.wiring import open_importer
@@ -52,6 +56,12 @@ def lived(catalog: Catalog, folder: Path, **more: object) -> Table:
         tx.set_transaction("t", "app", 7)
     table.append([add("y.parquet", size=7)])
     return table
+
+
+def restored(engine: MirrorEngine, versions: range | None = None) -> Rebuilt:
+    """What came of writing the log of the table again in its own place."""
+    with Logs(engine, LocalInspector(engine.settings)) as logs:
+        return restore_log(logs, "t", versions=versions)
 
 
 def place(folder: Path, name: str = "again") -> Store:
@@ -232,21 +242,101 @@ def test_a_log_that_was_lost_comes_back_in_its_place(lake: Catalog, tmp_path: Pa
         published = published_files(table)
         for path in log_of(table).iterdir():
             path.unlink()
-        done = rebuild(lake.database, "t", to=store_at(table.location, StorageSettings()))
-        assert (done.last, published_files(table)) == (8, published)
+        done = restored(engine)
+        assert done == Rebuilt(first=0, last=8, versions=9, already=0, checkpoint=None)
+        assert published_files(table) == published
         engine.run(once=True)
     assert published_files(table) == committed_files(table)
 
 
+LOSSES = {
+    "*": (HEAD + 1, 0),
+    "*00[369].*": (3, HEAD - 2),
+    "*1[0-2].crc": (0, HEAD + 1),
+    "*checkpoint*": (0, HEAD + 1),
+    "_last*": (0, HEAD + 1),
+}
+
+
+@pytest.mark.requirement("R57")
+@pytest.mark.requirement("R66")
+@pytest.mark.parametrize("lost", LOSSES)
+def test_what_is_lost_of_a_log_comes_back_bit_for_bit(lake: Catalog, tmp_path: Path, lost: str) -> None:
+    assert_comes_back(lake, str(tmp_path / "t"), Settings(), lost=lost)
+
+
+@pytest.mark.requirement("R57")
+def test_a_log_that_is_lost_on_s3_comes_back_bit_for_bit(
+    sqlite_lake: str, s3_bucket: str, s3_settings: StorageSettings
+) -> None:
+    settings = Settings(storage=s3_settings)
+    with Catalog(sqlite_lake, settings=settings) as catalog:
+        assert_comes_back(catalog, f"s3://{s3_bucket}/t", settings, lost="*")
+
+
+def assert_comes_back(catalog: Catalog, location: str, settings: Settings, *, lost: str) -> None:
+    table = catalog.create_table("t", location=location, schema="id long")
+    append(table, HEAD)
+    home = store_at(table.location, settings.storage)
+    with MirrorEngine(settings=local_settings(settings), database=catalog.database) as engine:
+        engine.run(once=True)
+        before = objects(home)
+        home.delete([key for key in before if fnmatch(Path(key).name, lost)])
+        assert objects(home) != before
+        done = restored(engine)
+    assert objects(home) == before
+    assert (done.versions, done.already) == LOSSES[lost]
+
+
+def test_of_a_lost_log_only_the_versions_that_are_asked_for_come_back(lake: Catalog, tmp_path: Path) -> None:
+    table = lived(lake, tmp_path)
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+        for path in log_of(table).glob("*.json"):
+            path.unlink()
+        assert restored(engine, versions=range(3, 6)).versions == 3
+        names = [commit_name(version) for version in range(3, 6)]
+        assert published_files(table) == {name: committed_files(table)[name] for name in names}
+        assert restored(engine).already == 3
+    assert published_files(table) == committed_files(table)
+
+
+@pytest.mark.parametrize(("version", "command"), [(4, "repair"), (HEAD + 1, "adopt")])
+def test_other_bytes_in_the_tables_own_log_change_nothing(
+    lake: Catalog, tmp_path: Path, version: int, command: str
+) -> None:
+    table = lived(lake, tmp_path)
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+        (log_of(table) / commit_name(2)).unlink()
+        (log_of(table) / commit_name(version)).write_bytes(b"{}\n")
+        before = objects(store_at(table.location, StorageSettings())), engine.status("t")
+        with pytest.raises(Diverged, match=commit_name(version)) as raised:
+            restored(engine)
+        assert f"deltamirror {command} t" in raised.value.hint
+        assert (objects(store_at(table.location, StorageSettings())), engine.status("t")) == before
+
+
+def test_nothing_is_restored_while_the_table_is_paused(lake: Catalog, tmp_path: Path) -> None:
+    table = lived(lake, tmp_path)
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+        (log_of(table) / commit_name(2)).unlink()
+        lake.pause("t")
+        before = engine.status("t")
+        with pytest.raises(Refused, match="paused"):
+            restored(engine)
+        assert engine.status("t") == before
+
+
 def test_at_its_own_location_what_was_not_published_is_left_to_the_mirror(lake: Catalog, tmp_path: Path) -> None:
     table = lived(lake, tmp_path)
-    home = store_at(table.location, StorageSettings())
-    with pytest.raises(Refused, match="up to nothing"):
-        rebuild(lake.database, "t", to=home)
     with mirror_of(lake) as engine:
+        with pytest.raises(Refused, match="up to nothing"):
+            restored(engine)
         engine.mirror("t", 3)
-    with pytest.raises(Refused, match="up to version 3"):
-        rebuild(lake.database, "t", to=home, versions=range(2, 6))
+        with pytest.raises(Refused, match="up to version 3"):
+            restored(engine, versions=range(2, 6))
     assert len(published_files(table)) == 4
 
 
@@ -268,7 +358,7 @@ def test_versions_that_are_not_there_are_refused(
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("where", ["other", "other/inside", "home/t/inside", "home", "."])
+@pytest.mark.parametrize("where", ["other", "other/inside", "home/t", "home/t/inside", "home", "."])
 def test_a_location_that_meets_a_table_of_the_catalog_is_refused(lake: Catalog, tmp_path: Path, where: str) -> None:
     lived(lake, tmp_path)
     make_table(lake, tmp_path, "other")

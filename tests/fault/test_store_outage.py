@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
+from deltamirror.txnlog.escalations import escalations_of
+from tests.support.commands import typed, variables
 from tests.support.fault_rules import UNAVAILABLE
 from tests.support.lake import add
 from tests.support.mirrors import append, committed_files, following, local_settings, make_table, published_files
@@ -67,3 +69,49 @@ def test_a_store_that_is_left_alone_sees_no_request(
                 found = store.read(f"_delta_log/{name}")
                 assert found is not None
                 assert found.data == data
+
+
+@pytest.mark.requirement("R51")
+def test_repair_finishes_at_once_what_failed_past_its_attempts(
+    sqlite_lake: str, tmp_path: Path, s3_proxy: S3Proxy, s3_bucket: str, s3_settings: StorageSettings
+) -> None:
+    down = threading.Event()
+    s3_proxy.fail(UNAVAILABLE, lambda _: down.is_set(), times=None)
+    storage = replace(s3_proxy.settings(s3_settings), retries=0)
+    patient = local_settings(attempts=5, retry_base=3600.0, retry_max=3600.0, breaker_pause=3600.0)
+    settings = replace(patient, storage=storage)
+    commands = {
+        **variables(storage),
+        "DELTAMIRROR_CATALOG__URL": sqlite_lake,
+        "DELTAMIRROR_BREAKER__PAUSE": "3600",
+    }
+    with Catalog(sqlite_lake, settings=settings) as catalog, MirrorEngine(sqlite_lake, settings=settings) as engine:
+        table = catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema="id long")
+        append(table, 2)
+        down.set()
+        for _ in range(5):
+            assert engine.run(once=True).failures
+        end_threads()
+        with catalog.database.read() as connection:
+            [opened] = escalations_of(connection, table.info().id)
+        assert (opened.version, opened.error_code, opened.closed_at) == (0, "unavailable", None)
+        assert "left alone" in typed("status", "t", folder=tmp_path, settings=commands).stdout
+        assert troubles(engine) == (1, 1, 3)
+        down.clear()
+        done = typed("repair", "t", folder=tmp_path, settings=commands)
+        assert (done.returncode, "is in use again" in done.stderr) == (0, True)
+        assert done.stdout.startswith("t is published up to version 2 ")
+        assert troubles(engine) == (0, 0, 0)
+        with catalog.database.read() as connection:
+            [closed] = escalations_of(connection, table.info().id)
+        assert closed.closed_at is not None
+        store = store_at(table.location, s3_settings)
+        assert {name: store.read(f"_delta_log/{name}").data for name in committed_files(table)} == committed_files(
+            table
+        )
+
+
+def troubles(engine: MirrorEngine) -> tuple[int, int, int]:
+    """How many versions of the table are escalated, have failed, and are behind."""
+    (status,) = engine.status("t")
+    return status.escalations, status.failed, status.lag_versions

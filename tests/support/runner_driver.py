@@ -20,6 +20,7 @@ from deltamirror.pipeline.harvest import Harvester
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.slices import LogSlice, Part
 from deltamirror.pipeline.spark.harvester import SparkHarvester
+from deltamirror.pipeline.spark.inspector import SparkInspector
 from deltamirror.pipeline.spark.runner import SparkRunner
 from tests.support.worker import serve, take_stdout
 
@@ -56,7 +57,8 @@ def _runner(settings: Settings, lines: str) -> SparkRunner:
 class Driver:
     """Answers ``{"jobs": [units, …], "fetches": …}`` with the outcomes of each job, all of them run at once.
 
-    Answers ``{"slices": slices}`` with what they come to: the parts that were read, and what ended that.
+    Answers ``{"slices": slices}`` with what they come to: the parts that were read, and what ended that. Answers
+    ``{"expected": (address, objects)}`` with what of these objects is not as it should be.
     ``{"kill": "JVM"}`` ends the driver's own, as the kernel does when memory is short.
     """
 
@@ -64,6 +66,7 @@ class Driver:
         settings = load(environment=os.environ).settings
         self._runners = {fetches: _runner(settings, "fetched" if fetches else "carried") for fetches in (False, True)}
         self._harvester = SparkHarvester(settings)
+        self._inspector = SparkInspector(settings)
 
     def answer(self, request: dict[str, Any]) -> list[str]:
         """What came of each job: its outcomes, or the error that it raised."""
@@ -73,6 +76,8 @@ class Driver:
             return []
         if "slices" in request:
             return [packed(harvested(self._harvester, unpacked(request["slices"])))]
+        if "expected" in request:
+            return [packed(list(self._inspector.differences(*unpacked(request["expected"]))))]
         runner, jobs = self._runners[request["fetches"]], [unpacked(text) for text in request["jobs"]]
         results: list[object] = [None] * len(jobs)
         threads = [threading.Thread(target=_run, args=(runner, results, *job)) for job in enumerate(jobs)]
@@ -84,6 +89,7 @@ class Driver:
 
     def close(self) -> None:
         """Stop Spark."""
+        self._inspector.close()
         self._harvester.close()
         for runner in self._runners.values():
             runner.close()

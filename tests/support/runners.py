@@ -19,7 +19,8 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.harvest import LocalHarvester
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.slices import LogSlice
-from deltamirror.work import Outcome, Unit
+from deltamirror.storage.open import StoreAddress
+from deltamirror.work import Difference, ExpectedObject, Outcome, Unit
 from tests.support.inventory import record
 from tests.support.runner_driver import Harvest, harvested, packed, unpacked
 from tests.support.seaweed_server import SeaweedServer
@@ -81,6 +82,17 @@ class SparkRig:
     def kill_jvm(self) -> None:
         """Let the driver go on without its JVM."""
         self.driver.ask({"kill": "JVM"})
+
+    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> list[Difference]:
+        """What of these objects is not as it should be."""
+        [text] = self.driver.ask({"expected": packed((address, list(expected)))})
+        found: list[Difference] = unpacked(text)
+        return found
+
+    def jobs(self) -> int:
+        """How many jobs Spark has begun, by its event log."""
+        (log,) = [file for file in self.events.rglob("*") if file.is_file() and "events" in file.name]
+        return log.read_text().count('"SparkListenerJobStart"')
 
 
 @dataclass(frozen=True)

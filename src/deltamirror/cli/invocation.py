@@ -16,6 +16,7 @@ from deltamirror.cli.logs import configure_logs
 from deltamirror.config import Loaded, Settings, examine, load
 from deltamirror.errors import InvalidSettings
 from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.telemetry.traces import traced
 from deltamirror.wiring import open_catalog, open_engine
 
 __all__ = ["Invocation", "common_options", "with_invocation"]
@@ -120,7 +121,8 @@ def with_invocation(function: Callable[Concatenate[Invocation, P], None]) -> Cal
     ) -> None:
         given = _taken(kwargs)
         context.obj = given if context.obj is None else context.obj.refined(given)
-        function(context.obj, *args, **kwargs)
+        with traced():
+            function(context.obj, *args, **kwargs)
 
     return common_options(run)
 

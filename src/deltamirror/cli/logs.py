@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from deltamirror.config import LogSettings, redact_text
+from deltamirror.telemetry.traces import current_trace
 
 __all__ = ["configure_logs"]
 
@@ -29,13 +30,12 @@ def configure_logs(settings: LogSettings) -> None:
 
 
 class TextLines(logging.Formatter):
-    """Lines such as ``2024-01-01T12:00:00.000Z warning txnlog: text key=value``."""
+    """Lines such as ``2024-01-01T12:00:00.000Z warning txnlog: text``. What the fields say, the text says."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One redacted line."""
         name = record.name.removeprefix(f"{ROOT}.")
-        extra = "".join(f" {key}={value}" for key, value in _extra(record).items())
-        text = f"{_time(record)} {record.levelname.lower()} {name}: {record.getMessage()}{extra}"
+        text = f"{_time(record)} {record.levelname.lower()} {name}: {record.getMessage()}"
         return redact_text(text + self._trace(record))
 
     def _trace(self, record: logging.LogRecord) -> str:
@@ -43,24 +43,30 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the fields given as ``extra``."""
+    """One JSON object a line: time, level, logger, message, the fields given as ``extra``, and what work it is of."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One redacted JSON object."""
-        line = {
+        line: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
             **_extra(record),
         }
+        if trace := current_trace():
+            line["trace"] = trace
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode({key: redact_text(str(value)) for key, value in line.items()}).decode()
+        return msgspec.json.encode({key: _told(value) for key, value in line.items()}).decode()
 
 
 def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _told(value: object) -> int | str:
+    return value if isinstance(value, int) else redact_text(str(value))
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

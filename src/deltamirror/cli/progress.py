@@ -46,13 +46,15 @@ class Tally:
                 self._count_versions(outcome)
             elif outcome.failure is None and not outcome.base_unusable:
                 self.checkpoints += 1
-                logger.info("table %r: checkpoint of version %d", outcome.table, outcome.version)
+                said = "table %r: checkpoint of version %d"
+                logger.info(said, outcome.table, outcome.version, extra=outcome.log_fields)
             self._note_failure(outcome)
 
     def _count_versions(self, outcome: CommitOutcome) -> None:
         if outcome.published:
             first, last = outcome.published[0].version, outcome.published[-1].version
-            logger.info("table %r: versions %d to %d published", outcome.table, first, last)
+            fields = {**outcome.log_fields, "first_version": first, "version": last}
+            logger.info("table %r: versions %d to %d published", outcome.table, first, last, extra=fields)
             self.versions[outcome.table_id] += len(outcome.published)
             self._advance(len(outcome.published))
 

@@ -12,7 +12,9 @@ from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import not_empty
 from deltamirror.cli.progress import Advance, shown
 from deltamirror.ops.rebuild import Rebuilt, rebuild
-from deltamirror.wiring import open_location
+from deltamirror.ops.restoring import restore_log
+from deltamirror.storage.store import Store
+from deltamirror.wiring import open_location, open_logs
 from deltamirror.work import CommitOutcome, Outcome
 
 __all__ = ["rebuild_"]
@@ -35,27 +37,51 @@ def _versions(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option(
     "--to",
     "location",
-    required=True,
     callback=not_empty,
     metavar="LOCATION",
-    help="Where: a folder outside of every table of the catalog, or the table's own.",
+    help="Where: a folder outside of every table of the catalog. Without it, and for the table's own: in its place.",
 )
 @click.option("--versions", callback=_versions, metavar="A..B", help="Only these versions, both included.")
-@click.option("--checkpoints", is_flag=True, help="Write the newest checkpoint that is due, too.")
+@click.option(
+    "--checkpoints",
+    is_flag=True,
+    help="Write the newest checkpoint that is due, too. In its own place, a log gets those back that are gone, anyway.",
+)
 @with_invocation
-def rebuild_(invocation: Invocation, *, table: str, location: str, versions: range | None, checkpoints: bool) -> None:
-    """Write the log of TABLE to LOCATION/_delta_log/, as the database has it, bit for bit.
+def rebuild_(
+    invocation: Invocation, *, table: str, location: str | None, versions: range | None, checkpoints: bool
+) -> None:
+    """Write what is gone from the log of TABLE again, or its log to LOCATION/_delta_log/, as the database has it.
 
-    Commits that are there with the same bytes are fine. One with other bytes ends the command with exit status 2; no
-    commit is overwritten. A log that begins above version 0 gets a checkpoint of its first version. Data files are not
-    copied.
+    Commits are written bit for bit. Those that are there with the same bytes are fine. One with other bytes ends the
+    command with exit status 2; no commit is overwritten, and in its own place nothing is changed at all. A log at
+    LOCATION that begins above version 0 gets a checkpoint of its first version. Data files are not copied.
     """
     with invocation.open() as catalog:
+        home = catalog.table(table).info().location
+        store = None if location is None else open_location(invocation.loaded().settings, location)
+    if store is None or store.location == home:
+        done = _in_place(invocation, table, versions)
+    else:
+        done = _elsewhere(invocation, table, store, versions=versions, checkpoints=checkpoints)
+    where = home if store is None else store.location
+    document = {"table": table, "location": where, **asdict(done)}
+    answer(document, Lines((_told(table, where, done),)), json=invocation.json)
+
+
+def _in_place(invocation: Invocation, table: str, versions: range | None) -> Rebuilt:
+    with invocation.local_engine() as engine, open_logs(engine, engine.settings) as logs:
+        return restore_log(logs, table, versions=versions)
+
+
+def _elsewhere(
+    invocation: Invocation, table: str, store: Store, *, versions: range | None, checkpoints: bool
+) -> Rebuilt:
+    with invocation.open() as catalog:
         settings = invocation.loaded().settings
-        store = open_location(settings, location)
         total = catalog.table(table).info().head + 1 if versions is None else len(versions)
         with shown(total, quiet=invocation.json, log=settings.log) as advance:
-            done = rebuild(
+            return rebuild(
                 catalog.database,
                 table,
                 to=store,
@@ -64,8 +90,6 @@ def rebuild_(invocation: Invocation, *, table: str, location: str, versions: ran
                 options=settings.checkpoint,
                 observe=partial(_observe, advance),
             )
-    document = {"table": table, "location": store.location, **asdict(done)}
-    answer(document, Lines((_told(table, store.location, done),)), json=invocation.json)
 
 
 def _observe(advance: Advance, outcome: Outcome) -> None:

@@ -24,6 +24,7 @@ __all__ = ["repair_"]
 def repair_(invocation: Invocation, *, table: str, replace_altered: bool) -> None:
     """Compare the whole log of TABLE with the database, end its quarantine, and publish what is missing.
 
+    What failed past mirror.attempts is published, too; a store that is left alone is tried at once.
     Commits that somebody changed are replaced only with --replace-altered; what they held is kept in
     _delta_log/_deltamirror/. Commits of another writer are not replaced: the command ends with exit status 2, and the
     quarantine stays.

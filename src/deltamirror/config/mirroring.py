@@ -174,14 +174,15 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     bytes: Annotated[
-        Annotated[int, COUNTING] | None,
+        int,
+        NOT_NEGATIVE,
         described(
-            "Also a checkpoint as soon as the commits since the last one have this many bytes. Without a value only "
-            "the interval counts.",
+            "Also a checkpoint as soon as the commits since the last one have this many bytes, unless the table says "
+            "`deltamirror.checkpointBytes`; 0: only the interval counts.",
             unit="bytes",
             reload=Reload.START,
         ),
-    ] = None
+    ] = 100 * 1024 * 1024
     compression: Annotated[
         Literal["snappy", "zstd"], described("How the Parquet file is compressed.", reload=Reload.START)
     ] = "zstd"
@@ -251,11 +252,12 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         NOT_NEGATIVE,
         described(
-            "How often the log of each table is looked at, by whichever service has its turn; 0: never.",
+            "How often the log of each table is looked at, by whichever service has its turn, as long as that takes "
+            "less than a quarter of the time; 0: never.",
             unit="s",
             reload=Reload.START,
         ),
-    ] = 300.0
+    ] = 30.0
     sample: Annotated[
         int,
         NOT_NEGATIVE,
@@ -265,7 +267,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
             unit="objects",
             reload=Reload.START,
         ),
-    ] = 100
+    ] = 10
 
 
 class CleanupSettings(msgspec.Struct, frozen=True, kw_only=True):

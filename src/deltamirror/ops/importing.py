@@ -112,7 +112,9 @@ class TableImporter:
             try:
                 return work(ForeignLog(store, address, order.from_version))
             except LogChanged as error:
-                logger.info("the log at %s changed while it was read: %s", address.location, error.message)
+                fields = {"location": address.location, "code": error.code}
+                what = "the log at %s changed while it was read: %s"
+                logger.info(what, address.location, error.message, extra=fields)
                 last = error
         raise Refused(
             f"the table at {address.location} changes while it is imported: {last.message}",

@@ -1,22 +1,19 @@
 """The log of a table again, from SQL: its commits bit for bit, and the checkpoints that readers need."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from deltamirror.config import CheckpointSettings, MirrorSettings, StorageSettings
+from deltamirror.config import CheckpointSettings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.delta.properties import checkpoint_interval
 from deltamirror.errors import Diverged
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.mirror.commits import publish_commits
 from deltamirror.ops.stored import stored_chunks
-from deltamirror.ops.target import require_own_place, wanted_versions
-from deltamirror.pipeline.owners import owner_name
-from deltamirror.pipeline.turns import Turns
+from deltamirror.ops.target import require_free_place, wanted_versions
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
@@ -63,21 +60,18 @@ def rebuild(
     Commits that are there with the same bytes are fine; other bytes are ``Diverged``, and none is overwritten. Where
     the log then begins above version 0, or without the commit of version 0, its first version gets a checkpoint:
     otherwise nobody could read it. With ``checkpoints``, the newest version that is due by the table's interval gets
-    one, too; ``options`` say how they are written. ``observe`` is told of each piece of work. At the table's own
-    location, only what is published there is written again: the rest is the mirror's.
+    one, too; ``options`` say how they are written. ``observe`` is told of each piece of work. What is gone from the
+    table's own log is for the mirror to write, by ``restore_log``: no table of the catalog may be at that location.
     """
     with database.read() as connection:
         info = table_info(connection, table)
-        require_own_place(to.location, info, list_tables(connection))
-    with _turn_at(database, info, to.location):
-        with database.read() as connection:
-            info = table_info(connection, table)
-        wanted = wanted_versions(info, to.location, versions)
-        probe(to)
-        job = _Job(database, info, to, options or CheckpointSettings(), observe)
-        batches = (wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH))
-        published = [each for batch in batches for each in job.publish(batch)]
-        written = [job.write_checkpoint(version) for version in job.checkpoints(wanted, due=checkpoints)]
+        require_free_place(to.location, list_tables(connection))
+    wanted = wanted_versions(info, to.location, versions)
+    probe(to)
+    job = _Job(database, info, to, options or CheckpointSettings(), observe)
+    batches = (wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH))
+    published = [each for batch in batches for each in job.publish(batch)]
+    written = [job.write_checkpoint(version) for version in job.checkpoints(wanted, due=checkpoints)]
     already = sum(each.already for each in published)
     return Rebuilt(
         first=wanted[0],
@@ -88,21 +82,9 @@ def rebuild(
     )
 
 
-@contextmanager
-def _turn_at(database: Database, info: TableInfo, location: str) -> Iterator[None]:
-    """One's turn at the log that is written, if it is the table's own: nobody cleans it meanwhile."""
-    if location != info.location:
-        yield
-        return
-    defaults = MirrorSettings()
-    own = Turns(database, owner=owner_name(), seconds=defaults.lease, poll=defaults.poll)
-    with own as turns, turns.at(info.id, info.name, waits=True):
-        yield
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Writes one table to one store. Whoever else publishes there puts the same bytes: there is no lease for that."""
+    """Writes one table to a place that nobody else publishes to: there is no lease for that."""
 
     database: Database
     info: TableInfo

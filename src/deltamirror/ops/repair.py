@@ -51,15 +51,17 @@ class Repaired:
 
 
 def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired:
-    """Compare the whole log of a table, end its quarantine, and publish what is missing.
+    """Compare the whole log of a table, end its quarantine, and publish what is missing, or failed however often.
 
-    An altered commit is replaced only if that is asked for, after its bytes were saved aside. Commits of another writer
-    are never replaced: they are ``Diverged``, as altered ones are that nobody asked to replace; the quarantine stays.
-    So does it where altered ones were replaced, and others are somebody else's.
+    A store that is left alone is tried at once. An altered commit is replaced only if that is asked for, after its
+    bytes were saved aside. Commits of another writer are never replaced: they are ``Diverged``, as altered ones are
+    that nobody asked to replace; the quarantine stays. So does it where altered ones were replaced, and others are
+    somebody else's.
     """
     database = logs.engine.database
     with database.read() as connection:
         log = kept_log(connection, table)
+    logs.engine.breakers.end_pause(log.location)
     with logs.turn(log, waits=True) as turn:
         findings = logs.examine(log, Look(full=True))
         _require_replaceable(log, findings, replace_altered=replace_altered)

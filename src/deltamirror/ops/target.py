@@ -6,17 +6,16 @@ from deltamirror.errors import InvalidInput, InvalidLocation, NotFound, Refused
 from deltamirror.storage.location import is_inside
 from deltamirror.txnlog.tables import TableInfo
 
-__all__ = ["require_own_place", "wanted_versions"]
+__all__ = ["require_free_place", "wanted_versions"]
 
 
-def require_own_place(location: str, table: TableInfo, tables: Iterable[TableInfo]) -> None:
-    """Refuse a location that is another table's, or lies in or around any table of the catalog."""
+def require_free_place(location: str, tables: Iterable[TableInfo]) -> None:
+    """Refuse a location that is, or lies in or around, that of any table of the catalog."""
     for other in tables:
-        is_its_own = other.id == table.id and other.location == location
-        if not is_its_own and (is_inside(location, other.location) or is_inside(other.location, location)):
+        if is_inside(location, other.location) or is_inside(other.location, location):
             raise InvalidLocation(
                 f"{location} is the location of table {other.name!r}, or one of them lies in the other",
-                hint="name a folder outside of every table, or the location of the table itself",
+                hint="name a folder outside of every table; without --to the log of the table itself is written again",
                 location=location,
             )
 

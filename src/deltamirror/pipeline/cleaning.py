@@ -98,9 +98,11 @@ class Cleaner:
             if self._is_due(outcome):
                 _say(self.clean(outcome.table, waits=False))
         except LeaseLost:
-            _log.debug("the log of table %r is not cleaned: somebody else is at it", outcome.table)
+            what = "the log of table %r is not cleaned: somebody else is at it"
+            _log.debug(what, outcome.table, extra=outcome.log_fields)
         except DeltaMirrorError as error:
-            _log.warning("the log of table %r is not cleaned: %s", outcome.table, error)
+            fields = {**outcome.log_fields, "code": error.code}
+            _log.warning("the log of table %r is not cleaned: %s", outcome.table, error, extra=fields)
 
     def _is_due(self, outcome: CheckpointOutcome) -> bool:
         interval_ms = int(self._settings.cleanup.interval * 1000)
@@ -205,4 +207,5 @@ def _batches(objects: Sequence[Meta]) -> Iterator[Sequence[Meta]]:
 def _say(done: Cleaning) -> None:
     if done.objects:
         said = "the log of table %r starts with version %d: %d objects are deleted"
-        _log.info(said, done.table, done.log_start, len(done.objects))
+        fields = {"table": done.table, "version": done.log_start}
+        _log.info(said, done.table, done.log_start, len(done.objects), extra=fields)

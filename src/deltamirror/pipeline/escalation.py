@@ -42,4 +42,5 @@ def tell(outcome: Outcome) -> None:
             failure.error,
             outcome.table,
             failure.version,
+            extra=outcome.log_fields,
         )

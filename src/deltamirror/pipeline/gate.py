@@ -19,6 +19,7 @@ from deltamirror.txnlog.breakers import (
     Change,
     breaker_of,
     change_breaker,
+    end_pauses,
     is_only_table,
     make_store_due,
     shut_breakers,
@@ -70,6 +71,10 @@ class Breakers:
                 f"the store {found.store} is left alone until {_moment(found.retry_at)}: {reason(found)}",
                 hint="the mirror then tries it by itself; `deltamirror mirror --once` tries it at once",
             )
+
+    def end_pause(self, location: str) -> None:
+        """Let the store of a location be tried at once, if it is left alone: somebody asks for it."""
+        end_pauses(self._database, self._store(store_prefix(location)))
 
     def begin_trying(self, prefix: str) -> bool:
         """Try a store with one unit of work; whether it is ours to try."""
@@ -137,13 +142,17 @@ class Breakers:
 def _say(before: Breaker, after: Breaker) -> None:
     if after.state is before.state:
         return
+    fields = {"store": after.store, "state": after.state.value}
     match after.state:
         case BreakerState.OPEN:
-            _log.warning("the store %s is left alone until %s: %s", after.store, _moment(after.retry_at), reason(after))
+            # That it was tried in vain is no news: an outage may last for days.
+            level = logging.WARNING if before.state is BreakerState.CLOSED else logging.DEBUG
+            until = _moment(after.retry_at)
+            _log.log(level, "the store %s is left alone until %s: %s", after.store, until, reason(after), extra=fields)
         case BreakerState.HALF_OPEN:
-            _log.info("the store %s: %s", after.store, reason(after))
+            _log.debug("the store %s: %s", after.store, reason(after), extra=fields)
         case BreakerState.CLOSED:
-            _log.warning("the store %s is in use again: %s", after.store, reason(after))
+            _log.warning("the store %s is in use again: %s", after.store, reason(after), extra=fields)
 
 
 def _moment(milliseconds: int | None) -> str:

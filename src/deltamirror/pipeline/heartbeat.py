@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from deltamirror.pipeline.execution import our_error
+from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import renew
 from deltamirror.work import Lane, Lease
@@ -25,6 +26,7 @@ class Heartbeat:
         self._seconds = seconds
         self._leases: dict[tuple[int, Lane], Lease] = {}
         self._lock = threading.Lock()
+        self._mentions = Mentions()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="deltamirror-heartbeat", daemon=True)
 
@@ -62,4 +64,9 @@ class Heartbeat:
                 renew(self._database, leases, seconds=seconds)
         except Exception as error:  # noqa: BLE001  a beat that is lost is no reason to lose all that follow
             # Who loses a lease stops before its next put; the next beat may succeed.
-            _log.warning("leases of %d tables could not be renewed: %s", len(leases), our_error(error))
+            ours = our_error(error)
+            if self._mentions.is_news(lane, ours.code):
+                what = "leases of %d tables could not be renewed: %s"
+                _log.warning(what, len(leases), ours, extra={"lane": lane.value, "code": ours.code})
+        else:
+            self._mentions.is_well(lane)

@@ -33,7 +33,8 @@ class InlinePublisher:
         under_way = {table: self._begun(table, version) for table, version in versions.items()}
         for table, future in under_way.items():
             if why := _trouble(future, max(0.0, deadline - time.monotonic())):
-                _log.warning("version %d of table %r is left to the service: %s", versions[table], table, why)
+                fields = {"table": table, "version": (version := versions[table])}
+                _log.warning("version %d of table %r is left to the service: %s", version, table, why, extra=fields)
 
     def close(self) -> None:
         """Give up what has not begun, and wait for what has."""

@@ -82,7 +82,9 @@ class Job(ABC):
         with closing(self._outcomes()) as outcomes:
             for outcome in outcomes:
                 named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
-                if self._record(named).escalated:
+                recorded = self._record(named)
+                named = replace(named, attempt=recorded.attempt)
+                if recorded.escalated:
                     escalate(named)
                 self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
                 goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)

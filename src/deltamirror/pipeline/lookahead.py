@@ -72,7 +72,9 @@ class LookAhead:
             )
             news = mark_diverged(session, table.id, version=seen.version, reason=reason)
         if news:
-            _log.error("table %r is left alone: %s; run `deltamirror adopt %s`", table.name, reason, table.name)
+            fields = {"table": table.name, "table_id": table.id, "version": seen.version}
+            what = "table %r is left alone: %s; run `deltamirror adopt %s`"
+            _log.error(what, table.name, reason, table.name, extra=fields)
         return True
 
 
@@ -144,7 +146,8 @@ class FirstLooks:
         """Say it once of a store."""
         if (store := _store(info)) not in self._told:
             self._told.add(store)
-            _log.warning("the logs in %s cannot be looked at; commits go on: %s", store, error)
+            fields = {"table": info.name, "table_id": info.id, "store": store, "code": error.code}
+            _log.warning("the logs in %s cannot be looked at; commits go on: %s", store, error, extra=fields)
 
 
 def _store(info: TableInfo) -> str:

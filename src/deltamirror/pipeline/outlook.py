@@ -13,6 +13,8 @@ from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.lookahead import LookAhead
 from deltamirror.pipeline.policy import STORE_CODES
 from deltamirror.storage.location import store_prefix
+from deltamirror.telemetry.mentions import Mentions
+from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.tables import TableInfo, list_tables
 
@@ -35,6 +37,7 @@ class Outlook:
         self._database, self._look, self._breakers = database, look, breakers
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltamirror-look")
         self._lock = threading.Lock()
+        self._mentions = Mentions()
         self._begun = False
         self._waiting: dict[str, set[int]] = {}
         self._left: set[int] = set()
@@ -74,6 +77,7 @@ class Outlook:
         for first, *others in reachable.values():
             self._pool.submit(self._look_at, first, others, wake)
 
+    @traced()
     def _look_at(self, info: TableInfo, others: Sequence[TableInfo], wake: Callable[[], None]) -> None:
         """Look at a table, then at others of the same store, unless it is the store that cannot be reached."""
         answers = False
@@ -94,11 +98,16 @@ class Outlook:
         except NotFound:  # somebody dropped the table
             pass
         except DeltaMirrorError as error:
-            _log.info("the log of table %r cannot be looked at: %s", info.name, error)
+            self._tell(info, error)
             return error.code not in STORE_CODES
         with self._lock:
             self._left.discard(info.id)
         return True
+
+    def _tell(self, info: TableInfo, error: DeltaMirrorError) -> None:
+        if self._mentions.is_news(info.id, error.code):
+            fields = {"table": info.name, "table_id": info.id, "code": error.code}
+            _log.info("the log of table %r cannot be looked at: %s", info.name, error, extra=fields)
 
     def _end(self, store: str, done: set[int]) -> None:
         with self._lock:

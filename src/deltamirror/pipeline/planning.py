@@ -1,6 +1,7 @@
 """From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -33,6 +34,8 @@ __all__ = ["CommitPlan", "plan_checkpoint", "plan_commits"]
 _log = logging.getLogger(__name__)
 _INTERVAL: Final = "delta.checkpointInterval"
 _DEFAULT_INTERVAL: Final = int(PROPERTIES[_INTERVAL].default or 10)
+_BYTES: Final = "deltamirror.checkpointBytes"
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,13 @@ def _cadence(metadata: Metadata, settings: CheckpointSettings) -> Cadence | None
         except InvalidInput as error:
             # Which versions get a checkpoint changes nothing that readers see, and without any the log only grows.
             interval, remark = interval or _DEFAULT_INTERVAL, error.message
-    return Cadence(interval=interval, bytes=settings.bytes, remark=remark)
+    return Cadence(interval=interval, bytes=_most_bytes(metadata, settings) or None, remark=remark)
+
+
+def _most_bytes(metadata: Metadata, settings: CheckpointSettings) -> int:
+    """After how many bytes of commits a checkpoint is due; 0: however many there are."""
+    asked = metadata.configuration.get(_BYTES, "")
+    return int(asked) if _NUMBER.fullmatch(asked) else settings.bytes
 
 
 def _base(facts: CheckpointFacts) -> CheckpointBase | None:

@@ -12,9 +12,11 @@ from functools import partial
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.escalation import tell
 from deltamirror.pipeline.execution import our_error
+from deltamirror.pipeline.failure_lines import FailureLines
 from deltamirror.pipeline.jobs import Job
 from deltamirror.pipeline.lanes import MirrorLane
 from deltamirror.pipeline.outlook import Outlook
+from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
 
@@ -88,6 +90,7 @@ class Service:
         self._running: dict[MirrorLane, set[Job]] = {lane: set() for lane in self._lanes}
         self._trouble: DeltaMirrorError | None = None
         self._pause = _FIRST_PAUSE
+        self._lines = FailureLines(_log)
         self.summary = Summary()
 
     def stop(self) -> None:
@@ -173,6 +176,7 @@ class Service:
         running = Counter(job.store for job in self._running[lane])
         return [store for store, jobs in running.items() if jobs >= share]
 
+    @traced()
     def _work(self, lane: MirrorLane, job: Job) -> None:
         if job not in self._running[lane]:
             return  # it was given back: the pool kept it when it had no thread for it
@@ -199,11 +203,7 @@ class Service:
     def _take(self, outcome: Outcome) -> None:
         with self._lock:
             self.summary.add(outcome)
-        if (failure := lasting_failure(outcome)) is not None:
-            what = f"version {failure.version} of table {outcome.table!r}"
-            _log.warning("%s failed at %s: %s", what, failure.stage, failure.error)
-        if isinstance(outcome, CommitOutcome) and (missing := outcome.checksum_failure) is not None:
-            _log.warning("%s of table %r is not written: %s", missing.key, outcome.table, missing.error)
+        self._lines.tell(outcome, lasting_failure(outcome))
         self._observe(outcome)
         if isinstance(outcome, CheckpointOutcome) and outcome.failure is None and not outcome.base_unusable:
             self._after_checkpoint(outcome)
@@ -228,7 +228,7 @@ class Service:
             trouble, self._trouble = self._trouble, None
             pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE) if trouble else self._pause
         if trouble is not None:
-            _log.error("the mirror pauses for %.1f s: %s", pause, trouble)
+            self._lines.tell_of_pause(trouble, pause)
             self._stopping.wait(pause)
             self._wake.set()
 

@@ -136,9 +136,11 @@ def make_store_due(session: Session, prefix: str, codes: Sequence[str]) -> None:
         session.execute(update(waiting).where(failed, c.table_id.in_(here)).values(next_attempt_at=None))
 
 
-def end_pauses(database: Database) -> None:
-    """Let every store that is left alone be tried at once."""
+def end_pauses(database: Database, store: str | None = None) -> None:
+    """Let every store that is left alone be tried at once, or one of them."""
     shut = breakers.c.state == BreakerState.OPEN.value
+    if store is not None:
+        shut &= breakers.c.store == store
     with database.write() as session:
         session.execute(update(breakers).where(shut, breakers.c.retry_at > CLOCK).values(retry_at=CLOCK))
 

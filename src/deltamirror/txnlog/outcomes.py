@@ -64,6 +64,8 @@ class Recorded:
     """How far the table is published after it."""
     escalated: bool = False
     """Whether somebody has to look, and was not told before."""
+    attempt: int | None = None
+    """How often what failed was tried, this time included."""
 
 
 def _never(error: DeltaMirrorError, attempts: int) -> bool:
@@ -89,15 +91,17 @@ def record_commits(
         if started is None:
             return Recorded(held=False)
         recorded = record_published(session, outcome.lease, outcome.published, started) if outcome.published else 0
-        failure, escalated = outcome.failure, False
+        failure, failed = outcome.failure, _Failed()
         if failure is not None:
-            escalated = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
+            failed = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
         published = _raise_published(session, table_id)
         if outcome.checksum is not None and outcome.published:
             _keep_checksum(session, table_id, outcome.published[-1].version, outcome.checksum)
         if checkpoint is not None and checkpoint.version <= published:
             request_checkpoint(session, table_id, checkpoint.version, reason=checkpoint.reason)
-    return Recorded(held=True, versions=recorded, published=published, escalated=escalated)
+    return Recorded(
+        held=True, versions=recorded, published=published, escalated=failed.escalated, attempt=failed.attempt
+    )
 
 
 def record_checkpoint(
@@ -112,18 +116,19 @@ def record_checkpoint(
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)
-        failure, escalated = outcome.failure, False
+        failure, failed = outcome.failure, _Failed()
         if outcome.base_unusable:
             _distrust_base(session, outcome, started)
         elif failure is not None:
-            escalated = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
+            failed = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
         else:
             _finish_checkpoint(session, outcome, started)
         return Recorded(
             held=True,
             versions=0 if failure or outcome.base_unusable else 1,
             published=_published(session, outcome.table_id),
-            escalated=escalated,
+            escalated=failed.escalated,
+            attempt=failed.attempt,
         )
 
 
@@ -166,23 +171,32 @@ def _durations(published: Sequence[Published]) -> ColumnElement[int]:
     return case(*[(mirror_status.c.version <= last, duration) for duration, last in runs])
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What is recorded of a failure: nothing, where somebody else succeeded."""
+
+    attempt: int | None = None
+    escalated: bool = False
+
+
 def _fail(
     session: Session, lease: Lease, failure: Failure, started: int, *, retry: RetryTimes, escalates: Escalates
-) -> bool:
-    """Record a failure, unless somebody else succeeded; whether somebody has to look who was not told before."""
+) -> _Failed:
+    """Record a failure, unless somebody else succeeded."""
     records = mirror_status if lease.lane is Lane.COMMITS else checkpoints
     c, error = records.c, failure.error
     own = (c.table_id == lease.table_id) & (c.version == failure.version) & (c.state != "SUCCESS")
     failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, **error_values(failure)}
     found = session.execute(update(records).where(own).values(failed).returning(c.attempts, c.updated_at)).one_or_none()
     if found is None:
-        return False
+        return _Failed()
     due = found.updated_at + int(min(retry(error, found.attempts), _LONGEST_WAIT) * 1000)
     session.execute(update(records).where(own).values(next_attempt_at=due))
     insert_attempt(session, lease, failure.version, found.attempts, literal(started), failure)
     news = isinstance(error, Diverged) and _stop(session, lease.table_id, failure.version, error)
     tells = escalates(error, found.attempts)
-    return (tells and open_escalation(session, lease.table_id, lease.lane, failure.version, error)) or news
+    opened = tells and open_escalation(session, lease.table_id, lease.lane, failure.version, error)
+    return _Failed(found.attempts, opened or news)
 
 
 def _stop(session: Session, table_id: int, version: int, error: Diverged) -> bool:

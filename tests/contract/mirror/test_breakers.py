@@ -115,7 +115,7 @@ def test_one_unit_tries_the_store_and_when_it_is_back_all_tables_go_on_at_once(
 ) -> None:
     tables = [make_table(catalog, tmp_path, name) for name in "abcdef"]
     outage = Outage(set("abcdef"))
-    with mirror_amid(catalog, outage, **HOURS) as engine, caplog.at_level(logging.INFO, "deltamirror.pipeline.gate"):
+    with mirror_amid(catalog, outage, **HOURS) as engine, caplog.at_level(logging.DEBUG, "deltamirror.pipeline.gate"):
         engine.run(once=True)
         assert breaker_in(catalog).state is BreakerState.OPEN
         assert outage.begun == list("abcde")

@@ -103,6 +103,35 @@ def test_many_bytes_of_commits_make_a_checkpoint_due_before_the_interval(catalog
         assert checkpoints(table) == [3, 7]
 
 
+@pytest.mark.requirement("R16")
+@pytest.mark.requirement("R75")
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("20000", [3, 7]), ("0", []), ("10 MB", [2, 4, 6, 8]), ("-1", [2, 4, 6, 8])]
+)
+def test_the_tables_own_bytes_go_before_the_setting_and_count_over_restarts(
+    sqlite_lake: str, tmp_path: Path, asked: str, expected: list[int]
+) -> None:
+    properties = {"delta.checkpointInterval": "1000", "deltamirror.checkpointBytes": asked}
+    with Catalog(sqlite_lake) as catalog:
+        table = make_table(catalog, tmp_path, properties=properties)
+        for number in range(8):
+            table.append([add(f"{number}.parquet", stats=f'{{"numRecords":1,"x":"{"y" * 6_000}"}}')])
+            with mirror_of(catalog, checkpoint_bytes=10_000) as engine:
+                engine.mirror(table.name)
+        assert checkpoints(table) == expected
+
+
+@pytest.mark.requirement("R16")
+def test_many_bytes_never_delay_the_interval(sqlite_lake: str, tmp_path: Path) -> None:
+    properties = {"delta.checkpointInterval": "4", "deltamirror.checkpointBytes": "1000000"}
+    with Catalog(sqlite_lake) as catalog, mirror_of(catalog) as engine:
+        table = make_table(catalog, tmp_path, properties=properties)
+        for _ in range(9):
+            append(table)
+            engine.mirror(table.name)
+        assert checkpoints(table) == [4, 8]
+
+
 @pytest.mark.requirement("R21")
 def test_a_checkpoint_that_fails_holds_up_no_commit_and_is_tried_again_alone(catalog: Catalog, tmp_path: Path) -> None:
     table = make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "2"})

@@ -1,14 +1,17 @@
 """What only Spark can get wrong: secrets in its logs, servers that go away, a machine without Java."""
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from deltamirror.config import StorageSettings
 from deltamirror.errors import MissingExtra, Unavailable
-from deltamirror.work import CommitUnit
+from deltamirror.storage.open import StoreAddress
+from deltamirror.work import CommitUnit, Difference, ExpectedObject
 from tests.support.checkpoints import first_commit
-from tests.support.commit_units import unit_of, work_of
+from tests.support.commit_units import commit_key, unit_of, work_of
 from tests.support.postgres_server import PASSWORD
 from tests.support.runners import CANARY, SparkRig, started_driver
 from tests.support.s3_server import SECRET_KEY
@@ -32,6 +35,29 @@ def test_no_secret_is_in_what_spark_writes_down(spark_local: SparkRig, tmp_path:
     assert "MapInArrow" in text
     for secret in {CANARY, PASSWORD, SECRET_KEY}:
         assert secret not in text
+
+
+@pytest.mark.requirement("R70")
+def test_a_large_log_is_compared_by_a_job_that_finds_what_is_missing_and_what_is_altered(
+    spark_local: SparkRig, tmp_path: Path
+) -> None:
+    commits = {version: first_commit() + b"%d" % version for version in range(2_000)}
+    (tmp_path / "_delta_log").mkdir()
+    for version, data in commits.items():
+        (tmp_path / commit_key(version)).write_bytes(data)
+    expected = [
+        ExpectedObject(version=version, key=commit_key(version), pieces=((len(data), sha256(data).digest()),))
+        for version, data in commits.items()
+    ]
+    (tmp_path / commit_key(7)).unlink()
+    (tmp_path / commit_key(1_234)).write_bytes(b"{}")
+    spark_local.run([unit_at(tmp_path / "t")])
+    before = spark_local.jobs()
+    assert spark_local.differences(StoreAddress.of(str(tmp_path), StorageSettings()), expected) == [
+        Difference(version=7, key=commit_key(7), found=""),
+        Difference(version=1_234, key=commit_key(1_234), found=sha256(b"{}").hexdigest()),
+    ]
+    assert spark_local.jobs() == before + 1
 
 
 @pytest.fixture

@@ -1,0 +1,71 @@
+"""The log of a table again in its own place: what is gone from it is published again, and nothing else is touched."""
+
+from deltamirror.errors import Diverged, Refused
+from deltamirror.ops.checksums import write_checksums
+from deltamirror.ops.examination import Findings, Look
+from deltamirror.ops.logs import Logs
+from deltamirror.ops.rebuild import Rebuilt
+from deltamirror.ops.target import wanted_versions
+from deltamirror.ops.verdicts import gone, reason
+from deltamirror.txnlog.backlog import commit_work
+from deltamirror.txnlog.kept import KeptLog, kept_log
+from deltamirror.txnlog.tables import table_info
+
+__all__ = ["restore_log"]
+
+
+def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Rebuilt:
+    """Publish again what is gone from the log of a table: all, or the commits of ``versions``, and its checkpoints.
+
+    The engine publishes it, as it publishes everything. Other bytes than the database has are ``Diverged``, and so are
+    commits of somebody else; then nothing is changed, neither there nor in the database.
+    """
+    database = logs.engine.database
+    with database.read() as connection:
+        log = kept_log(connection, table)
+    logs.engine.breakers.end_pause(log.location)
+    with logs.turn(log, waits=True) as turn:
+        with database.read() as connection:
+            log, info = kept_log(connection, table), table_info(connection, table)
+        wanted = wanted_versions(info, info.location, versions)
+        findings = logs.examine(log, Look(full=True))
+        _require_ours(log, findings)
+        _require_mirrored(logs, table)
+        missing = [each for each in findings.missing if each.version in wanted]
+        turn.take_back(gone(log, each) for each in missing)
+        for each in findings.checkpoints:
+            turn.take_checkpoint_back(gone(log, each))
+        mirrored = logs.engine.mirror(table, wanted[-1])
+        if logs.engine.settings.mirror.checksums:
+            write_checksums(database, log, logs.store(log), findings.checksums)
+        turn.end(cursor=log.log_start, full=True)
+    with database.read() as connection:
+        there = len(commit_work(connection, log.table_id, first=wanted[0], last=wanted[-1]))
+    return Rebuilt(
+        first=wanted[0],
+        last=wanted[-1],
+        versions=len(missing),
+        already=there - len(missing),
+        checkpoint=mirrored.checkpoint,
+    )
+
+
+def _require_ours(log: KeptLog, findings: Findings) -> None:
+    for found, command in ((findings.altered, "repair"), (findings.foreign, "adopt")):
+        if found:
+            raise Diverged(
+                f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
+                hint=f"nothing was changed: `deltamirror report {log.name}` shows more, and "
+                f"`deltamirror {command} {log.name}` is for such commits",
+                table=log.name,
+                version=found[0].version,
+                key=found[0].key,
+                found=found[0].found,
+            )
+
+
+def _require_mirrored(logs: Logs, table: str) -> None:
+    (status,) = logs.engine.status(table)
+    if status.state in ("paused", "quarantined"):
+        hint = f"`deltamirror status {table}` shows why; `deltamirror repair {table}` ends a quarantine"
+        raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)
