@@ -126,7 +126,7 @@ def test_a_write_without_an_answer_took_place_or_did_not(
 ) -> None:
     s3_proxy.fail(fault, is_put)
     with pytest.raises(Unavailable):
-        store.create(KEY, b"x" * 1000)
+        store.put(KEY, b"x" * 1000)
     assert (behind.read(KEY) is not None) == (LOST[fault] == 200)
     (lost,) = writes(s3_proxy)
     assert (lost.fault, lost.status) == (fault, LOST[fault])
