@@ -1,8 +1,10 @@
 """What we author is, byte for byte, what Delta Lake on Spark writes for the same definition and the same actions."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -11,7 +13,9 @@ import pytest
 from deltamirror import Catalog, CommitInfo, Metadata, Table
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, DomainMetadata
+from tests.support.lake import opened
 from tests.support.logfolder import read_log
+from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.readers import Reader, RequestFailed
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R66")]
@@ -218,3 +222,25 @@ def _bare(action: Action, table: Table) -> Action:
 
 def _is_computed(action: Action) -> bool:
     return isinstance(action, DomainMetadata) and action.domain == "delta.rowTracking"
+
+
+@pytest.mark.requirement("R6")
+@pytest.mark.parametrize("own_times", ["true", "false"])
+def test_spark_opens_the_version_that_sql_says_was_in_force_at_a_time(
+    sqlite_lake: str, delta_spark: Reader, tmp_path: Path, own_times: str
+) -> None:
+    with opened(sqlite_lake) as catalog:
+        table = make_table(catalog, tmp_path, properties={"delta.enableInCommitTimestamps": own_times})
+        for _ in range(3):
+            append(table)
+        with mirror_of(catalog) as engine:
+            engine.run(once=True)
+        times = {entry.version: entry.timestamp for entry in table.history()}
+        for version, at in times.items():  # without times of its own, a log tells the time by its files
+            os.utime(log_of(table) / f"{version:020}.json", ns=(at * 1_000_000, at * 1_000_000))
+        for version, at in times.items():
+            assert table.snapshot(as_of=at).version == version
+            moment = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+            place = f"delta.`{table.location.removeprefix('file://')}`"
+            [row] = delta_spark.sql(f"SELECT count(*) AS files FROM {place} TIMESTAMP AS OF '{moment}'")
+            assert row["files"] == version  # one file with one row in each, by their statistics

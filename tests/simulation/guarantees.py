@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from deltamirror.delta import names
+from deltamirror.delta.lastcheckpoint import decode
 from tests.simulation.records import State, Version, checkpoint_state, load_version
 from tests.simulation.world import Witness, World
 
@@ -328,9 +329,16 @@ class Observer(Witness):
         first = names.commit_name(table.log_start)
         found = {name: data for name, data in self._commits_in_log(table).items() if name >= first}
         kept = enumerate(table.versions[table.log_start :], table.log_start)
-        checkpoints = [name for version, name in table.checkpoints.items() if version >= table.log_start]
-        is_whole = all(self._object(table, name) is not None for name in checkpoints)
+        checkpoints = {version: name for version, name in table.checkpoints.items() if version >= table.log_start}
+        is_whole = all(self._object(table, name) is not None for name in checkpoints.values())
+        if checkpoints and self._pointed(table) < max(checkpoints):
+            return False
         return is_whole and found == {names.commit_name(version): known.data for version, known in kept}
+
+    def _pointed(self, table: SeenTable) -> int:
+        """The version that the pointer names; -1 where none can be read."""
+        reading = decode(self._object(table, names.LAST_CHECKPOINT) or b"")
+        return reading.pointer.version if reading.is_usable and reading.pointer is not None else -1
 
     def _commits_in_log(self, table: SeenTable) -> Mapping[str, bytes | None]:
         listed = self._names_in_log(table)

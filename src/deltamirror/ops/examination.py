@@ -116,8 +116,8 @@ class _Examination:
         for each in ours if self.look.full else ours[-1:]:
             if each.version not in lost and isinstance(parse(each.name), UuidCheckpoint):
                 self._note(damaged_sidecar(self._store, _key(each), each.version, whole=self.look.full))
-        if ours and ours[-1].version not in lost:
-            self._note(damaged_pointer(self._store, ours[-1].version))
+        if checkpoints and checkpoints[-1].version not in lost:
+            self._note(damaged_pointer(self._store, checkpoints[-1].version))
 
     def look_for_checksums(self, newest: int) -> None:
         """Which versions have no checksum, from the newest checkpoint on."""
