@@ -29,8 +29,9 @@ soak: setup ## Ten thousand random schedules, then processes and servers amid fa
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
 	$(BIN)/pytest -s -m soak tests/soak
 
-scale: setup ## Huge commits, in bounded memory
+scale: setup ## Huge commits, in bounded memory; every version opened by every reader
 	$(BIN)/pytest -m scale tests/scale
+	DELTAMIRROR_TEST_EVERY_VERSION=1 $(BIN)/pytest tests/interop/test_every_reader.py
 
 check: setup ## Lint, types, import contract, links, generated documents, no stubs
 	$(BIN)/ruff check
