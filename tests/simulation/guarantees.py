@@ -337,8 +337,8 @@ class Observer(Witness):
 
     def _pointed(self, table: SeenTable) -> int:
         """The version that the pointer names; -1 where none can be read."""
-        reading = decode(self._object(table, names.LAST_CHECKPOINT) or b"")
-        return reading.pointer.version if reading.is_usable and reading.pointer is not None else -1
+        pointed = decode(self._object(table, names.LAST_CHECKPOINT) or b"").version
+        return -1 if pointed is None else pointed
 
     def _commits_in_log(self, table: SeenTable) -> Mapping[str, bytes | None]:
         listed = self._names_in_log(table)

@@ -54,7 +54,7 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     def may_follow(self, current: "Reading") -> bool:
         """Whether it may replace what is there: a pointer never goes back. A damaged one may always be replaced."""
-        return not current.is_usable or current.pointer is None or self.version >= current.pointer.version
+        return current.version is None or self.version >= current.version
 
 
 class Trust(StrEnum):
@@ -75,7 +75,12 @@ class Reading:
     @property
     def is_usable(self) -> bool:
         """Whether a reader may start from the checkpoint that it names."""
-        return self.pointer is not None and self.trust is not Trust.DAMAGED
+        return self.version is not None
+
+    @property
+    def version(self) -> int | None:
+        """The version of the checkpoint that a reader may start from; None where it may not."""
+        return None if self.pointer is None or self.trust is Trust.DAMAGED else self.pointer.version
 
 
 class _Read(LastCheckpoint, frozen=True, kw_only=True, rename="camel"):

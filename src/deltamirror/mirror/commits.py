@@ -11,7 +11,7 @@ from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, Transient
 from deltamirror.mirror.assembly import commit_data
 from deltamirror.mirror.checksums import ChecksumTrail
-from deltamirror.mirror.ranges import read_into
+from deltamirror.mirror.ranges import stored_digest
 from deltamirror.storage.store import Created, Data, Store
 from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Failure, Fetch, Guard, Published, Stage
 
@@ -113,7 +113,7 @@ class _Publisher:
 
     def _is_there(self, work: CommitWork, key: str, data: Data) -> bool:
         """Whether the object is there, with these bytes; an error if it has others."""
-        found, expected = _stored_digest(self.store, key), hashlib.sha256(data).hexdigest()
+        found, expected = stored_digest(self.store, key, range_bytes=_PIECE), hashlib.sha256(data).digest()
         if found is None or found == expected:
             return found is not None
         raise Diverged(
@@ -125,8 +125,8 @@ class _Publisher:
             table=self.unit.table,
             version=work.version,
             key=key,
-            expected=expected,
-            found=found,
+            expected=expected.hex(),
+            found=found.hex(),
         )
 
     @contextmanager
@@ -144,9 +144,3 @@ class _Publisher:
             reason = redact_text(f"{type(error).__name__}: {error}")
             internal = Internal(f"version {work.version} of table {self.unit.table!r} was not published: {reason}")
             raise _Stopped(Failure(error=internal, stage=stage, version=work.version, key=key)) from error
-
-
-def _stored_digest(store: Store, key: str) -> str | None:
-    """The sha256 of an object, which is never in memory as a whole; None where there is none."""
-    digest = hashlib.sha256()
-    return digest.hexdigest() if read_into(digest.update, store, key, range_bytes=_PIECE) else None

@@ -27,9 +27,7 @@ _CHECKPOINTS: Final = (names.Checkpoint, names.CheckpointPart, names.UuidCheckpo
 def pointed_version(store: Store) -> int | None:
     """The version of the checkpoint that readers are sent to; None where they are sent to none."""
     found = store.read(POINTER_KEY)
-    if found is None or not (reading := decode(found.data)).is_usable or reading.pointer is None:
-        return None
-    return reading.pointer.version
+    return None if found is None else decode(found.data).version
 
 
 def is_usable(store: Store, name: str, digest: bytes) -> bool:

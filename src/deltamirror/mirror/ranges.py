@@ -1,10 +1,11 @@
 """Objects of any size, read range by range."""
 
 from collections.abc import Callable
+from hashlib import sha256
 
 from deltamirror.storage.store import Store
 
-__all__ = ["read_into"]
+__all__ = ["read_into", "stored_digest"]
 
 
 def read_into(take: Callable[[bytes], None], store: Store, key: str, *, range_bytes: int) -> bool:
@@ -16,3 +17,9 @@ def read_into(take: Callable[[bytes], None], store: Store, key: str, *, range_by
         if len(piece) < range_bytes:
             return True
     return False
+
+
+def stored_digest(store: Store, key: str, *, range_bytes: int) -> bytes | None:
+    """The sha256 of an object, which is never in memory as a whole; None where there is none."""
+    digest = sha256()
+    return digest.digest() if read_into(digest.update, store, key, range_bytes=range_bytes) else None

@@ -164,6 +164,6 @@ class Reconciler:
         failures = [diverged(database, log, each) for each in (*findings.altered, *findings.foreign)]
         why = reason(findings)
         turn.stop(failures, reason=why, diverged=min((each.version for each in findings.foreign), default=None))
-        first = min(each.version for each in (*findings.altered, *findings.foreign))
+        first = min(failure.version for failure in failures)
         fields = {"table": log.name, "table_id": log.table_id, "version": first}
         _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name, extra=fields)

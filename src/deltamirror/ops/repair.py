@@ -7,13 +7,13 @@ from functools import partial
 from typing import Final
 
 from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.errors import Diverged, Transient
+from deltamirror.errors import Transient
 from deltamirror.mirror.assembly import commit_data
 from deltamirror.mirror.expiry import SAVED
 from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.stored import stored_chunks
-from deltamirror.ops.verdicts import diverged, gone, reason
+from deltamirror.ops.verdicts import diverged, gone, not_ours
 from deltamirror.storage.store import Created, Object, Replaced, Store
 from deltamirror.txnlog.backlog import commit_work
 from deltamirror.txnlog.database import Database
@@ -87,23 +87,12 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
 
 def _require_replaceable(log: KeptLog, findings: Findings, *, replace_altered: bool) -> None:
     if findings.altered and not replace_altered:
-        raise _not_ours(log, findings, findings.altered[0], hint=_REPLACE)
+        raise not_ours(log, findings, findings.altered[0], hint=_REPLACE.format(table=log.name))
 
 
 def _require_ours(log: KeptLog, findings: Findings) -> None:
     if findings.foreign:
-        raise _not_ours(log, findings, findings.foreign[0], hint=_ADOPT)
-
-
-def _not_ours(log: KeptLog, findings: Findings, first: Difference, *, hint: str) -> Diverged:
-    return Diverged(
-        f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
-        hint=hint.format(table=log.name),
-        table=log.name,
-        version=first.version,
-        key=first.key,
-        found=first.found,
-    )
+        raise not_ours(log, findings, findings.foreign[0], hint=_ADOPT.format(table=log.name))
 
 
 def _replace(database: Database, log: KeptLog, store: Store, altered: Difference) -> str:

@@ -1,12 +1,12 @@
 """The log of a table again in its own place: what is gone from it is published again, and nothing else is touched."""
 
-from deltamirror.errors import Diverged, Refused
+from deltamirror.errors import Refused
 from deltamirror.ops.checksums import write_checksums
 from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.rebuild import Rebuilt
 from deltamirror.ops.target import wanted_versions
-from deltamirror.ops.verdicts import gone, reason
+from deltamirror.ops.verdicts import gone, not_ours
 from deltamirror.txnlog.backlog import commit_work
 from deltamirror.txnlog.kept import KeptLog, kept_log
 from deltamirror.txnlog.tables import table_info
@@ -53,15 +53,11 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
 def _require_ours(log: KeptLog, findings: Findings) -> None:
     for found, command in ((findings.altered, "repair"), (findings.foreign, "adopt")):
         if found:
-            raise Diverged(
-                f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
-                hint=f"nothing was changed: `deltamirror report {log.name}` shows more, and "
-                f"`deltamirror {command} {log.name}` is for such commits",
-                table=log.name,
-                version=found[0].version,
-                key=found[0].key,
-                found=found[0].found,
+            hint = (
+                f"nothing was changed: `deltamirror report {log.name}` shows more, and "
+                f"`deltamirror {command} {log.name}` is for such commits"
             )
+            raise not_ours(log, findings, found[0], hint=hint)
 
 
 def _require_mirrored(logs: Logs, table: str) -> None:

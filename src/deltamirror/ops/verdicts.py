@@ -12,7 +12,7 @@ from deltamirror.txnlog.kept import KeptLog
 from deltamirror.txnlog.superseding import explained
 from deltamirror.work import Difference, Failure, Stage
 
-__all__ = ["diverged", "gone", "reason"]
+__all__ = ["diverged", "gone", "not_ours", "reason"]
 
 _NAMED: Final = 3
 
@@ -61,6 +61,18 @@ def reason(findings: Findings) -> str:
         ("put there by somebody else", findings.foreign),
     )
     return "; ".join(f"{what}: {_keys(found)}" for what, found in told if found)
+
+
+def not_ours(log: KeptLog, findings: Findings, first: Difference, *, hint: str) -> Diverged:
+    """Why a log is not touched that somebody else changed, or wrote to."""
+    return Diverged(
+        f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
+        hint=hint,
+        table=log.name,
+        version=first.version,
+        key=first.key,
+        found=first.found,
+    )
 
 
 def _keys(found: Sequence[Difference]) -> str:

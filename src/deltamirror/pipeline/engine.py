@@ -230,7 +230,7 @@ class MirrorEngine:
     def _write_checkpoint(self, status: TableStatus) -> int | None:
         """The newest checkpoint that a table waited for, if nobody else writes it. Failures are for the status to show.
 
-        There may be two: the newest that is due, and the one that the log starts with, if it was lost.
+        There may be several: the newest that is due, and those that were lost.
         """
         written = None
         while not self._stopping.is_set() and (job := self._checkpoints.job_of(status.table_id)) is not None:

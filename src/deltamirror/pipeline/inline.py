@@ -5,9 +5,9 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
-from deltamirror.config import Settings, redact_text
-from deltamirror.errors import DeltaMirrorError
+from deltamirror.config import Settings
 from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.pipeline.execution import our_error
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.txnlog.backlog import bytes_since
 from deltamirror.txnlog.database import Database
@@ -64,13 +64,11 @@ def _trouble(future: Future[None], seconds: float) -> str:
     """What keeps the publishing from ending well within so many seconds; empty: nothing."""
     try:
         future.result(seconds)
-    except DeltaMirrorError as error:
-        return str(error)
     except TimeoutError:
         future.cancel()
         return "it takes longer than mirror.inline_timeout"
     except CancelledError:
         return "the catalog was closed"
     except Exception as error:  # noqa: BLE001  the commit has succeeded, whatever publishing does
-        return redact_text(f"{type(error).__name__}: {error}")
+        return str(our_error(error))
     return ""

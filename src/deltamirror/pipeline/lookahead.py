@@ -15,10 +15,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
+from deltamirror.mirror.expiry import pointed_version
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress, Stores
@@ -83,11 +83,8 @@ def _beyond(store: Store, head: int) -> Sighting | None:
     following = f"{LOG_DIRECTORY}/{commit_name(head + 1)}"
     if store.head(following) is not None:
         return Sighting(head + 1, following)
-    found = store.read(POINTER_KEY)
-    reading = None if found is None else decode(found.data)
-    if reading is None or not reading.is_usable or reading.pointer is None or reading.pointer.version <= head:
-        return None
-    return Sighting(reading.pointer.version, POINTER_KEY)
+    pointed = pointed_version(store)
+    return None if pointed is None or pointed <= head else Sighting(pointed, POINTER_KEY)
 
 
 class FirstLooks:

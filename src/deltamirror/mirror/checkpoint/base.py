@@ -10,14 +10,14 @@ from typing import Final
 import pyarrow as pa
 
 from deltamirror.delta import lines, names
-from deltamirror.delta.actions import CheckpointMetadata, Metadata, Sidecar
+from deltamirror.delta.actions import Sidecar
 from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint import content
 from deltamirror.mirror.checkpoint.classic import classic_state
 from deltamirror.mirror.checkpoint.content import CheckpointState
 from deltamirror.mirror.checkpoint.fetching import fetched
 from deltamirror.mirror.checkpoint.rowgroups import parquet_actions
-from deltamirror.mirror.checkpoint.sidecars import SIDECARS, unique_name
+from deltamirror.mirror.checkpoint.sidecars import SIDECARS, TopFile, read_top
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase
 
@@ -39,22 +39,19 @@ def base_state(base: CheckpointBase, store: Store) -> CheckpointState | None:
 def _v2_state(top: bytes, base: CheckpointBase, store: Store) -> CheckpointState | None:
     """A sidecar that is gone or has another content than its name says makes the whole checkpoint unusable."""
     try:
-        actions = lines.decode_commit(top, source=base.name)
-        others = [action for action in actions if not isinstance(action, CheckpointMetadata | Sidecar)]
-        (metadata,) = (action for action in others if isinstance(action, Metadata))
+        file = read_top(top, source=base.name)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
-            read = partial(_sidecar, store, metadata.id, base.version)
-            sidecars = list(threads.map(read, [each for each in actions if isinstance(each, Sidecar)]))
-        return _joined(lines.encode_commit(others), sidecars, base)
+            sidecars = list(threads.map(partial(_sidecar, store, file, base.version), file.sidecars))
+        return _joined(lines.encode_commit(file.others), sidecars, base)
     except (InvalidInput, ValueError):
         return None
 
 
-def _sidecar(store: Store, table_id: str, version: int, sidecar: Sidecar) -> pa.Buffer:
+def _sidecar(store: Store, file: TopFile, version: int, sidecar: Sidecar) -> pa.Buffer:
     data = fetched(store, f"{SIDECARS}/{sidecar.path}")
     if data is None:
         raise InvalidInput(f"there is no sidecar {sidecar.path} in {store.location}")
-    if unique_name(table_id, version, sha256(data).digest()) not in sidecar.path:
+    if not file.is_as_written(sidecar, version, sha256(data).digest()):
         raise InvalidInput(f"the sidecar {sidecar.path} in {store.location} is not the one that was written")
     return data
 

@@ -5,13 +5,12 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from deltamirror.delta import lines
-from deltamirror.delta.actions import Metadata, Sidecar
+from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
-from deltamirror.mirror.checkpoint.sidecars import SIDECARS, unique_name
-from deltamirror.mirror.ranges import read_into
+from deltamirror.mirror.checkpoint.sidecars import SIDECARS, TopFile, read_top
+from deltamirror.mirror.ranges import stored_digest
 from deltamirror.storage.store import Store
 from deltamirror.work import Difference
 
@@ -30,28 +29,24 @@ def damaged_sidecar(store: Store, key: str, version: int, *, whole: bool) -> Dif
     if top is None:
         return Difference(version=version, key=key, found="")
     try:
-        actions = lines.decode_commit(top.data, source=key)
-        (metadata,) = (action for action in actions if isinstance(action, Metadata))
+        file = read_top(top.data, source=key)
     except (InvalidInput, ValueError):
         return Difference(version=version, key=key, found=sha256(top.data).hexdigest())
-    sidecars = [action for action in actions if isinstance(action, Sidecar)]
-    compare = partial(_difference, store, metadata.id, version, whole=whole)
+    compare = partial(_difference, store, file, version, whole=whole)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
-        return next((found for found in threads.map(compare, sidecars) if found is not None), None)
+        return next((found for found in threads.map(compare, file.sidecars) if found is not None), None)
 
 
-def _difference(store: Store, table_id: str, version: int, sidecar: Sidecar, *, whole: bool) -> Difference | None:
+def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, whole: bool) -> Difference | None:
     key = f"{SIDECARS}/{sidecar.path}"
     if not whole:
         meta = store.head(key)
         if meta is not None and meta.size == sidecar.size_in_bytes:
             return None
-    digest = sha256()
-    if not read_into(digest.update, store, key, range_bytes=_RANGE):
-        return Difference(version=version, key=key, found="")
-    if unique_name(table_id, version, digest.digest()) in sidecar.path:
+    digest = stored_digest(store, key, range_bytes=_RANGE)
+    if digest is not None and file.is_as_written(sidecar, version, digest):
         return None
-    return Difference(version=version, key=key, found=digest.hexdigest())
+    return Difference(version=version, key=key, found="" if digest is None else digest.hex())
 
 
 def damaged_pointer(store: Store, newest: int) -> Difference | None:
@@ -59,7 +54,7 @@ def damaged_pointer(store: Store, newest: int) -> Difference | None:
     found = store.read(POINTER_KEY)
     if found is None:
         return Difference(version=newest, key=POINTER_KEY, found="")
-    reading = decode(found.data)
-    if reading.is_usable and reading.pointer is not None and reading.pointer.version >= newest:
+    pointed = decode(found.data).version
+    if pointed is not None and pointed >= newest:
         return None
     return Difference(version=newest, key=POINTER_KEY, found=sha256(found.data).hexdigest())

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from deltamirror.delta import lines, names
-from deltamirror.delta.actions import Action, CheckpointMetadata, Sidecar, Version
+from deltamirror.delta.actions import Action, CheckpointMetadata, Metadata, Sidecar, Version
 from deltamirror.delta.lastcheckpoint import V2Checkpoint
 from deltamirror.mirror.checkpoint import content
 from deltamirror.mirror.checkpoint.content import CheckpointState
@@ -32,7 +32,7 @@ from deltamirror.mirror.checkpoint.written import Written
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
 
-__all__ = ["SIDECARS", "unique_name", "write_v2"]
+__all__ = ["SIDECARS", "TopFile", "read_top", "write_v2"]
 
 SIDECARS: Final = f"{names.LOG_DIRECTORY}/{names.SIDECAR_DIRECTORY}"
 
@@ -66,15 +66,39 @@ def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guar
     sidecars = _put_sidecars(writing)
     head = CheckpointMetadata(version=state.version, tags=_tags(state, sidecars, writing.schema))
     top = lines.encode_commit([head, *sidecars, *_non_file_actions(state)])
-    unique = unique_name(state.metadata.id, state.version, sha256(top).digest())
+    unique = _unique_name(state.metadata.id, state.version, sha256(top).digest())
     key = f"{names.LOG_DIRECTORY}/{names.UuidCheckpoint(Version(state.version), unique, 'json').name}"
     found = place(store, key, pa.py_buffer(top), guard=guard, accept=_nothing_else)
     return _written(state, head, sidecars, top=found)
 
 
-def unique_name(table_id: str, version: int, digest: bytes) -> str:
+def _unique_name(table_id: str, version: int, digest: bytes) -> str:
     """The UUID in the name of a file with this digest."""
     return str(uuid5(_NAMESPACE, f"{table_id}/{version}/{digest.hex()}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopFile:
+    """What the file of a checkpoint with sidecars holds."""
+
+    metadata: Metadata
+    sidecars: Sequence[Sidecar]
+    others: Sequence[Action]
+    """All actions but for the sidecars and the head of the file."""
+
+    def is_as_written(self, sidecar: Sidecar, version: int, digest: bytes) -> bool:
+        """Whether an object with this digest is what was written as a sidecar: its name says so."""
+        return _unique_name(self.metadata.id, version, digest) in sidecar.path
+
+
+def read_top(data: bytes, *, source: str) -> TopFile:
+    """The actions of a top file of ours; InvalidInput or ValueError where it is none."""
+    actions = lines.decode_commit(data, source=source)
+    others = [action for action in actions if not isinstance(action, CheckpointMetadata | Sidecar)]
+    (metadata,) = (action for action in others if isinstance(action, Metadata))
+    return TopFile(
+        metadata=metadata, sidecars=[action for action in actions if isinstance(action, Sidecar)], others=others
+    )
 
 
 def _put_sidecars(writing: _Writing) -> list[Sidecar]:
@@ -92,7 +116,7 @@ def _put_sidecar(writing: _Writing, part: int) -> Sidecar:
         compression=unit.compression,
         row_group_bytes=unit.row_group_bytes,
     )
-    unique = unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
+    unique = _unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
     name = names.sidecar_name(unit.version, unique, part=part + 1, parts=writing.parts)
     found = place(writing.store, f"{SIDECARS}/{name}", data, guard=writing.guard, accept=_nothing_else)
     return Sidecar(path=name, size_in_bytes=found.meta.size, modification_time=found.meta.modified)
