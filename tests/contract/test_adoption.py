@@ -18,6 +18,7 @@ from deltamirror.ops.repair import repair
 from deltamirror.txnlog.superseding import superseded_of
 from tests.support.adoptions import (
     PLAIN,
+    add_line,
     adopted,
     assert_same,
     delta_rs_appends,
@@ -35,10 +36,8 @@ pytestmark = pytest.mark.requirement("R39")
 
 
 @pytest.fixture
-def catalog(lake_url: str) -> Iterator[Catalog]:
-    """An empty catalog, once for each engine, that commits whatever a log holds."""
-    with opened(lake_url, writer=WriterSettings(on_divergence="accept")) as found:
-        yield found
+def catalog(accepting: Catalog) -> Catalog:
+    return accepting
 
 
 @pytest.fixture
@@ -54,12 +53,6 @@ def table(catalog: Catalog, tmp_path: Path, engine: MirrorEngine) -> Table:
     append(made, 2)
     mirror(engine)
     return made
-
-
-def add_line(path: str, **fields: Any) -> dict[str, Any]:
-    """An add, as somebody else writes it."""
-    default = {"partitionValues": {}, "size": 7, "modificationTime": 1_700_000_000_000, "dataChange": True}
-    return {"add": {"path": path, **default, "stats": '{"numRecords":1}', **fields}}
 
 
 def dump(catalog: Catalog) -> dict[str, list[Any]]:

@@ -27,19 +27,12 @@ from deltamirror.txnlog.kept import kept_log
 from deltamirror.txnlog.leases import release, take
 from deltamirror.work import Lane
 from tests.support.aging import HEAD, START, Spot, age, cleaning, lived, log_names, spot_of
-from tests.support.lake import add, execute, opened, paths
+from tests.support.lake import add, execute, paths
 from tests.support.mirrors import following, log_of
 from tests.support.readers import Reader
 from tests.support.reconcilers import reconciled, reconciler_of
 
 ALL_STORES = pytest.mark.parametrize("kind", ["disk", "s3"])
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    """An empty catalog, for what concerns no database in particular."""
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 @pytest.fixture

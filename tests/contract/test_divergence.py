@@ -1,17 +1,15 @@
 """A log that somebody else wrote to stops its table at once, over every database: nothing is published or committed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deltamirror import Catalog, Table
-from deltamirror.config import WriterSettings
 from deltamirror.errors import Conflict, Diverged
 from deltamirror.ops.reconcile import Strategy
 from deltamirror.txnlog.divergence import mark_diverged
 from deltamirror.txnlog.escalations import escalations_of
-from tests.support.lake import add, execute, opened, paths
+from tests.support.lake import add, execute, paths
 from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.reconcilers import reconciled, reconciling
 
@@ -80,12 +78,6 @@ def test_what_was_committed_under_a_token_is_still_answered(catalog: Catalog, ta
         engine.mirror("t")
     again = table.append([add("x")], token="mine")
     assert (again.versions, again.already_applied) == (done.versions, True)
-
-
-@pytest.fixture
-def accepting(lake_url: str) -> Iterator[Catalog]:
-    with opened(lake_url, writer=WriterSettings(on_divergence="accept")) as found:
-        yield found
 
 
 def test_commits_wait_in_the_database_where_that_is_asked_for(accepting: Catalog, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A table of somebody else comes under SQL as it is, wherever it lies, and whatever happens to it meanwhile."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,19 +28,12 @@ from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, put_parts, put_v2, state_after
 from tests.support.importers import Meddling, assert_as_in, imported, key_of
-from tests.support.lake import execute, opened, row_counts
+from tests.support.lake import execute, row_counts
 from tests.support.mirroring import status_of
 from tests.support.mirrors import mirror_of
 from tests.support.stores import StorePlace
 
 LAST = len(HISTORY) - 1
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    """An empty catalog, for what concerns no database in particular."""
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,16 +28,9 @@ from tests.support.faults import losing_replies
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after
 from tests.support.importers import assert_as_in, imported, importer_of
 from tests.support.imports import abandon, begun
-from tests.support.lake import execute, opened, row_counts
+from tests.support.lake import execute, row_counts
 
 LAST = len(HISTORY) - 1
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    """An empty catalog, for what concerns no database in particular."""
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 @pytest.fixture

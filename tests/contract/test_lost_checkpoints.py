@@ -1,6 +1,5 @@
 """Checkpoints, sidecars and pointers that are lost or damaged: found, and written again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import deltalake
@@ -11,7 +10,6 @@ from deltamirror.delta.lastcheckpoint import LastCheckpoint, encode
 from deltamirror.ops.reconcile import Strategy
 from deltamirror.ops.repair import repair
 from tests.support.adoptions import logs_of
-from tests.support.lake import opened
 from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.reconcilers import reconciled, reconciling
 
@@ -19,13 +17,6 @@ pytestmark = pytest.mark.requirement("R56")
 
 BOTH = pytest.mark.parametrize("strategy", [Strategy.SMART, Strategy.FULL])
 V2 = {"delta.checkpointPolicy": "v2"}
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    """A catalog of one engine, for what no database has a part in."""
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 def table_with_checkpoints(catalog: Catalog, folder: Path, *, properties: dict[str, str] | None = None) -> Table:

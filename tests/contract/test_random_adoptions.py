@@ -2,7 +2,6 @@
 
 import random
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +11,10 @@ import msgspec
 import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
-from deltamirror.config import WriterSettings
 from deltamirror.errors import Conflict
 from deltamirror.txnlog.superseding import superseded_of
 from tests.support.adoptions import PLAIN, adopted, assert_same, delta_rs_appends, mirror, mirroring, their_commit
-from tests.support.lake import add, execute, opened, paths
+from tests.support.lake import add, execute, paths
 from tests.support.mirrors import committed_files, log_of, make_table, published_files
 from tests.support.readers import Reader
 
@@ -24,10 +22,8 @@ pytestmark = pytest.mark.requirement("R39")
 
 
 @pytest.fixture
-def catalog(lake_url: str) -> Iterator[Catalog]:
-    """An empty catalog that commits whatever a log holds."""
-    with opened(lake_url, writer=WriterSettings(on_divergence="accept")) as found:
-        yield found
+def catalog(accepting: Catalog) -> Catalog:
+    return accepting
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """A log that is written again from SQL: the commits bit for bit, whatever the database and the store."""
 
 import json
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from deltamirror.storage.store import Store
 from deltamirror.wiring import open_importer
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Outcome
 from tests.support.checkpoints import objects
-from tests.support.lake import add, opened, paths
+from tests.support.lake import add, paths
 from tests.support.mirrors import (
     append,
     committed_files,
@@ -37,13 +36,6 @@ from tests.support.mirrors import (
 from tests.support.readers import Reader
 
 HEAD = 12
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    """An empty catalog, for what concerns no database in particular."""
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 def lived(catalog: Catalog, folder: Path, **more: object) -> Table:

@@ -9,31 +9,18 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
-from deltamirror.config import WriterSettings
 from deltamirror.errors import Conflict, Late, NotFound
 from deltamirror.pipeline import waiting
-from tests.support.adoptions import PLAIN, adopted, mirror, mirroring, their_commit
-from tests.support.lake import add, opened, paths
+from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
+from tests.support.lake import add, paths
 from tests.support.mirrors import append, make_table
 
 pytestmark = pytest.mark.requirement("R39")
 
-THEIRS = {
-    "add": {
-        "path": "theirs",
-        "partitionValues": {},
-        "size": 7,
-        "modificationTime": 1_700_000_000_000,
-        "dataChange": True,
-        "stats": '{"numRecords":1}',
-    }
-}
-
 
 @pytest.fixture
-def catalog(lake_url: str) -> Iterator[Catalog]:
-    with opened(lake_url, writer=WriterSettings(on_divergence="accept")) as found:
-        yield found
+def catalog(accepting: Catalog) -> Catalog:
+    return accepting
 
 
 @pytest.fixture
@@ -80,9 +67,9 @@ def test_who_waits_for_a_commit_that_is_moved_waits_for_the_version_that_it_has_
 ) -> None:
     committed = table.append([add("ours")])
     with waiting_for(catalog, committed.versions, monkeypatch) as found:
-        their_commit(table, 3, THEIRS)
+        their_commit(table, 3, add_line("theirs"))
         assert adopted(engine).rebased == {3: 4}
-        their_commit(table, 4, {"add": {**THEIRS["add"], "path": "theirs-2"}})
+        their_commit(table, 4, add_line("theirs-2"))
         assert adopted(engine).rebased == {4: 5}
         assert table.info().published == 4
         mirror(engine)
@@ -94,7 +81,7 @@ def test_a_commit_that_was_moved_is_not_published_as_long_as_only_its_old_versio
 ) -> None:
     committed = table.append([add("ours")])
     with waiting_for(catalog, committed.versions, monkeypatch) as found:
-        their_commit(table, 3, THEIRS)
+        their_commit(table, 3, add_line("theirs"))
         adopted(engine)
         ends = iter([0.0, 0.0])  # the next look is within the time, and what comes after is not
         monkeypatch.setattr(waiting.time, "monotonic", lambda: next(ends, float("inf")))
@@ -108,7 +95,7 @@ def test_who_waits_for_a_commit_that_is_dropped_is_told_so(
 ) -> None:
     committed = table.remove([paths(table)[0]])
     with waiting_for(catalog, committed.versions, monkeypatch) as found:
-        their_commit(table, 3, THEIRS)
+        their_commit(table, 3, add_line("theirs"))
         assert [each.version for each in adopted(engine, drop_conflicting=True).dropped] == [3]
     with pytest.raises(Conflict, match=r"version 3 of table 't' was dropped .* theirs was added") as caught:
         found.result(60)

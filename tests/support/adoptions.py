@@ -17,7 +17,17 @@ from deltamirror.pipeline.inspection import LocalInspector
 from tests.support.mirrors import local_settings, log_of
 from tests.support.readers import Reader
 
-__all__ = ["PLAIN", "adopted", "assert_same", "delta_rs_appends", "logs_of", "mirror", "mirroring", "their_commit"]
+__all__ = [
+    "PLAIN",
+    "add_line",
+    "adopted",
+    "assert_same",
+    "delta_rs_appends",
+    "logs_of",
+    "mirror",
+    "mirroring",
+    "their_commit",
+]
 
 PLAIN = {"delta.enableInCommitTimestamps": "false"}
 """The properties of a table that delta-rs writes to."""
@@ -53,6 +63,12 @@ def delta_rs_appends(table: Table, *rows: int, storage: dict[str, str] | None = 
     deltalake.write_deltalake(
         table.location.replace("s3a:", "s3:"), pa.table({"id": list(rows)}), mode="append", storage_options=storage
     )
+
+
+def add_line(path: str, **fields: Any) -> dict[str, Any]:
+    """An add, as somebody else writes it."""
+    default = {"partitionValues": {}, "size": 7, "modificationTime": 1_700_000_000_000, "dataChange": True}
+    return {"add": {"path": path, **default, "stats": '{"numRecords":1}', **fields}}
 
 
 def their_commit(table: Table, version: int, *actions: dict[str, Any], **info: Any) -> bytes:

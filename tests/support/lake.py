@@ -53,6 +53,20 @@ def catalog(lake_url: str) -> Iterator[Catalog]:
         yield found
 
 
+@pytest.fixture
+def lake(sqlite_lake: str) -> Iterator[Catalog]:
+    """An empty catalog, for what concerns no database in particular."""
+    with opened(sqlite_lake) as found:
+        yield found
+
+
+@pytest.fixture
+def accepting(lake_url: str) -> Iterator[Catalog]:
+    """An empty catalog, once for each engine, that commits whatever a log holds."""
+    with opened(lake_url, writer=WriterSettings(on_divergence="accept")) as found:
+        yield found
+
+
 def create(catalog: Catalog, name: str = "t", *, schema: str = SCHEMA, **more: Any) -> Table:
     """A table in a place of its own, partitioned by nothing unless told so."""
     return catalog.create_table(name, location=f"/nowhere/lake/{name}", schema=schema, **more)

@@ -1,7 +1,7 @@
 """One table that cannot be worked on never holds up the others: it fails by itself, and the status says why."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,11 +32,9 @@ HOURS = {"retry_base": 3600.0, "retry_max": 3600.0}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
+def catalog(lake: Catalog) -> Catalog:
     """One database is enough: what is planned and run does not depend on which it is."""
-    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as found:
-        found.init()
-        yield found
+    return lake
 
 
 def checkpoints(table: Table) -> list[int]:
