@@ -23,11 +23,16 @@ from tests.support.worker import Worker
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 AT_ONCE = 3
-LAKES = [
+ON_LAKES = [
     pytest.param(
-        (engine, store), id=f"{engine}-{store}", marks=[pytest.mark.postgres] if engine == "postgresql" else []
+        (engine, store),
+        scene,
+        id=f"{engine}-{store}-{scene}",
+        marks=[pytest.mark.postgres] if engine == "postgresql" else [],
     )
     for engine, store in product(ENGINES, ("disk", "s3"))
+    for scene in SCENES
+    if engine in SCENES[scene].databases
 ]
 
 
@@ -35,7 +40,6 @@ LAKES = [
 class Lake:
     """A lake in parts on one database and one store, and databases for copies of it."""
 
-    engine: str
     parts: dict[str, Part]
     urls: list[str]
     root: str
@@ -69,7 +73,7 @@ def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     worker.close()
 
 
-@pytest.fixture(scope="module", params=LAKES)
+@pytest.fixture(scope="module")
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """One for each database and store."""
     engine, kind = request.param
@@ -77,13 +81,13 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     database = _Databases(engine, request, folder)
     if kind == "disk":
         parts = prepared(database.url, f"{folder}/lake")
-        yield Lake(engine, parts, database.copies(), f"{folder}/copies", folder / "jobs", None)
+        yield Lake(parts, database.copies(), f"{folder}/copies", folder / "jobs", None)
         return
     server: SeaweedServer = request.getfixturevalue("seaweed_server")
     server.ensure_running()
     bucket, storage = server.create_bucket(), server.settings()
     parts = prepared(database.url, f"s3://{bucket}/lake", storage)
-    yield Lake(engine, parts, database.copies(), f"s3://{bucket}/copies", folder / "jobs", storage)
+    yield Lake(parts, database.copies(), f"s3://{bucket}/copies", folder / "jobs", storage)
     server.delete_bucket(bucket)
 
 
@@ -115,12 +119,10 @@ class _Databases:
 @pytest.mark.requirement("R29")
 @pytest.mark.requirement("R92")
 @pytest.mark.requirement("R93")
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(("lake", "scene"), ON_LAKES, indirect=["lake"])
 def test_killed_before_and_after_every_step_a_restart_ends_where_a_run_without_it_ends(
     lake: Lake, crashes: Worker, scene: str
 ) -> None:
-    if lake.engine not in SCENES[scene].databases:
-        return
     clean, *struck = crashes.ask({"urls": lake.urls, "jobs": lake.jobs(scene)})
     assert not clean["struck"]
     assert clean["left"] == []

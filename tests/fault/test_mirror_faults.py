@@ -134,7 +134,8 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
     with prepared_server() as server, heard("the mirror pauses") as pausing:
         server.create_cluster()
         server.start()
-        reached, crashed, put, begun_while_away = threading.Event(), threading.Event(), threading.Event(), list[str]()
+        reached, crashed, put, followed = (threading.Event() for _ in range(4))
+        begun_while_away = list[str]()
 
         def before(operation: str, key: str) -> None:
             if operation == "create" and server.process is None:
@@ -146,6 +147,8 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
         def after(operation: str, key: str) -> None:
             if operation == "create" and key.endswith("00002.json"):
                 put.set()
+            elif operation == "create" and key.endswith("00001.crc"):
+                followed.set()
 
         with Catalog(server.url(server.create_database())) as catalog:
             catalog.init()
@@ -158,6 +161,7 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
                 following(engine) as service,
             ):
                 assert reached.wait(60)
+                assert followed.wait(60)
                 server.crash()
                 time.sleep(_MOMENT)
                 crashed.set()
