@@ -84,7 +84,7 @@ def test_an_altered_commit_stops_the_table_is_reported_and_repaired(lived, add) 
     [saved] = done["saved"]
     assert (lived.folder / "lake/orders" / saved).read_bytes() == theirs
     lived("status", "--check")
-    assert lived("repair", "orders").stdout == "orders is published up to version 4 (5 objects compared).\n"
+    assert lived("repair", "orders").stdout == "orders is published up to version 4 (10 objects compared).\n"
 
 
 def test_a_report_of_a_table_without_failures_says_so(lived) -> None:

@@ -140,8 +140,18 @@ def test_a_table_that_is_as_it_should_be_is_left_as_it_is(engine: MirrorEngine, 
     before = {path: path.stat().st_mtime_ns for path in log_of(table).iterdir()}
     done = repaired(engine)
     assert (done.missing, done.replaced, done.saved, done.checkpoints, done.published) == ((), (), (), (), 12)
-    assert done.checked == 13 + 2  # and a checkpoint
+    assert done.checksums == 0
+    assert done.checked == 2 * 13 + 2  # commits and checksums, a checkpoint and the pointer
     assert {path: path.stat().st_mtime_ns for path in log_of(table).iterdir()} == before
+
+
+def test_checksums_that_are_gone_or_say_something_else_are_written_again(engine: MirrorEngine, table: Table) -> None:
+    lost, wrong = (log_of(table) / f"{version:020}.crc" for version in (11, 4))
+    before = {path.name: path.read_bytes() for path in log_of(table).iterdir()}
+    lost.unlink()
+    wrong.write_bytes(wrong.read_bytes().replace(b'"numFiles":', b'"numFiles":1', 1))
+    assert repaired(engine).checksums == 2
+    assert {path.name: path.read_bytes() for path in log_of(table).iterdir()} == before
 
 
 def test_a_paused_table_is_not_repaired(catalog: Catalog, engine: MirrorEngine, table: Table) -> None:

@@ -43,6 +43,8 @@ def _lines(done: Repaired) -> Iterator[str]:
         yield f"Saved: {key}"
     if done.checkpoints:
         yield f"Checkpoints written again: {_versions(done.checkpoints)}."
+    if done.checksums:
+        yield f"Version checksums written again: {done.checksums}."
     yield f"{done.table} is published up to version {done.published} ({counted(done.checked, 'object')} compared)."
 
 

@@ -123,21 +123,24 @@ class ChecksumTrail:
         self.failure = self.failure or failure
 
 
-def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) -> None:
-    """Create the object. One that is there is kept if readers learn nothing wrong from it, else replaced."""
+def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) -> bool:
+    """Create the object. One that is there is kept if readers learn nothing wrong from it, else replaced.
+
+    Whether anything was written.
+    """
     data = encode(checksum)
     for _ in range(_TRIES):
         guard()
         if isinstance(store.create(key, data), Created):
-            return
+            return True
         found = store.read(key)
         if found is None:
             continue  # somebody's upload that came to nothing
         if found.data == data or _agree(decode(found.data), checksum):
-            return
+            return False
         guard()
         if not isinstance(store.replace(key, data, if_match=found.meta.etag), Changed):
-            return
+            return True
     raise Transient(f"{key} keeps changing in {store.location}", hint="another writer is at it; try again")
 
 

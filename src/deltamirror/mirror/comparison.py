@@ -20,7 +20,7 @@ class ListedLog:
     """The objects of a log, from one listing."""
 
     commits: Mapping[int, Meta]
-    checksums: frozenset[int]
+    checksums: Mapping[int, Meta]
     others: Mapping[str, Meta]
     """By name: checkpoints, and what else begins with a version."""
 
@@ -28,17 +28,17 @@ class ListedLog:
 def list_log(store: Store, *, first: int) -> ListedLog:
     """What the log has from a version on."""
     commits: dict[int, Meta] = {}
-    checksums: set[int] = set()
+    checksums: dict[int, Meta] = {}
     others: dict[str, Meta] = {}
     for name, meta in numbered_files(store, first=first):
         match names.parse(name):
             case names.Commit(version):
                 commits[version] = meta
             case names.Checksum(version):
-                checksums.add(version)
+                checksums[version] = meta
             case _:
                 others[name] = meta
-    return ListedLog(commits, frozenset(checksums), others)
+    return ListedLog(commits, checksums, others)
 
 
 def difference(store: Store, expected: ExpectedObject) -> Difference | None:

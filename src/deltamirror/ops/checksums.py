@@ -1,9 +1,11 @@
-"""Version checksums that a log lacks, written again where their content is certain."""
+"""Version checksums as they follow from SQL: held against those of a log, and written again."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Final
 
-from deltamirror.delta.checksum import Checksum
+from deltamirror.delta.checksum import Checksum, encode
 from deltamirror.delta.names import LOG_DIRECTORY, checksum_name
 from deltamirror.mirror.assembly import commit_data
 from deltamirror.mirror.checksums import ChecksumChain, write_checksum
@@ -13,36 +15,65 @@ from deltamirror.storage.store import Store
 from deltamirror.txnlog.backlog import commit_work, with_counts
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptLog
+from deltamirror.work import ExpectedObject
 
-__all__ = ["write_checksums"]
+__all__ = ["expected_checksums", "write_checksums"]
+
+_MOST_CHAINS: Final = 10
+_WINDOW: Final = 10_000
 
 
-def write_checksums(database: Database, log: KeptLog, store: Store, missing: Sequence[int]) -> int:
+def expected_checksums(database: Database, log: KeptLog, versions: Sequence[int]) -> Iterator[ExpectedObject]:
+    """The ``.crc`` of versions, which ascend, as we would write them; only those that are certain."""
+    for version, checksum in _certain(database, log, versions):
+        data = encode(checksum)
+        pieces = ((len(data), hashlib.sha256(data).digest()),)
+        yield ExpectedObject(version=version, key=_key(version), pieces=pieces)
+
+
+def write_checksums(database: Database, log: KeptLog, store: Store, versions: Sequence[int]) -> int:
     """Write the ``.crc`` of published versions, which ascend, as far as they are certain; how many.
 
     They follow from SQL alone: whoever else writes one at the same time writes the same, so nobody needs a lease.
     """
-    wanted, written = set(missing), 0
-    for version, checksum in _certain(database, log, missing[0], missing[-1]) if missing else ():
-        if version in wanted:
-            write_checksum(store, f"{LOG_DIRECTORY}/{checksum_name(version)}", checksum, guard=_no_guard)
-            written += 1
-    return written
+    certain = _certain(database, log, versions)
+    return sum(write_checksum(store, _key(version), checksum, guard=_no_guard) for version, checksum in certain)
 
 
-def _certain(database: Database, log: KeptLog, first: int, last: int) -> Iterator[tuple[int, Checksum]]:
+def _certain(database: Database, log: KeptLog, versions: Sequence[int]) -> Iterator[tuple[int, Checksum]]:
+    """Those of some versions. A chain that ends at a commit begins anew after it, for what counting all files costs."""
+    wanted = set(versions)
+    for _ in range(_MOST_CHAINS):
+        if not versions:
+            return
+        ended = versions[0]
+        for version, checksum in _chain(database, log, versions[0], versions[-1]):
+            ended = version + 1
+            if version in wanted:
+                yield version, checksum
+        versions = [version for version in versions if version > ended]
+
+
+def _chain(database: Database, log: KeptLog, first: int, last: int) -> Iterator[tuple[int, Checksum]]:
+    """One after the other, up to the first that is not certain."""
     seed = checksum_before(database, log.table_id, log.name, version=first)
     if seed is None and first > 0:
         return
-    with database.read() as connection:
-        commits = commit_work(connection, log.table_id, first=first, last=last)
-        counted = with_counts(connection, commits, before=0 if seed is None else seed.num_files)
-    chain = ChecksumChain(seed)
-    for work in counted:
-        checksum = chain.following(work, commit_data(work, partial(stored_chunks, database), table=log.name))
-        if checksum is None:
-            return
-        yield work.version, checksum
+    chain, num_files = ChecksumChain(seed), 0 if seed is None else seed.num_files
+    for start in range(first, last + 1, _WINDOW):
+        with database.read() as connection:
+            commits = commit_work(connection, log.table_id, first=start, last=min(start + _WINDOW - 1, last))
+            counted = with_counts(connection, commits, before=num_files)
+        for work in counted:
+            checksum = chain.following(work, commit_data(work, partial(stored_chunks, database), table=log.name))
+            if checksum is None:
+                return
+            num_files = checksum.num_files
+            yield work.version, checksum
+
+
+def _key(version: int) -> str:
+    return f"{LOG_DIRECTORY}/{checksum_name(version)}"
 
 
 def _no_guard() -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, parse
 from deltamirror.mirror.checkpoint.belongings import damaged_pointer, damaged_sidecar
 from deltamirror.mirror.comparison import ListedLog, difference, list_log
+from deltamirror.ops.checksums import expected_checksums
 from deltamirror.pipeline.inspection import Inspector
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Meta, Store
@@ -54,7 +56,7 @@ class Findings:
     checkpoints: list[Difference] = field(default_factory=list)
     """Checkpoints that were written, and are gone or have other bytes; or their sidecars, or the pointer."""
     checksums: list[int] = field(default_factory=list)
-    """Versions from the newest checkpoint on that have no ``.crc``."""
+    """Versions from the newest checkpoint on that have no ``.crc``, and any whose ``.crc`` is not the one we put."""
 
 
 def examine(database: Database, log: KeptLog, inspector: Inspector, address: StoreAddress, look: Look) -> Findings:
@@ -72,7 +74,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
         examination.compare(first, min(first + _WINDOW - 1, head))
     examination.look_above(head)
     examination.compare_checkpoints(checkpoints)
-    examination.look_for_checksums(max((each.version for each in checkpoints), default=0))
+    examination.compare_checksums(max((each.version for each in checkpoints), default=0))
     return examination.findings
 
 
@@ -85,12 +87,15 @@ class _Examination:
     look: Look
     listed: ListedLog
     findings: Findings = field(default_factory=Findings)
+    _doubtful: list[int] = field(default_factory=list)
+    """Versions of ours whose checksums have to be read."""
 
     def compare(self, first: int, last: int) -> None:
         """The commits of some versions."""
         with self.database.read() as connection:
             kept = kept_commits(connection, self.log.table_id, first=first, last=last)
         suspects = {each.version: each for each in kept if self._is_suspect(each)}
+        self._doubtful += [each.version for each in kept if self._has_doubtful_checksum(each)]
         for found in self._differences([each.object for each in suspects.values()]):
             commit = suspects[found.version]
             if found.found:
@@ -119,12 +124,16 @@ class _Examination:
         if checkpoints and checkpoints[-1].version not in lost:
             self._note(damaged_pointer(self._store, checkpoints[-1].version))
 
-    def look_for_checksums(self, newest: int) -> None:
-        """Which versions have no checksum, from the newest checkpoint on."""
+    def compare_checksums(self, newest: int) -> None:
+        """Which versions have no checksum, from the newest checkpoint on; and which have another than was written."""
         # That of the version that an imported table begins with follows from nothing.
         oldest = self.log.log_start + (self.log.log_start > 0)
         wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
-        self.findings.checksums = [version for version in wanted if version not in self.listed.checksums]
+        missing = {version for version in wanted if version not in self.listed.checksums}
+        altered, expected = set[int](), expected_checksums(self.database, self.log, self._doubtful)
+        while some := list(islice(expected, _WINDOW)):
+            altered |= {found.version for found in self._differences(some)}
+        self.findings.checksums = sorted(missing | altered)
 
     def _sort(self, found: Difference, *, was_published: bool) -> None:
         """Whose the bytes are that are not the database's."""
@@ -141,6 +150,10 @@ class _Examination:
         if commit.version in self.look.sample or self.look.is_suspect(meta, written_at=commit.published_at or 0):
             return True
         return meta is not None and meta.size != commit.object.num_bytes
+
+    def _has_doubtful_checksum(self, commit: KeptCommit) -> bool:
+        meta, put_at = self.listed.checksums.get(commit.version), commit.published_at
+        return meta is not None and put_at is not None and self.look.is_suspect(meta, written_at=put_at)
 
     def _suspect(self, checkpoint: KeptCheckpoint) -> ExpectedObject | None:
         """The file of a checkpoint, if it has to be read. One that nothing builds on only has to be there."""

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
+from deltamirror.ops.checksums import write_checksums
 from deltamirror.ops.examination import Findings, Look, examine
 from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.pipeline.inspection import Inspector
@@ -52,6 +53,12 @@ class Logs:
         """What is not in a log as it should be."""
         with self.engine.breakers.looking(log.location):
             return examine(self.engine.database, log, self._inspector, self._address(log), look)
+
+    def write_checksums(self, log: KeptLog, findings: Findings) -> int:
+        """Write the version checksums that a log should have, and does not; how many."""
+        if not self.engine.settings.mirror.checksums:
+            return 0
+        return write_checksums(self.engine.database, log, self.store(log), findings.checksums)
 
     @contextmanager
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:

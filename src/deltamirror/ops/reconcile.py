@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Final
 
 from deltamirror.errors import DeltaMirrorError, Refused, Throttled
-from deltamirror.ops.checksums import write_checksums
 from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.verdicts import diverged, gone, reason
@@ -135,7 +134,7 @@ class Reconciler:
         if stops:
             self._stop(log, findings, turn)
             return replace(done, left=done.left + len(findings.altered) + len(findings.foreign))
-        return replace(done, repaired=done.repaired + self._write_checksums(log, findings))
+        return replace(done, repaired=done.repaired + self._logs.write_checksums(log, findings))
 
     def _finished(self, log: KeptLog, done: TableReconciled, *, last: int | None) -> TableReconciled:
         """Publish a table up to a version, or to its head."""
@@ -153,11 +152,6 @@ class Reconciler:
             lost = count_lost_checkpoints(connection, log.table_id)
         repaired = before - left + max(lost_before - lost, int(checkpoint is not None))
         return replace(done, repaired=repaired, left=left + lost, error=error)
-
-    def _write_checksums(self, log: KeptLog, findings: Findings) -> int:
-        if not self._settings.mirror.checksums:
-            return 0
-        return write_checksums(self._engine.database, log, self._logs.store(log), findings.checksums)
 
     def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
         database = self._engine.database

@@ -46,6 +46,8 @@ class Repaired:
     """Where the other bytes are kept."""
     checkpoints: tuple[int, ...]
     """Checkpoints that were gone or had other bytes, and are written again."""
+    checksums: int
+    """How many version checksums were missing or said something else, and are written again."""
     published: int
     """The newest version in the log."""
 
@@ -73,6 +75,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
             turn.take_checkpoint_back(gone(log, each))
         turn.lift_quarantine()
         mirrored = logs.engine.mirror(table)
+        checksums = logs.write_checksums(log, findings)
         turn.end(cursor=log.log_start, full=True)
     return Repaired(
         table=table,
@@ -81,6 +84,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
         replaced=_versions(findings.altered),
         saved=tuple(key for key in saved if key),
         checkpoints=_versions(findings.checkpoints),
+        checksums=checksums,
         published=mirrored.published,
     )
 

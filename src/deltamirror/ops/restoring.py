@@ -1,7 +1,6 @@
 """The log of a table again in its own place: what is gone from it is published again, and nothing else is touched."""
 
 from deltamirror.errors import Refused
-from deltamirror.ops.checksums import write_checksums
 from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.rebuild import Rebuilt
@@ -36,8 +35,7 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
         mirrored = logs.engine.mirror(table, wanted[-1])
-        if logs.engine.settings.mirror.checksums:
-            write_checksums(database, log, logs.store(log), findings.checksums)
+        logs.write_checksums(log, findings)
         turn.end(cursor=log.log_start, full=True)
     with database.read() as connection:
         there = len(commit_work(connection, log.table_id, first=wanted[0], last=wanted[-1]))
