@@ -1,11 +1,21 @@
-"""What a test does to the environment of the process ends with the test."""
+"""The environment of the tests, and that what one of them does to it ends with it."""
 
 import os
 from collections.abc import Iterator
 
 import pytest
 
+__all__ = ["environment_as_before", "pytest_configure"]
+
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
+_FOR_SHORT_LIVES = "-XX:TieredStopAtLevel=1"
+"""Most of what a JVM of these tests computes is the compiler's work for code that runs a few times."""
+
+
+def pytest_configure() -> None:
+    """Let every JVM that Spark starts, in whatever process, be quick to start."""
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+        os.environ.setdefault(name, _FOR_SHORT_LIVES)
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from tests.support.worker import serve, take_stdout
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 # hadoop-aws asks for a bundle of all clients of AWS, which is 700 MB; the one for S3 is 14 MB.
 S3_PACKAGES = ("org.apache.hadoop:hadoop-aws:3.5.0", "software.amazon.awssdk:s3-transfer-manager:2.35.4")
+PARTITIONS = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
 SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.jars.packages": ",".join([DELTA_PACKAGE, *S3_PACKAGES]),
     "spark.jars.excludes": "software.amazon.awssdk:bundle",
@@ -23,20 +24,18 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    **PARTITIONS,
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
+    # It lives long enough for the second compiler, which other programs of the tests do without.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-}
-INTERPRETED = {
+    # What is small and runs once is not worth a compiler.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 
@@ -69,10 +68,10 @@ class DeltaSpark:
 
     def states(self, location: str, versions: list[int]) -> dict[int, list[str]]:
         """The actions of some versions, in one job: it is most of the cost to plan and compile it."""
-        with self._interpreted():
+        found: dict[int, list[str]] = {version: [] for version in versions}
+        with self._in_one_piece():
             log = self._log(location)
             parts = [self._actions(self._snapshot_at(log, version)) for version in versions]
-            found: dict[int, list[str]] = {version: [] for version in versions}
             for row in reduce(DataFrame.union, parts).collect():
                 found[row.version].append(row.line)
         return found
@@ -103,15 +102,14 @@ class DeltaSpark:
         return actions.selectExpr(f"{found.version()} AS version", "to_json(struct(*)) AS line")
 
     @contextmanager
-    def _interpreted(self) -> Iterator[None]:
-        """What is small and runs once is not worth a compiler."""
-        before = {name: str(self.spark.conf.get(name)) for name in INTERPRETED}
+    def _in_one_piece(self) -> Iterator[None]:
+        """Many small tables at once need no parts each."""
+        for name in PARTITIONS:
+            self.spark.conf.set(name, "1")
         try:
-            for name, value in INTERPRETED.items():
-                self.spark.conf.set(name, value)
             yield
         finally:
-            for name, value in before.items():
+            for name, value in PARTITIONS.items():
                 self.spark.conf.set(name, value)
 
     def _reachable(self, location: str, s3: S3Access | None) -> str:
