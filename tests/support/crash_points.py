@@ -31,7 +31,7 @@ _PACKAGE = "deltamirror."
 _PLUMBING = (f"{_PACKAGE}txnlog.database", f"{_PACKAGE}txnlog.engines")
 _WRITES = ("create", "replace", "put", "copy", "delete")
 _REST, _REMOVAL = "write the rest of a file", "delete a file"
-_VERSION = re.compile(r"\b\d{20}\b")
+_NUMBER = re.compile(r"\b(\d{20}|\d{10})\b")
 _INSIDE = threading.local()
 _UNIQUE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\.[0-9a-f]{12,64}\b")
 
@@ -122,7 +122,7 @@ def _naming(operation: str) -> Callable[..., str]:
         if operation == "delete":
             key = next(iter(key), "nothing")
         written = target if operation == "copy" else str(key)
-        plain = _UNIQUE.sub("*", _VERSION.sub("N", written.removeprefix(f"{LOG_DIRECTORY}/")))
+        plain = _UNIQUE.sub("*", _NUMBER.sub("N", written.removeprefix(f"{LOG_DIRECTORY}/")))
         return f"{operation} {plain}"
 
     return name

@@ -158,12 +158,22 @@ def _grow_old(lake: Lake) -> None:
         session.execute(update(versions).where(old).values(committed_at=1_600_000_000_000 + versions.c.version))
 
 
+def _ask_for_sidecars(lake: Lake) -> None:
+    """The next checkpoint is one with sidecars, and falls due."""
+    _keep_time(lake)
+    table = lake.catalog.table("t")
+    table.alter(properties={"delta.checkpointPolicy": "v2"})
+    for number in range(4):
+        table.append([add(f"beside-{number}.parquet")])
+
+
 SCENES: Final[Mapping[str, Scene]] = {
     "commit": Scene("mirrored", _commit_two_tables, _keep_time),
     "large commit": Scene("mirrored", _commit_much, _keep_time),
     "append": Scene("mirrored", _append, _keep_time, databases=("postgresql",)),
     "mirror": Scene("second", _mirror),
     "first checkpoint": Scene("first", _mirror),
+    "sidecars": Scene("mirrored", _mirror, _ask_for_sidecars),
     "reconcile": Scene("mirrored", _reconcile, _lose_objects, _reconcile_until_equal, sound=False),
     "altered": Scene("mirrored", _reconcile, _write_as_others, sound=False),
     "adopt": Scene("mirrored", _adopt, _write_in_place_of_ours, sound=False),

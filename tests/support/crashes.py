@@ -126,8 +126,14 @@ def _harm(lake: Lake, name: str) -> Iterator[str]:
         if data is None or data.data != table.commit_file(version):
             yield f"{name} has other bytes than SQL in version {version}"
     pointer = store.read(f"{LOG_DIRECTORY}/{LAST_CHECKPOINT}")
-    if pointer is not None and f"{LOG_DIRECTORY}/{checkpoint_name(decode(pointer.data)['version'])}" not in keys:
+    if pointer is not None and _pointed_at(decode(pointer.data)) not in keys:
         yield f"{name} has a pointer to nothing"
+
+
+def _pointed_at(pointer: dict[str, Any]) -> str:
+    """The key of the checkpoint that a pointer names."""
+    name = pointer.get("v2Checkpoint", {}).get("path") or checkpoint_name(pointer["version"])
+    return f"{LOG_DIRECTORY}/{name}"
 
 
 def _pass_time(lake: Lake) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ _COMPARED = {
     checksums: ("table_id", "version", "data"),
     tables: ("table_id", "name", "published_version", "log_start", "quarantine_reason"),
 }
+
+_OF_SIDECARS = re.compile(r"(\d{20}\.checkpoint\.)[0-9a-f-]{36}(\.json)")
+_OF_TIME = re.compile(r'"modificationTime":\d+|"checksum":"\w+"')
 
 
 def seen(catalog: Catalog, storage: StorageSettings | None) -> dict[str, Any]:
@@ -82,7 +86,20 @@ def _objects(store: Store) -> Iterator[tuple[str, str]]:
     for meta in store.list():
         found = store.read(meta.key)
         assert found is not None, meta.key
-        yield meta.key, _digest_of_rows(found.data) if meta.key.endswith(".parquet") else _digest(found.data)
+        yield _timeless(meta.key), _digest_of(meta.key, found.data)
+
+
+def _digest_of(key: str, data: bytes) -> str:
+    if key.endswith(".parquet"):
+        return _digest_of_rows(data)
+    if "checkpoint" not in key:
+        return _digest(data)
+    return _digest(_OF_TIME.sub("", _timeless(data.decode())).encode())
+
+
+def _timeless(text: str) -> str:
+    """Without what the name of a file with sidecars has of the times that it holds, those of the sidecars."""
+    return _OF_SIDECARS.sub(r"\1*\2", text)
 
 
 def _committed(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
@@ -105,7 +122,9 @@ def _rows(connection: Connection, table: Table, names: Any) -> list[list[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    return _digest(bytes(value)) if isinstance(value, bytes | memoryview) else value
+    if isinstance(value, bytes | memoryview):
+        return _digest(bytes(value))
+    return _timeless(value) if isinstance(value, str) else value
 
 
 def _digest_of_rows(data: bytes) -> str:

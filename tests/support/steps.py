@@ -58,6 +58,8 @@ STEPS: Final = (
     Step("record commits", Phase.RECORD, "mirror", "COMMIT txnlog.outcomes.record_commits"),
     Step("claim a checkpoint", Phase.CHECKPOINT, "mirror", "COMMIT txnlog.leases._claimed checkpoints"),
     Step("put a checkpoint", Phase.CHECKPOINT, "mirror", "create N.checkpoint.parquet"),
+    Step("put a sidecar", Phase.CHECKPOINT, "sidecars", "create _sidecars/N.checkpoint.N.N.*.parquet"),
+    Step("put what names the sidecars", Phase.CHECKPOINT, "sidecars", "create N.checkpoint.*.json"),
     Step("put the pointer", Phase.POINTER, "first checkpoint", "replace _last_checkpoint"),
     Step("move the pointer", Phase.POINTER, "mirror", "replace _last_checkpoint"),
     Step("record a checkpoint", Phase.RECORD, "mirror", "COMMIT txnlog.outcomes.record_checkpoint"),
