@@ -19,6 +19,8 @@ from tests.support.commands import COMMAND, environment, following, typed, varia
 LOCAL = ("mirror", "--once", "--runner", "local")
 STOPPING = "stopping when the work in hand is finished; Ctrl-C ends at once\n"
 FOLLOWER = {"DELTAMIRROR_MIRROR__RUNNER": "local", "DELTAMIRROR_MIRROR__POLL": "0.05"}
+PATIENT = {"DELTAMIRROR_MIRROR__BUDGET": "300"}
+"""A unit does all that there is to do, however slow the disk is."""
 
 
 def log_of(folder: Path, table: str = "orders") -> list[str]:
@@ -59,7 +61,7 @@ def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders, add)
 
 
 def test_the_log_names_tables_by_their_names(orders) -> None:
-    settings = {"DELTAMIRROR_LOG__LEVEL": "info", "DELTAMIRROR_CHECKPOINT__INTERVAL": "1"}
+    settings = {**PATIENT, "DELTAMIRROR_LOG__LEVEL": "info", "DELTAMIRROR_CHECKPOINT__INTERVAL": "1"}
     with_backlog(orders.folder, 1)
     log = orders.folder / "lake/orders/_delta_log"
     log.parent.mkdir(parents=True)
@@ -76,7 +78,7 @@ def test_the_log_names_tables_by_their_names(orders) -> None:
 
 @pytest.mark.requirement("R86")
 def test_lines_for_collectors_have_fields_and_a_trace_for_each_job(orders) -> None:
-    settings = {"DELTAMIRROR_LOG__FORMAT": "json", "DELTAMIRROR_LOG__LEVEL": "info"}
+    settings = {**PATIENT, "DELTAMIRROR_LOG__FORMAT": "json", "DELTAMIRROR_LOG__LEVEL": "info"}
     with_backlog(orders.folder, 10)
     said = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
     published, checkpoint = (json.loads(line) for line in said.splitlines())
@@ -143,7 +145,7 @@ def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders,
 
 def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(orders) -> None:
     with_backlog(orders.folder, LONG_BACKLOG)
-    settings = {"DELTAMIRROR_MIRROR__BATCH_VERSIONS": "50"}
+    settings = {**PATIENT, "DELTAMIRROR_MIRROR__BATCH_VERSIONS": "50"}
     done = typed(*LOCAL, folder=orders.folder, settings=settings)
     total = LONG_BACKLOG + 1
     assert done.stderr.splitlines() == [f"{n} of {total} versions published" for n in (50, 100, 150, 200, 201)]
@@ -222,8 +224,11 @@ def test_a_second_interrupt_ends_at_once_whatever_hangs(orders, s3_bucket: str, 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         elsewhere = replace(s3_settings, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=600.0)
         settings = {**FOLLOWER, **variables(elsewhere)}
-        # When somebody rings, the work has begun, and will never get an answer.
-        with following(folder=orders.folder, settings=settings) as service, silent.accept()[0]:
+        with (
+            following(folder=orders.folder, settings=settings) as service,
+            silent.accept()[0],  # a look past the head, which is given up after two seconds
+            silent.accept()[0],  # the work has begun, and will never get an answer
+        ):
             assert "the work in hand" in service.told(signal.SIGINT)
             status, _, complained = service.stop(signal.SIGINT)
     assert status == 130
@@ -300,6 +305,7 @@ def test_a_writer_publishes_its_own_small_commits_if_told_to(orders, add, monkey
     orders("commit", "orders", "-", stdin=add())
     assert log_of(orders.folder) == []
     monkeypatch.setenv("DELTAMIRROR_MIRROR__INLINE", "true")
+    monkeypatch.setenv("DELTAMIRROR_MIRROR__INLINE_TIMEOUT", "60")
     orders("commit", "orders", "-", "--wait", "0", stdin=add(path="b.parquet"))
     assert log_of(orders.folder) == commits(range(3))
 

@@ -74,7 +74,7 @@ def line(path: str) -> str:
 def test_a_commit_that_waits_lets_the_service_publish(folder: Path) -> None:
     with following(folder=folder, settings=SETTINGS) as service:
         for version in (1, 2, 3):
-            command = ["commit", "orders", "-", "--wait", "30", "--json"]
+            command = ["commit", "orders", "-", "--wait", "120", "--json"]
             done = typed(*command, folder=folder, stdin=line(f"{version}.parquet"), settings=SETTINGS)
             assert (done.returncode, done.stderr) == (0, "")
             assert json.loads(done.stdout)["version"] == version

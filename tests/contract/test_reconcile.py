@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from deltamirror.mirror import commits
 from deltamirror.ops.reconcile import Strategy
 from deltamirror.ops.report import report_on
 from deltamirror.storage.open import store_at
+from deltamirror.txnlog.findings import Turn
 from deltamirror.txnlog.kept import kept_log
 from deltamirror.txnlog.leases import release, take
 from deltamirror.txnlog.status import Attempt, attempts
@@ -433,6 +434,29 @@ def test_services_take_turns_and_nobody_waits_for_a_turn_beside_its_work(catalog
         assert inspector.calls == []
         assert reconciler.look(log).missing == (1,)
     assert published_files(table) == committed_files(table)
+
+
+def test_what_a_service_writes_again_first_counts_as_written_again(
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = published_table(lake, tmp_path, 10)
+    file_of(table, 7).unlink()
+    file_of(table, 10, "checkpoint.parquet").unlink()
+
+    def overtaken(take_back: Callable[..., None]) -> Callable[..., None]:
+        def take(*arguments: object) -> None:
+            take_back(*arguments)
+            with mirror_of(lake) as service:
+                service.run(once=True)
+
+        return take
+
+    for name in ("take_back", "take_checkpoint_back"):
+        monkeypatch.setattr(Turn, name, overtaken(getattr(Turn, name)))
+    with reconciling(lake) as engine:
+        found, _ = reconciled(engine, Strategy.FULL)
+    assert (found.missing, found.checkpoints) == ((7,), (10,))
+    assert (found.repaired, found.left, found.error) == (2, 0, None)
 
 
 def test_a_table_that_is_not_there_is_not_found(catalog: Catalog) -> None:

@@ -11,11 +11,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import update
 
 from deltamirror import Catalog
 from deltamirror.config import Settings, load
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.storage.open import store_at
+from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.schema import leases
 from deltamirror.wiring import open_catalog, open_engine
 from tests.support.commands import environment, variables
 from tests.support.lake import add, paths
@@ -28,7 +31,7 @@ from tests.support.seaweed_server import SeaweedServer
 pytestmark = pytest.mark.requirement("R57")
 
 RUNBOOKS = runbooks()
-QUICK = {"RUNNER": "local", "LEASE": "3", "POLL": "0.05", "RETRY_BASE": "0.05"}
+QUICK = {"RUNNER": "local", "POLL": "0.05", "RETRY_BASE": "0.05"}
 """Settings of the mirror in drills."""
 
 
@@ -55,6 +58,11 @@ class Lake:
     def mirror(self) -> None:
         with open_engine(self.settings) as engine:
             engine.run(once=True)
+
+    def age_leases(self) -> None:
+        """Leases are about to end: whoever waits for that need not wait for long."""
+        with self.open() as catalog, catalog.database.write() as session:
+            session.execute(update(leases).where(leases.c.expires_at > CLOCK).values(expires_at=CLOCK + 1_000))
 
     def commits(self, table: str = "orders") -> dict[str, bytes]:
         """What the log has to hold of commits."""
@@ -225,6 +233,7 @@ def test_what_a_service_that_hangs_had_is_done_by_others_once_it_is_ended(
             monkeypatch.setenv("PID", str(stuck.pid))
             lake.mirror()
             assert f":{stuck.pid}:" in drill.check()
+            lake.age_leases()
             drill.act()
         finally:
             stuck.kill()

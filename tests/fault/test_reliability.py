@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -181,9 +181,18 @@ class Writers:
 
     def wait_for(self, more: int) -> None:
         """Until so many more are committed."""
-        goal, deadline = len(self.committed) + more, time.monotonic() + 60
-        while len(self.committed) < goal:
-            assert time.monotonic() < deadline, "nothing is committed any more"
+        goal = len(self.committed) + more
+        self._wait(lambda: len(self.committed) >= goal, "nothing is committed any more")
+
+    def wait_for_failure(self) -> None:
+        """Until somebody notices that the database is away."""
+        before = self.failures
+        self._wait(lambda: self.failures > before, "the crash is not noticed")
+
+    def _wait(self, is_so: Callable[[], bool], else_say: str) -> None:
+        deadline = time.monotonic() + 60
+        while not is_so():
+            assert time.monotonic() < deadline, else_say
             self._stop.wait(0.01)
 
     def _write(self, number: int) -> None:
@@ -225,13 +234,13 @@ def test_a_database_that_crashes_under_load_loses_nothing_and_nothing_is_publish
                 for _ in range(2):
                     writers.wait_for(10)
                     postgres_server.crash()
+                    writers.wait_for_failure()
                     postgres_server.start()
                 writers.wait_for(10)
             heads = {table.name: table.info().head for table in tables}
             catalog.wait_until_published(heads, seconds=60)
             assert service.process.poll() is None
             assert service.stop()[0] == 0
-        assert writers.failures, "the crashes were not noticed"
         for table in tables:
             assert table.info().head == len(writers.committed)
             assert paths(table) == sorted(f"{name}.parquet" for name in writers.committed)

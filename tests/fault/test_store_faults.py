@@ -1,9 +1,9 @@
 """Whatever a store does to a request of the mirror has the class and the action that the reference says, and passes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,12 +12,15 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.pipeline.policy import Escalation, policy_of
 from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Data, ETag, Store
 from tests.support.fault_rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
+from tests.support.faulty_stores import runner_over
 from tests.support.lake import add, execute
 from tests.support.mirrors import committed_files, local_settings
 from tests.support.s3_proxy import Access, S3Proxy, is_put
 
 RETRY, PERMANENT = 60.0, 3600.0
+HASTY = {"timeout": 1.0, "transfer_timeout": 1.0}
 TARGETS = {"commit": r".json", "checkpoint": ".checkpoint.parquet", "pointer": "_last_checkpoint"}
 
 
@@ -30,6 +33,11 @@ class Trouble:
     times: int = 1
     is_found_out: bool = False
     """Whether a create asks what came of it, and so passes."""
+
+    @property
+    def ends_by_patience(self) -> bool:
+        """Whether nothing but a time-out tells the client of it."""
+        return isinstance(self.fault, Silence | Throttle)
 
     def code_at(self, target: str) -> str | None:
         """The class that it gets at one of the targets: only the pointer is not created."""
@@ -54,13 +62,35 @@ TROUBLES = {
     "reset before": Trouble(Reset.BEFORE, "unavailable"),
     "reset within": Trouble(Reset.WITHIN, "unavailable"),
     "lost reply, reset": Trouble(Reset.AFTER, "unavailable", is_found_out=True),
-    "too slow": Trouble(Throttle(300), "unavailable"),
+    "too slow": Trouble(Throttle(30), "unavailable"),
     "late": Trouble(Delay(0.3), None),
 }
 
 
+class Hasty:
+    """A store that waits for the answer to some puts for a second only; for all others as long as they may take."""
+
+    def __init__(self, store: Store, hasty: Store, is_meant: Callable[[str], bool]) -> None:
+        self._store, self._hasty, self._is_meant = store, hasty, is_meant
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def create(self, key: str, data: Data) -> object:
+        return self._of(key).create(key, data)
+
+    def replace(self, key: str, data: Data, *, if_match: ETag | None) -> object:
+        return self._of(key).replace(key, data, if_match=if_match)
+
+    def _of(self, key: str) -> Store:
+        return self._hasty if self._is_meant(key) else self._store
+
+
 class Scene:
     """A table on S3 behind the proxy, whose every version gets a checkpoint."""
+
+    hasty: str | None = None
+    """How the keys end whose puts are given up after a second."""
 
     def __init__(self, catalog: Catalog, proxy: S3Proxy, bucket: str, direct: StorageSettings) -> None:
         every = {"delta.checkpointInterval": "1"}
@@ -70,12 +100,19 @@ class Scene:
     @contextmanager
     def engine(self, **changed: Any) -> Iterator[MirrorEngine]:
         """A mirror that tries nothing again by itself within a call."""
-        quick = {"retries": 0, "timeout": 1.0, "transfer_timeout": 1.0, **changed.pop("storage", {})}
-        storage = replace(self.proxy.settings(self.direct), **quick)
+        storage = replace(self.proxy.settings(self.direct), retries=0, **changed.pop("storage", {}))
         patient = {"retry_base": RETRY, "retry_max": RETRY, "retry_permanent": PERMANENT, "attempts": 5, **changed}
         settings = replace(local_settings(**patient), storage=storage)
-        with MirrorEngine(settings=settings, database=self.catalog.database) as engine:
+        hasty = store_at(self.table.location, replace(storage, **HASTY))
+        runner = runner_over(self.catalog, settings, lambda store: cast("Store", Hasty(store, hasty, self._is_hasty)))
+        with (
+            closing(runner),
+            MirrorEngine(settings=settings, database=self.catalog.database, runner=runner) as engine,
+        ):
             yield engine
+
+    def _is_hasty(self, key: str) -> bool:
+        return self.hasty is not None and key.endswith(self.hasty)
 
     def append(self) -> int:
         """Another version."""
@@ -130,7 +167,9 @@ def test_each_fault_has_its_class_and_its_action_and_the_log_converges(scene: Sc
         for target, name in TARGETS.items():
             version = scene.append()
             scene.proxy.fail(trouble.fault, put_of(name), times=trouble.times)
+            scene.hasty = name if trouble.ends_by_patience else None
             failures = engine.run(once=True).failures
+            scene.hasty = None
             scene.proxy.heal()
             lane = "commits" if target == "commit" else "checkpoints"
             if (code := trouble.code_at(target)) is None:
@@ -172,7 +211,7 @@ def test_a_server_that_refuses_or_has_no_name_is_unavailable(scene: Scene) -> No
     scene.append()
     with scene.engine() as engine, scene.proxy.refusing():
         assert [failure.error.code for failure in engine.run(once=True).failures] == ["unavailable"]
-    with scene.engine(storage={"endpoint": "http://no-such-host.invalid"}) as engine:
+    with scene.engine(storage={"endpoint": "http://no-such-host.invalid", **HASTY}) as engine:
         assert [failure.error.code for failure in engine.run(once=True).failures] == ["unavailable"]
     with scene.engine() as engine:
         assert engine.run(once=True).failures == []

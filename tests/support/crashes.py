@@ -7,6 +7,7 @@ That one watches another one begin the act and be struck, then does what a resta
 import json
 import os
 import signal
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,16 +19,16 @@ from typing import Any
 
 from msgspec.json import decode
 from msgspec.structs import replace
-from sqlalchemy import update
 
 from deltamirror import Catalog
 from deltamirror.config import Settings
 from deltamirror.delta.names import LAST_CHECKPOINT, LOG_DIRECTORY, checkpoint_name, commit_name
 from deltamirror.txnlog.kept import kept_log
-from deltamirror.txnlog.schema import leases, stages
+from deltamirror.txnlog.schema import stages
 from tests.support.crash_points import Moment, observe
 from tests.support.crash_scenes import SCENES, Lake, engine_of, keep_ids
 from tests.support.fuses import die
+from tests.support.mirroring import end_leases
 from tests.support.s3_access import S3Access
 from tests.support.sightings import names_of_temporaries, seen, stores_of
 from tests.support.small_lakes import TABLES, Part, copied, settings_of
@@ -77,14 +78,15 @@ def _victim(job: Job) -> list[str]:
     copied(Part(**job.part), job.url, job.root, None if job.s3 is None else job.settings.storage)
     with _lake(job) as lake:
         scene.prepare(lake)
-    passed, counted = list[str](), Counter[str]()
+    passed, counted, one_by_one = list[str](), Counter[str](), threading.Lock()
 
     def observer(moment: Moment, event: str) -> None:
         point = f"{moment} {event}"
-        passed.append(point)
-        counted[point] += 1
-        if point == f"{job.moment} {job.event}" and counted[point] == job.turn:
-            die()
+        with one_by_one:
+            passed.append(point)
+            counted[point] += 1
+            if point == f"{job.moment} {job.event}" and counted[point] == job.turn:
+                die()
 
     with _lake(job) as lake:
         observe(observer)
@@ -103,7 +105,7 @@ def _watched(job: Job) -> dict[str, Any]:
     points = None if struck else _word(job.file("victim"), job)
     with _lake(job) as lake:
         harm = [each for name in TABLES for each in _harm(lake, name)] if SCENES[job.scene].sound else []
-        _pass_time(lake)
+        end_leases(lake.catalog.database)
         SCENES[job.scene].restart(lake)
         _mirror_all(lake)
         told = {"struck": struck, "points": points, "moment": job.moment, "event": job.event, "harm": harm}
@@ -134,12 +136,6 @@ def _pointed_at(pointer: dict[str, Any]) -> str:
     """The key of the checkpoint that a pointer names."""
     name = pointer.get("v2Checkpoint", {}).get("path") or checkpoint_name(pointer["version"])
     return f"{LOG_DIRECTORY}/{name}"
-
-
-def _pass_time(lake: Lake) -> None:
-    """Until the leases of those who died have ended."""
-    with lake.catalog.database.write() as session:
-        session.execute(update(leases).values(expires_at=0))
 
 
 def _mirror_all(lake: Lake) -> None:

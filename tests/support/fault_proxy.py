@@ -31,6 +31,7 @@ from itertools import count
 from typing import Any, Generic, Self
 
 from tests.support.fault_rules import Fault, R, Rules, every
+from tests.support.ports import held_port
 
 __all__ = ["FaultProxy", "connected", "pace", "reset"]
 
@@ -77,15 +78,16 @@ class FaultProxy(ABC, Generic[R]):
     @contextmanager
     def running(self) -> Iterator[Self]:
         """The proxy at work, until the end of the block."""
-        self._thread.start()
-        self._wait_for(self._listen())
-        try:
-            yield self
-        finally:
-            self._wait_for(self._close())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        with held_port() as self.port:
+            self._thread.start()
+            self._wait_for(self._listen())
+            try:
+                yield self
+            finally:
+                self._wait_for(self._close())
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
 
     @abstractmethod
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,7 +98,6 @@ class FaultProxy(ABC, Generic[R]):
 
     async def _listen(self) -> None:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
         assert self._listener is not None

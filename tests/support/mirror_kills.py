@@ -8,7 +8,6 @@ nothing is left to do.
 import json
 import os
 import signal
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,8 +22,9 @@ from deltamirror.pipeline.service import lasting_failure
 from deltamirror.storage.store import Created, Replaced
 from deltamirror.work import CommitOutcome, Failure, Outcome
 from tests.support.fuses import Fuse, arm_database, arm_stores, wait_between_transactions
+from tests.support.mirroring import end_leases
 from tests.support.s3_access import S3Access
-from tests.support.sightings import dump, is_done, milliseconds_of_leases, names_of_temporaries, seen, stores_of, tags
+from tests.support.sightings import dump, is_done, names_of_temporaries, seen, stores_of, tags
 from tests.support.small_lakes import Part, copied, settings_of
 from tests.support.worker import serve, take_stdout
 
@@ -142,19 +142,18 @@ def _mirror(job: Job, pipes: _Pipes) -> None:
 
 
 def _mirror_again(job: Job) -> list[str]:
-    """Mirror until all is done, each time as soon as the leases of the one that was struck have ended.
+    """Mirror until all is done, once the leases of the one that was struck have ended.
 
     What came of the units that were needed for it: their troubles, and for those that had none, nothing.
     """
     outcomes: list[Outcome] = []
     with _engine(job) as engine:
         for _ in range(_MOST_RUNS):
+            end_leases(engine.database)
             engine.run(once=True, observe=outcomes.append)
             with engine.database.read() as connection:
                 if is_done(connection):
                     return [repr(outcome) for outcome in outcomes if _trouble(outcome)]
-                pause = milliseconds_of_leases(connection)
-            time.sleep(max(pause, 0) / 1_000)
     raise RuntimeError(f"after {_MOST_RUNS} runs there is still something to do")
 
 

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import tempfile
@@ -21,6 +20,8 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
+
+from tests.support.ports import held_port
 
 __all__ = ["PostgresServer", "ServerFailedToStart", "installed_binaries", "prepared_server"]
 
@@ -216,22 +217,17 @@ def _private_folder() -> Path:
     return folder
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def prepared_server() -> Iterator[PostgresServer]:
     """A server with a cluster folder of its own that is not laid out yet; whatever runs there at the end is stopped."""
     folder = _private_folder()
     server = None
     try:
-        server = PostgresServer(folder, _reachable_binaries(folder), _free_port())
-        # Also where the session ends without this being unwound.
-        atexit.register(server.stop, signal.SIGQUIT)
-        yield server
+        with held_port() as port:
+            server = PostgresServer(folder, _reachable_binaries(folder), port)
+            # Also where the session ends without this being unwound.
+            atexit.register(server.stop, signal.SIGQUIT)
+            yield server
     finally:
         if server is not None:
             server.stop(signal.SIGQUIT)

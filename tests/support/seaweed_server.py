@@ -5,7 +5,6 @@ Tests and benchmarks start it; nothing here needs a test runner.
 
 import json
 import shutil
-import socket
 import subprocess
 import sysconfig
 import tempfile
@@ -17,8 +16,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.ports import held_port
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
-from tests.support.server_guard import START_TIMEOUT_SECONDS, ServerGuard
+from tests.support.server_guard import ANSWER_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS, ServerGuard
 
 __all__ = ["SeaweedFailedToStart", "SeaweedServer", "started_seaweed"]
 
@@ -119,25 +119,27 @@ class SeaweedServer(S3Server):
         raise SeaweedFailedToStart(f"SeaweedFS did not start. Its log:\n{self.log.read_text(errors='replace')}")
 
     def _ask_filer(self, method: str, path: str) -> None:
-        _ask(f"http://127.0.0.1:{self.ports['filer']}{path}", method)
+        # All objects of a bucket go with it, which may take a while.
+        _ask(f"http://127.0.0.1:{self.ports['filer']}{path}", method, seconds=ANSWER_TIMEOUT_SECONDS)
 
 
 @contextmanager
 def started_seaweed() -> Iterator[SeaweedServer]:
     """A running server, which is stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-seaweed-"))
-    server = SeaweedServer(folder=folder, ports=_free_ports())
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with _held_ports() as ports:
+        server = SeaweedServer(folder=folder, ports=ports)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ask(address: str, method: str = "GET") -> None:
+def _ask(address: str, method: str = "GET", *, seconds: float = 10) -> None:
     request = urllib.request.Request(address, method=method)  # noqa: S310  our own server
-    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
+    urllib.request.urlopen(request, timeout=seconds).close()  # noqa: S310
 
 
 def _binary() -> str:
@@ -147,25 +149,19 @@ def _binary() -> str:
     return str(binary)
 
 
-def _free_ports() -> dict[str, int]:
+@contextmanager
+def _held_ports() -> Iterator[dict[str, int]]:
     names = [name for service in _SERVICES for name in (service, f"{service}.grpc")]
     with ExitStack() as held:
-        ports = {name: _bound(held, 0) for name in names}
-        return ports | {"admin": _admin_port(held)}
+        ports = {name: held.enter_context(held_port()) for name in names}
+        yield ports | {"admin": _admin_port(held)}
 
 
 def _admin_port(held: ExitStack) -> int:
     while True:
-        port = _bound(held, 0)
+        port = held.enter_context(held_port())
         if port > _ADMIN_OFFSET + 1024:
             try:
-                _bound(held, port - _ADMIN_OFFSET)
+                return held.enter_context(held_port(port - _ADMIN_OFFSET))
             except OSError:
                 continue
-            return port - _ADMIN_OFFSET
-
-
-def _bound(held: ExitStack, port: int) -> int:
-    probe = held.enter_context(socket.socket())
-    probe.bind(("127.0.0.1", port))
-    return int(probe.getsockname()[1])

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-__all__ = ["START_TIMEOUT_SECONDS", "GuardedServer", "ServerGuard"]
+__all__ = ["ANSWER_TIMEOUT_SECONDS", "START_TIMEOUT_SECONDS", "GuardedServer", "ServerGuard"]
 
 START_TIMEOUT_SECONDS = 60
+ANSWER_TIMEOUT_SECONDS = 60
 
 
 class ServerGuard:

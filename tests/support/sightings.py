@@ -20,7 +20,7 @@ from deltamirror.storage.store import Store
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.schema import METADATA, checkpoints, checksums, heads, leases, mirror_status, tables
 
-__all__ = ["dump", "is_done", "milliseconds_of_leases", "names_of_temporaries", "seen", "stores_of", "tags"]
+__all__ = ["dump", "is_done", "names_of_temporaries", "seen", "stores_of", "tags"]
 
 # Times and owners differ from run to run, and how often a checkpoint was begun: a lease may end on a slow machine.
 _COMPARED = {
@@ -69,11 +69,6 @@ def is_done(connection: Connection) -> bool:
     behind = behind.where(heads.c.version > tables.c.published_version)
     unwritten = select(checkpoints.c.version).where(checkpoints.c.state != "SUCCESS")
     return not any(connection.execute(query).first() for query in (behind, unwritten))
-
-
-def milliseconds_of_leases(connection: Connection) -> int:
-    """For how long, by the database's clock, the last of all leases is held."""
-    return int(connection.execute(select(func.coalesce(func.max(leases.c.expires_at) - CLOCK, 0))).scalar_one())
 
 
 def dump(connection: Connection) -> str:

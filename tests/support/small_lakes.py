@@ -28,7 +28,6 @@ __all__ = ["INTERVAL", "PARTS", "TABLES", "Part", "copied", "prepared", "setting
 TABLES = ("t", "u")
 PARTS = ("first", "second")
 INTERVAL = 5
-_LEASE = 3.0
 _STATS = '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":9},"nullCount":{"id":0}}'
 _INLINE = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
 _VECTOR = DeletionVector(storage_type="i", path_or_inline_dv=_INLINE, size_in_bytes=40, cardinality=1)
@@ -44,10 +43,8 @@ class Part:
 
 
 def settings_of(storage: StorageSettings | None = None) -> Settings:
-    """Settings of a mirror whose leases are short."""
-    storage = storage or StorageSettings()
-    own = local_settings(lease=_LEASE, checkpoint_lease=_LEASE, checkpoint_interval=INTERVAL)
-    return replace(own, storage=storage)
+    """Settings of a mirror that writes a checkpoint every few versions."""
+    return replace(local_settings(checkpoint_interval=INTERVAL), storage=storage or StorageSettings())
 
 
 def prepared(url: str, root: str, storage: StorageSettings | None = None) -> dict[str, Part]:

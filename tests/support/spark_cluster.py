@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.spark_programs import SparkProgram, free_ports
+from tests.support.ports import held_port
+from tests.support.spark_programs import SparkProgram
 
 __all__ = ["WORKERS", "started_cluster"]
 
@@ -17,9 +18,9 @@ WORKERS = 2
 @contextmanager
 def started_cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
     """The address of a master whose workers have this environment, and hand it on to their executors."""
-    port, page = free_ports(2)
-    master = f"spark://127.0.0.1:{port}"
     with ExitStack() as programs:
+        port, page, *pages = (programs.enter_context(held_port()) for _ in range(2 + WORKERS))
+        master = f"spark://127.0.0.1:{port}"
 
         def run(name: str, *arguments: str, workers: int, environment: Mapping[str, str]) -> None:
             log = folder / f"{name}.log"
@@ -31,8 +32,8 @@ def started_cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[st
         place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
         quiet = {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}  # its port is the same for everybody
         run("master", "org.apache.spark.deploy.master.Master", *place, workers=0, environment=quiet)
-        for number in range(1, WORKERS + 1):
-            size = ["--cores", "1", "--memory", "1g", "--host", "127.0.0.1", "--webui-port", str(free_ports(1)[0])]
+        for number, own_page in enumerate(pages, 1):
+            size = ["--cores", "1", "--memory", "1g", "--host", "127.0.0.1", "--webui-port", str(own_page)]
             work = ["--work-dir", str(folder / f"work{number}")]
             worker = ["org.apache.spark.deploy.worker.Worker", *size, *work, master]
             run(f"worker{number}", *worker, workers=number, environment=environment)

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.spark_programs import SparkProgram, answers, free_ports
+from tests.support.ports import held_port
+from tests.support.spark_programs import SparkProgram, answers
 
 __all__ = ["ConnectServer", "started_connect"]
 
@@ -34,7 +35,17 @@ class ConnectServer:
 @contextmanager
 def started_connect(folder: Path, environment: Mapping[str, str]) -> Iterator[ConnectServer]:
     """A server whose executors have this environment."""
-    (port,) = free_ports(1)
+    with held_port() as port:
+        program = SparkProgram(_command(port), log=folder / "connect.log", environment=environment)
+        server = ConnectServer(program, port)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
+
+
+def _command(port: int) -> list[str]:
     options = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -43,10 +54,4 @@ def started_connect(folder: Path, environment: Mapping[str, str]) -> Iterator[Co
     }
     service = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
     confs = [text for name, value in options.items() for text in ("--conf", f"{name}={value}")]
-    command = ["spark-submit", "--master", "local[2]", *service, *confs, "spark-internal"]
-    server = ConnectServer(SparkProgram(command, log=folder / "connect.log", environment=environment), port)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
+    return ["spark-submit", "--master", "local[2]", *service, *confs, "spark-internal"]

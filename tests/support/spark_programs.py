@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["SparkProgram", "answers", "free_ports", "spark_environment"]
+__all__ = ["SparkProgram", "answers", "spark_environment"]
 
 _START_TIMEOUT_SECONDS = 180
 _LOG_TAIL = 8_000
@@ -88,15 +88,6 @@ def answers(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody uses."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _guard(leader: int) -> subprocess.Popen[bytes]:

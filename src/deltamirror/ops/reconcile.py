@@ -137,11 +137,11 @@ class Reconciler:
         return replace(done, repaired=done.repaired + self._logs.write_checksums(log, findings))
 
     def _finished(self, log: KeptLog, done: TableReconciled, *, last: int | None) -> TableReconciled:
-        """Publish a table up to a version, or to its head."""
+        """Publish a table up to a version, or to its head. What was found lost counts, whoever writes it again."""
         database, upto, error, checkpoint = self._engine.database, log.head if last is None else last, None, None
         with database.read() as connection:
-            before = count_unpublished(connection, log.table_id, last=upto)
-            lost_before = count_lost_checkpoints(connection, log.table_id)
+            before = max(count_unpublished(connection, log.table_id, last=upto), len(done.missing))
+            lost_before = max(count_lost_checkpoints(connection, log.table_id), len(done.checkpoints))
         try:
             if upto >= 0:
                 checkpoint = self._engine.mirror(log.name, upto).checkpoint
