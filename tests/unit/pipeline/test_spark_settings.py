@@ -1,6 +1,7 @@
 """From settings to Spark, without one: what executors inherit, who fetches, and what Spark's complaints mean."""
 
 import pickle
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from deltamirror.pipeline.spark.runner import SparkRunner
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Lease, Stage
 from tests.support.checkpoints import first_commit
 from tests.support.commit_units import unit_of, work_of
-from tests.support.spark_programs import free_ports
 
 
 def test_executors_inherit_the_file_and_the_flags_over_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,10 +69,12 @@ def test_a_checkpoint_whose_lease_ended_by_the_clock_of_an_executor_is_told(
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
 def test_a_spark_that_is_not_there_is_known_at_once(scheme: str) -> None:
-    (port,) = free_ports(1)
-    runner = SparkRunner(Settings(spark=SparkSettings(master=f"{scheme}://127.0.0.1:{port}/;token=hunter2")))
-    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}") as raised:
-        runner.start()
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody else gets the port, and nobody listens
+        port = silent.getsockname()[1]
+        runner = SparkRunner(Settings(spark=SparkSettings(master=f"{scheme}://127.0.0.1:{port}/;token=hunter2")))
+        with pytest.raises(Unavailable, match=f"127.0.0.1:{port}") as raised:
+            runner.start()
     assert "hunter2" not in str(raised.value.as_json())
     runner.close()
 
