@@ -3,6 +3,7 @@
 pytest_plugins = [
     "tests.support.inventory",
     "tests.support.environment",
+    "tests.support.examples",
     "tests.support.scheduling",
     "tests.support.postgres",
     "tests.support.catalogs",

@@ -4,7 +4,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,17 @@ def _then(call, act):
     return calling
 
 
+@contextmanager
+def soon(act: Callable[..., None], *arguments: object) -> Iterator[None]:
+    """Something that somebody else does while the block waits for it; it is done when the block ends."""
+    timer = threading.Timer(0.2, act, arguments)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
 def test_it_is_never_done_beside_whoever_compares_or_repairs_the_log(
     lake: Catalog, engine: MirrorEngine, table: Table
 ) -> None:
@@ -303,8 +315,8 @@ def test_it_is_never_done_beside_whoever_compares_or_repairs_the_log(
     assert lease is not None
     with pytest.raises(LeaseLost, match="compares or cleans"):
         engine._cleaner.clean("t", waits=False)
-    threading.Timer(0.2, release, (lake.database, [lease])).start()
-    assert engine.clean("t").log_start == START
+    with soon(release, lake.database, [lease]):
+        assert engine.clean("t").log_start == START
 
 
 def test_a_log_is_not_rebuilt_in_its_own_place_while_it_is_cleaned(
@@ -313,8 +325,7 @@ def test_a_log_is_not_rebuilt_in_its_own_place_while_it_is_cleaned(
     age(lake, upto=12)
     lease = take(lake.database, 1, lane=Lane.RECONCILIATION, owner="a cleaning", seconds=60)
     assert lease is not None
-    threading.Timer(0.3, _cleaned_by, (engine, lake, lease)).start()
-    with Logs(engine, LocalInspector(engine.settings)) as logs:
+    with soon(_cleaned_by, engine, lake, lease), Logs(engine, LocalInspector(engine.settings)) as logs:
         done = restore_log(logs, "t")
     assert (done.first, done.last) == (START, HEAD)
     assert log_names(store_of(table)) == expected_names(START)
@@ -476,7 +487,10 @@ def test_readers_that_go_on_reading_never_notice(lake: Catalog, tmp_path: Path, 
         with following(engine):
             for version in range(HEAD + 1, HEAD + 18):
                 table.append([add(f"h-{version}.parquet")])
-                age(lake, upto=version - 8)
+                [status] = engine.status("t")
+                assert status.checkpoint is not None
+                # A reader that stands still has the pointer of this moment, not one of a month ago.
+                age(lake, upto=min(version - 8, status.checkpoint.version))
                 seen = delta_rs.snapshot(tmp_path / "t")
                 assert seen.version is not None
                 assert seen.paths == paths(table, version=seen.version)

@@ -179,9 +179,9 @@ def test_a_commit_whose_replies_are_always_lost_is_given_up(lake_url: str) -> No
 def test_a_lock_that_is_held_too_long_is_no_lost_reply(postgres_url: str) -> None:
     with Catalog(postgres_url) as made:
         made.init()
+        create(made).append([add("a")])
     with opened(postgres_url, busy_timeout=0.2) as catalog, catalog.database.engine.connect() as other:
-        table = create(catalog)
-        table.append([add("a")])
+        table = catalog.table("t")
         other.execute(text("SELECT * FROM dl_heads FOR UPDATE"))
         for token in (None, "general"):
             with pytest.raises(Unavailable):
@@ -201,8 +201,8 @@ def test_connections_that_broke_while_idle_go_unnoticed(
         table = create(catalog)
         table.append([add("a")])
         with psycopg.connect(postgres_url) as other:
-            other.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            other.execute(  # and wait until they are gone, for a minute
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         assert table.append([add("b")], token=token).versions == {"t": 2}

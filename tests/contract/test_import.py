@@ -274,24 +274,28 @@ class DeltaRs:
 def test_what_delta_rs_commits_while_an_import_runs_is_in_sql(
     tmp_path: Path, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It commits in a loop of its own; the import waits for it a few times, so that the two surely meet."""
+    """It commits in a loop of its own; each waits for the other a few times, so that the two surely meet."""
     place = str(tmp_path / "t")
     store, writer = store_at(place, StorageSettings()), DeltaRs(place)
     writer.append()
-    known_at_listing, most = list[int](), 18
-    progress, stop = threading.Condition(), threading.Event()
+    known_at_listing = list[int]()
+    progress, stop, most = threading.Condition(), threading.Event(), [5]
 
     def write() -> None:
-        while not stop.is_set() and len(writer.reported) < most:
+        while not stop.is_set():
             writer.append()
             with progress:
                 progress.notify_all()
+                progress.wait_for(lambda: stop.is_set() or len(writer.reported) < most[0])
 
     def wait_for_another(turn: int) -> None:
         if turn < 3:
-            target = min(len(writer.reported) + 1, most)
             with progress:
-                progress.wait_for(lambda: len(writer.reported) >= target)
+                most[0] += 5
+                progress.notify_all()
+                # The next one may be in the log already, and not reported.
+                target = len(writer.reported) + 2
+                assert progress.wait_for(lambda: len(writer.reported) >= target, timeout=60)
 
     def list_noting(listed: Store) -> Any:
         known_at_listing.append(writer.reported[-1])
@@ -303,7 +307,9 @@ def test_what_delta_rs_commits_while_an_import_runs_is_in_sql(
     try:
         done = imported(lake, store, meddling=wait_for_another)
     finally:
-        stop.set()
+        with progress:
+            stop.set()
+            progress.notify_all()
         thread.join()
     assert len(known_at_listing) >= 5
     assert done.last >= known_at_listing[-1] > known_at_listing[0]

@@ -153,7 +153,6 @@ def test_what_is_wrong_with_a_file_is_named_by_file_and_line(
     assert pickle.loads(pickle.dumps(caught.value)).message == str(caught.value)  # noqa: S301  our own bytes
 
 
-@settings(deadline=None)
 @given(adds=st.lists(odd_adds, max_size=5), removes=st.lists(odd_removes, max_size=5))
 def test_rows_made_by_columns_are_the_rows_made_one_by_one(adds: list[Add], removes: list[Remove]) -> None:
     state = State()
@@ -605,7 +604,7 @@ def lawful(history: History) -> list[tuple[Action, ...]]:
 
 
 @pytest.mark.requirement("R33")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=histories(), data=st.data())
 def test_every_version_of_an_imported_history_is_what_replaying_it_gives(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, history: History, data: st.DataObject

@@ -303,7 +303,7 @@ def empty_postgres(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.mark.postgres
 def test_mirroring_does_not_wait_for_writers_and_writers_do_not_wait_for_it(empty_postgres: str) -> None:
-    with opened(empty_postgres, busy_timeout=1.0) as catalog:
+    with opened(empty_postgres) as catalog:
         info = create(catalog).info()
         with catalog.database.write() as writing:
             catalog.database.lock_head(writing, info.id)

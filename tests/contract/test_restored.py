@@ -20,6 +20,7 @@ from deltamirror.config import Settings, StorageSettings, WriterSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import Diverged, Unavailable
 from deltamirror.ops.adoption import adopt_all
+from deltamirror.pipeline import lookahead
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.lookahead import FirstLooks, LookAhead, Sighting
 from deltamirror.pipeline.outlook import Outlook
@@ -108,6 +109,12 @@ def lake(catalog_url: str, tmp_path: Path) -> Lake:
 def sqlite_disk(tmp_path: Path) -> Lake:
     """A place for a lake."""
     return Lake(f"sqlite:///{tmp_path / 'lake.db'}", str(tmp_path / "lake"), StorageSettings())
+
+
+@pytest.fixture
+def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks past heads wait for an answer as everything else does."""
+    monkeypatch.setattr(lookahead, "_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -202,6 +209,7 @@ def test_one_command_adopts_all_tables_and_everything_goes_on(lake: Lake, delta_
     assert_recovered(lake, delta_rs)
 
 
+@pytest.mark.usefixtures("patient_looks")
 def test_one_command_adopts_all_tables_on_s3_and_everything_goes_on(on_s3: Lake, delta_rs: Reader) -> None:
     assert_recovered(restored(on_s3, later=more), delta_rs)
 
@@ -252,6 +260,7 @@ def of_the_look(access: Access) -> bool:
     return access.method == "HEAD"
 
 
+@pytest.mark.usefixtures("patient_looks")
 def test_a_store_that_does_not_answer_keeps_nobody_from_committing_and_is_asked_again(
     on_s3: Lake, s3_proxy: S3Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -270,6 +279,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_from_committing_and_is_asked_
             append(catalog.table("a"))
 
 
+@pytest.mark.usefixtures("patient_looks")
 def test_writers_wait_for_a_store_that_does_not_answer_for_a_twentieth_of_their_time(
     on_s3: Lake, s3_proxy: S3Proxy
 ) -> None:

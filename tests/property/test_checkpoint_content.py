@@ -119,14 +119,12 @@ def assert_same(one: CheckpointState, other: CheckpointState) -> None:
 
 
 @given(histories())
-@settings(deadline=None)
 def test_the_content_is_what_a_replay_of_the_actions_leaves(history: History) -> None:
     version = len(history.commits) - 1
     assert as_set(actions(content(history, version))) == as_set(expected(history, version))
 
 
 @given(histories(), st.data())
-@settings(deadline=None)
 def test_a_base_and_the_commits_since_give_what_all_commits_give(history: History, data: st.DataObject) -> None:
     last = len(history.commits) - 1
     start = data.draw(st.integers(0, last), label="base")
@@ -140,7 +138,6 @@ def test_a_base_and_the_commits_since_give_what_all_commits_give(history: Histor
 
 
 @given(histories(), st.data())
-@settings(deadline=None)
 def test_statistics_that_a_base_has_parsed_are_as_if_they_were_parsed_again(
     history: History, data: st.DataObject
 ) -> None:
@@ -156,7 +153,6 @@ def test_statistics_that_a_base_has_parsed_are_as_if_they_were_parsed_again(
 
 
 @given(histories(), st.data())
-@settings(deadline=None)
 def test_few_newer_actions_are_worked_in_as_many_are(history: History, data: st.DataObject) -> None:
     last = len(history.commits) - 1
     start = data.draw(st.integers(0, last), label="base")
@@ -169,7 +165,6 @@ def test_few_newer_actions_are_worked_in_as_many_are(history: History, data: st.
 
 
 @given(histories())
-@settings(deadline=None)
 def test_a_checkpoint_can_always_continue_where_retention_stays(history: History) -> None:
     metadata = replay_actions(history.commits).metadata
     times = {"base_committed_at": history.times[0], "committed_at": history.times[-1]}
@@ -177,7 +172,7 @@ def test_a_checkpoint_can_always_continue_where_retention_stays(history: History
 
 
 @given(histories())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_every_row_holds_one_action_in_a_fixed_order(history: History) -> None:
     last = len(history.commits) - 1
     state = content(history, last)
@@ -190,7 +185,6 @@ def test_every_row_holds_one_action_in_a_fixed_order(history: History) -> None:
 
 
 @given(st.lists(odd_adds | odd_removes, min_size=1, max_size=12))
-@settings(deadline=None)
 def test_lines_give_the_same_rows_by_arrow_and_singly(files: list[Add | Remove]) -> None:
     # Nulls in the maps of a remove are written by others than the reference.
     data, keys = b"\n".join(encode({wire_name(each): each}) for each in files), MapKeys()
@@ -201,7 +195,6 @@ def test_lines_give_the_same_rows_by_arrow_and_singly(files: list[Add | Remove])
 
 
 @given(st.lists(st.lists(odd_adds | odd_removes, min_size=1, max_size=4), min_size=2, max_size=4))
-@settings(deadline=None)
 def test_what_earlier_lines_lacked_is_found_in_later_ones(blocks: list[list[Add | Remove]]) -> None:
     keys = MapKeys()
     for files in blocks:
@@ -212,7 +205,6 @@ def test_what_earlier_lines_lacked_is_found_in_later_ones(blocks: list[list[Add 
 
 
 @given(st.lists(odd_adds | odd_removes, max_size=12, unique_by=lambda action: action.path.lower()))
-@settings(deadline=None)
 def test_no_field_of_an_odd_file_is_lost_on_its_way_into_a_checkpoint(files: list[Add | Remove]) -> None:
     history = History(((PROTOCOL, table_metadata(), *files),), (0,))
     read_back = state_of_table(through_parquet(rows(content(history, 0))), version=0)

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -95,7 +95,6 @@ def totals(state: State, info: CommitInfo | None = None) -> Checksum:
     )
 
 
-@settings(deadline=None)
 @given(states())
 def test_totals_give_the_checksum_of_the_state(state: State) -> None:
     info = replace(INFO, in_commit_timestamp=5)
@@ -109,7 +108,6 @@ def test_totals_give_the_checksum_of_the_state(state: State) -> None:
         assert counted == Deletions.of(files)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(sizes, cardinalities, st.booleans()), max_size=120))
 def test_totals_are_what_the_commits_add_up_to(files: list[tuple[int, int | None, bool]]) -> None:
     """Some of the files are removed by a second commit."""

@@ -41,6 +41,8 @@ class Asked:
     endpoint: str
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    met: threading.Event = field(default_factory=threading.Event)
+    """There was a request: a client that did not wait for its answer may be ahead of us."""
 
 
 @contextmanager
@@ -54,6 +56,7 @@ def answering(*answers: Answer, certificate: Path | None = None) -> Iterator[Ask
             self.rfile.read(int(self.headers.get("content-length") or 0))
             asked.requests.append((self.command, self.path))
             asked.headers.append({name.lower(): value for name, value in self.headers.items()})
+            asked.met.set()
             answer = left.pop(0) if len(left) > 1 else left[0]
             self.close_connection = True
             if answer is HANG:

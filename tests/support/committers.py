@@ -36,7 +36,7 @@ class Told(TypedDict):
 def in_processes(url: str, writers: int) -> list[Told]:
     """The answers to writers in processes of their own."""
     command = [sys.executable, "-m", "tests.support.committers", url, str(writers)]
-    done = subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, timeout=120)
+    done = subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, timeout=600)
     told: list[Told] = json.loads(done.stdout)
     return told
 

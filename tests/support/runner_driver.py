@@ -59,7 +59,8 @@ class Driver:
 
     Answers ``{"slices": slices}`` with what they come to: the parts that were read, and what ended that. Answers
     ``{"expected": (address, objects)}`` with what of these objects is not as it should be.
-    ``{"kill": "JVM"}`` ends the driver's own, as the kernel does when memory is short.
+    ``{"kill": "JVM"}`` ends the driver's own, as the kernel does when memory is short. ``{"wait": "events"}`` waits for
+    the event log, which Spark writes in a thread of its own.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,10 @@ class Driver:
         if "kill" in request:
             gateway: Any = SparkContext._gateway
             os.kill(gateway.proc.pid, signal.SIGKILL)
+            return []
+        if "wait" in request:
+            context: Any = SparkContext._active_spark_context
+            context._jsc.sc().listenerBus().waitUntilEmpty()
             return []
         if "slices" in request:
             return [packed(harvested(self._harvester, unpacked(request["slices"])))]

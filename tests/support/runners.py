@@ -89,10 +89,15 @@ class SparkRig:
         found: list[Difference] = unpacked(text)
         return found
 
+    def event_log(self) -> str:
+        """What Spark has written down of all that happened so far."""
+        self.driver.ask({"wait": "events"})
+        (log,) = [file for file in self.events.rglob("*") if file.is_file() and "events" in file.name]
+        return log.read_text()
+
     def jobs(self) -> int:
         """How many jobs Spark has begun, by its event log."""
-        (log,) = [file for file in self.events.rglob("*") if file.is_file() and "events" in file.name]
-        return log.read_text().count('"SparkListenerJobStart"')
+        return self.event_log().count('"SparkListenerJobStart"')
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Writers that are killed (kill -9) at a random moment: ``python -m tests.support.torn_writes FOLDER KILLS``.
 
-Each is a fork of this process, which never writes itself. Prints how many were killed, and every object that is not
-whole.
+Each is a fork of this process, which never writes itself; before them one writes everything once. Prints how many were
+killed, and every object that is not whole.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from deltamirror.config import StorageSettings
@@ -33,17 +34,29 @@ def is_whole(data: bytes) -> bool:
     return hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST]
 
 
+def _write(store: Store, name: str, data: bytes) -> None:
+    store.create(f"_delta_log/{name}.json", data)
+    store.put("_delta_log/checkpoint", data)
+    if (known := store.head("_delta_log/_last_checkpoint")) is None:
+        store.create("_delta_log/_last_checkpoint", data)
+    else:
+        store.replace("_delta_log/_last_checkpoint", data, if_match=known.etag)
+
+
 def _write_for_ever(store: Store, writer: int, bodies: Sequence[bytes]) -> None:
-    step = 0
-    while True:
-        data = bodies[step % len(bodies)]
-        store.create(f"_delta_log/{writer:05d}-{step:05d}.json", data)
-        store.put("_delta_log/checkpoint", data)
-        if (known := store.head("_delta_log/_last_checkpoint")) is None:
-            store.create("_delta_log/_last_checkpoint", data)
-        else:
-            store.replace("_delta_log/_last_checkpoint", data, if_match=known.etag)
-        step += 1
+    for step in count():
+        _write(store, f"{writer:05d}-{step:05d}", bodies[step % len(bodies)])
+
+
+def _writer_that_lives(store: Store, data: bytes) -> None:
+    """On a slow disk those who are killed may not get beyond their first object."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _write(store, "first", data)
+        finally:
+            os._exit(0)  # what follows is the parent's
+    os.waitpid(child, 0)
 
 
 def _killed_writer(store: Store, writer: int, bodies: Sequence[bytes]) -> None:
@@ -65,6 +78,7 @@ def main(folder: Path, kills: int) -> None:
     store = store_at(str(folder), StorageSettings())
     bodies = [body(1 << power) for power in range(10, 23, 3)]
     seen = set()
+    _writer_that_lives(store, bodies[0])
     for writer in range(kills):
         _killed_writer(store, writer, bodies)
         for meta in store.list():

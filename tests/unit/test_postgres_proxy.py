@@ -8,8 +8,7 @@ from tests.support.postgres_proxy import PostgresProxy, Statement
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R92")]
 
-# Silence ends by the client's own patience: the kernel gives up what nobody acknowledges, or the client asks in vain.
-PATIENCE = {"connect_timeout": 5}
+PATIENCE = {"connect_timeout": 60}
 
 
 @pytest.fixture

@@ -168,7 +168,8 @@ class Service:
             return job
 
     def _free(self, lane: MirrorLane) -> int:
-        return 0 if self._trouble else lane.concurrency - len(self._running[lane])
+        is_halted = self._trouble is not None or self._stopping.is_set()
+        return 0 if is_halted else lane.concurrency - len(self._running[lane])
 
     def _full(self, lane: MirrorLane) -> list[str]:
         """The stores that have their share of the threads of a lane."""

@@ -145,7 +145,7 @@ def test_a_checkpoint_that_fails_holds_up_no_commit_and_is_tried_again_alone(cat
         return None
 
     runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
-    with mirror_of(catalog, runner=runner) as engine:
+    with mirror_of(catalog, runner=runner, retry_base=3600.0, retry_max=3600.0) as engine:
         append(table, 3)
         engine.run(once=True)
         (status,) = engine.status(table.name)

@@ -179,6 +179,37 @@ def test_what_waits_for_its_turn_when_the_service_stops_is_given_back(catalog: C
         assert len(runner.jobs) == 1
 
 
+def test_a_service_that_is_stopped_while_it_begins_a_job_begins_no_other(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        make_table(catalog, tmp_path, name)
+    release, entered = threading.Event(), threading.Event()
+
+    def script(unit: Unit) -> Outcome | None:
+        entered.set()
+        release.wait(120)
+        return None
+
+    class Slow(ThreadPoolExecutor):
+        """Comes back when the job is over."""
+
+        def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Any:
+            begun = super().submit(function, *arguments, **options)
+            begun.result(120)
+            return begun
+
+    monkeypatch.setattr(service, "ThreadPoolExecutor", Slow)
+    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
+    with mirror_of(catalog, runner=runner, batch_bytes=1, concurrency=2) as engine:
+        with following(engine):
+            assert entered.wait(60)
+            engine.stop()
+            release.set()
+        assert len(runner.jobs) == 1
+        assert [len(status.leases) for status in engine.status()] == [0, 0, 0]
+
+
 def test_what_becomes_due_while_the_service_looks_for_work_is_done_by_the_same_run(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,16 +242,18 @@ def test_a_service_whose_watch_meets_a_defect_goes_on_watching(
     catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, wait = make_table(catalog, tmp_path), catalog.database.wait_for_commits
-    failing = iter([True, True])
+    failing, watching = iter([True, True]), threading.Event()
 
     def waited(*arguments: Any) -> None:
         if next(failing, False):
             raise KeyError(SECRET)
+        watching.set()
         wait(*arguments)
 
     monkeypatch.setattr(catalog.database, "wait_for_commits", waited)
     with mirror_of(catalog) as engine, following(engine):
         catalog.wait_until_published({"t": 0}, seconds=60)
+        assert watching.wait(60)
         append(table)
         catalog.wait_until_published({"t": 1}, seconds=60)
     assert "commits are not announced: KeyError" in caplog.text

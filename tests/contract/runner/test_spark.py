@@ -29,8 +29,7 @@ def unit_at(folder: Path) -> CommitUnit:
 def test_no_secret_is_in_what_spark_writes_down(spark_local: SparkRig, tmp_path: Path) -> None:
     """The event log is all that Spark's pages show: plans, properties, the environment."""
     spark_local.run([unit_at(tmp_path / "t")])
-    (log,) = [file for file in spark_local.events.rglob("*") if file.is_file() and "events" in file.name]
-    text = log.read_text()
+    text = spark_local.event_log()
     assert "SparkListenerEnvironmentUpdate" in text
     assert "MapInArrow" in text
     for secret in {CANARY, PASSWORD, SECRET_KEY}:

@@ -29,6 +29,8 @@ from tests.support.answering import HANG, RESET, Answer, answering
 
 SECRET = "hunter2-secret"
 TOKEN = "hunter2-token"
+IMPATIENT = {"timeout": 0.5, "transfer_timeout": 0.5, "connect_timeout": 0.5}
+"""For servers that do not answer; others may take their time."""
 USES: dict[str, Callable[[Store], Any]] = {
     "create": lambda store: store.create("k", b"x"),
     "put": lambda store: store.put("k", b"x"),
@@ -49,9 +51,9 @@ def troubled(endpoint: str | None, **options: Any) -> Store:
         "session_token": Secret(TOKEN),
         "endpoint": endpoint,
         "allow_http": True,
-        "timeout": 0.5,
-        "transfer_timeout": 0.5,
-        "connect_timeout": 0.5,
+        "timeout": 60.0,
+        "transfer_timeout": 60.0,
+        "connect_timeout": 60.0,
         "retries": 1,
     }
     return store_at("s3://bucket/lake/table", StorageSettings(**given | options))
@@ -95,10 +97,11 @@ def test_every_trouble_has_one_error_whatever_was_asked(
     use: str, answer: Answer, kind: type[DeltaMirrorError], requests: int
 ) -> None:
     with answering(answer) as asked:
-        error = trouble(troubled(asked.endpoint), use)
+        error = trouble(troubled(asked.endpoint, **(IMPATIENT if answer is HANG else {})), use)
         assert type(error) is kind
         assert "s3://bucket/lake/table" in error.message
         assert error.hint
+        assert asked.met.wait(60)
         # Nothing is hammered: as many attempts as were asked for, and none again where it is of no use.
         assert 1 <= len(asked.requests) <= requests
 
@@ -152,7 +155,8 @@ def test_a_create_whose_reply_was_lost_meets_its_own_object_and_says_exists() ->
     with answering(Answer(500, "InternalError"), Answer(412, "PreconditionFailed")) as asked:
         assert troubled(asked.endpoint).create("k", b"x") == Exists()
     with answering(HANG) as asked:
-        assert type(trouble(troubled(asked.endpoint), "create")) is Unavailable
+        assert type(trouble(troubled(asked.endpoint, **IMPATIENT), "create")) is Unavailable
+        assert asked.met.wait(60)
         assert len(asked.requests) == 1
 
 
@@ -179,7 +183,8 @@ def test_a_server_that_is_down_or_has_no_name_is_unavailable() -> None:
 
 def test_tls_to_a_server_without_it_is_unavailable() -> None:
     with answering(Answer(200)) as asked:
-        assert type(trouble(troubled(asked.endpoint.replace("http:", "https:")), "read")) is Unavailable
+        encrypted = asked.endpoint.replace("http:", "https:")
+        assert type(trouble(troubled(encrypted, **IMPATIENT), "read")) is Unavailable
 
 
 def test_an_endpoint_without_tls_has_to_be_allowed_however_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:

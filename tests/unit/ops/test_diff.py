@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deltamirror.delta.actions import Add, DeletionVector, DomainMetadata, Protocol, Txn
@@ -222,7 +222,6 @@ unique_files = st.lists(odd_adds, min_size=1, max_size=6, unique_by=lambda each:
 
 
 @given(files=unique_files, data=st.data())
-@settings(deadline=None)
 def test_one_changed_field_of_one_file_is_all_that_is_found(files: list[Add], data: st.DataObject) -> None:
     wire = data.draw(st.sampled_from(sorted(CHANGES)))
     name, values = CHANGES[wire]
@@ -238,7 +237,6 @@ def test_one_changed_field_of_one_file_is_all_that_is_found(files: list[Add], da
 
 
 @given(files=unique_files, data=st.data(), swap=st.booleans())
-@settings(deadline=None)
 def test_files_that_are_missing_are_all_that_is_found(files: list[Add], data: st.DataObject, *, swap: bool) -> None:
     missing = data.draw(st.sets(st.integers(0, len(files) - 1)))
     fewer = [each for place, each in enumerate(files) if place not in missing]

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -82,10 +83,11 @@ def test_as_many_units_are_at_work_as_there_are_threads(units: list[CommitUnit])
 
 
 def test_a_unit_that_hangs_is_given_up_and_puts_nothing_when_it_wakes(units: list[CommitUnit]) -> None:
-    wake = threading.Event()
+    wake, hanging = threading.Event(), SimpleQueue[threading.Thread]()
 
     def opened(address: StoreAddress) -> Store:
         if address == units[0].address:
+            hanging.put(threading.current_thread())
             wake.wait()
         return open_store(address)
 
@@ -100,29 +102,28 @@ def test_a_unit_that_hangs_is_given_up_and_puts_nothing_when_it_wakes(units: lis
     assert "t0" in given_up.error.message
     assert [outcomes[number].failure for number in range(1, 6)] == [None] * 5
 
-    (hung,) = [thread for thread in threading.enumerate() if thread.name == "mirror t0"]
-    assert hung.daemon
+    hung = hanging.get(timeout=60)
+    assert (hung.name, hung.daemon) == ("mirror t0", True)
     wake.set()
     hung.join()
     assert log_of(open_store(units[0].address)) == {}
 
 
 def test_whoever_stops_listening_stops_the_work_before_its_next_put(units: list[CommitUnit]) -> None:
-    wake, hanging = threading.Event(), threading.Event()
+    wake, hanging = threading.Event(), SimpleQueue[threading.Thread]()
 
     def opened(address: StoreAddress) -> Store:
         if address == units[1].address:
-            hanging.set()
+            hanging.put(threading.current_thread())
             wake.wait()
         return open_store(address)
 
     outcomes = working(units[:2], opened)
     assert next(outcomes).table_id == 0
-    hanging.wait()
-    (thread,) = [thread for thread in threading.enumerate() if thread.name == "mirror t1"]
+    hung = hanging.get(timeout=60)
     outcomes.close()  # type: ignore[attr-defined]
     wake.set()
-    thread.join()
+    hung.join()
     assert log_of(open_store(units[1].address)) == {}
 
 

@@ -23,7 +23,7 @@ def table_of(actions: list[tuple[int, str, str | None]]) -> pa.Table:
 
 @pytest.mark.parametrize("in_memory", [0, 1_000_000], ids=["put aside", "in memory"])
 @pytest.mark.parametrize("most", [1, 3, 1_000])
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=25)
 @given(actions=ACTIONS)
 def test_the_last_action_of_each_file_is_left(
     actions: list[tuple[str, str | None, bool]], most: int, in_memory: int, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamirror.errors import Internal
@@ -153,7 +153,6 @@ STRUCTS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(STRUCTS)
 def test_any_struct_of_thrift_is_written_and_read(fields: thrift.Struct) -> None:
     assert thrift.decoded(thrift.encoded(fields)) == fields
