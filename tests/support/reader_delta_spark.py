@@ -32,6 +32,8 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # VACUUM lists files in that many tasks, 10,000 if nobody says otherwise.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     # What is small and runs once is not worth a compiler.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
