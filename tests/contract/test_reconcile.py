@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,12 @@ def corrupt(path: Path) -> bytes:
     changed = path.read_bytes().replace(b"commitInfo", b"commitinfO", 1)
     path.write_bytes(changed)
     return changed
+
+
+def touch(path: Path) -> None:
+    """Somebody was at it an hour after it was put there."""
+    later = time.time() + 3600
+    os.utime(path, (later, later))
 
 
 def digest(data: bytes) -> str:
@@ -388,8 +395,10 @@ def test_a_checksum_that_says_something_else_is_written_again_and_one_that_says_
         for version, (said, says) in {3: (b'"numFiles":3', b'"numFiles":4'), 11: (b"{", b"[")}.items():
             path = file_of(table, version, "crc")
             path.write_bytes(path.read_bytes().replace(said, says, 1))
+            touch(path)
         spelled = b" " + file_of(table, 5, "crc").read_bytes()
         file_of(table, 5, "crc").write_bytes(spelled)
+        touch(file_of(table, 5, "crc"))
         found, _ = reconciled(engine, strategy)
         assert (found.altered, found.repaired, found.left, found.error) == ((), 2, 0, None)
         again, _ = reconciled(engine, strategy)

@@ -17,7 +17,10 @@ from deltamirror.txnlog.kept import KeptCheckpoint, KeptCommit, KeptLog, kept_ch
 from deltamirror.txnlog.superseding import is_superseded
 from deltamirror.work import Difference, ExpectedObject
 
-__all__ = ["Findings", "Look", "examine"]
+__all__ = ["CLOCKS_APART", "Findings", "Look", "examine"]
+
+CLOCKS_APART: Final = 300_000
+"""By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
 _WINDOW: Final = 10_000
 _MOST_CHECKSUMS: Final = 1_000
@@ -153,7 +156,10 @@ class _Examination:
 
     def _has_doubtful_checksum(self, commit: KeptCommit) -> bool:
         meta, put_at = self.listed.checksums.get(commit.version), commit.published_at
-        return meta is not None and put_at is not None and self.look.is_suspect(meta, written_at=put_at)
+        if meta is None or put_at is None:
+            return False
+        # To say what one has to hold, all files of the table may have to be counted: not because clocks are apart.
+        return self.look.is_suspect(meta, written_at=put_at + CLOCKS_APART)
 
     def _suspect(self, checkpoint: KeptCheckpoint) -> ExpectedObject | None:
         """The file of a checkpoint, if it has to be read. One that nothing builds on only has to be there."""

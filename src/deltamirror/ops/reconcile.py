@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from deltamirror.errors import DeltaMirrorError, Refused, Throttled
-from deltamirror.ops.examination import Findings, Look
+from deltamirror.ops.examination import CLOCKS_APART, Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.verdicts import diverged, gone, reason
 from deltamirror.pipeline.policy import STORE_CODES
@@ -19,8 +19,6 @@ __all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
 _log = logging.getLogger(__name__)
 _OVER: Final = tuple(code for code in STORE_CODES if code != Throttled.code)
 """The troubles of a store that are over once it answers. One that asks for pauses answers, too."""
-_CLOCKS_APART: Final = 300_000
-"""By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
 
 class Strategy(StrEnum):
@@ -102,7 +100,7 @@ class Reconciler:
     def _compared(self, log: KeptLog, strategy: Strategy, *, insist: bool) -> TableReconciled:
         full = strategy is Strategy.FULL
         sample = range(0) if full else self._sample(log)
-        since = max(0, (log.reconciled_at or 0) - _CLOCKS_APART)
+        since = max(0, (log.reconciled_at or 0) - CLOCKS_APART)
         with self._logs.turn(log, waits=insist) as turn:
             findings = self._logs.examine(log, Look(full=full, sample=sample, since=since))
             done = self._settled(log, findings, turn, insist=insist)
