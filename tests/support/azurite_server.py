@@ -6,7 +6,6 @@ import hmac
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -113,14 +112,8 @@ class AzuriteServer(GuardedServer):
 def started_azurite() -> Iterator[AzuriteServer]:
     """A running server, which is stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-azurite-"))
-    with held_port() as port:
-        server = AzuriteServer(folder=folder, port=port)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+    with held_port() as port, AzuriteServer(folder=folder, port=port).running() as server:
+        yield server
 
 
 def _signed(method: str, container: str) -> dict[str, str]:

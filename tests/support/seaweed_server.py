@@ -4,7 +4,6 @@ Tests and benchmarks start it; nothing here needs a test runner.
 """
 
 import json
-import shutil
 import subprocess
 import sysconfig
 import tempfile
@@ -127,14 +126,8 @@ class SeaweedServer(S3Server):
 def started_seaweed() -> Iterator[SeaweedServer]:
     """A running server, which is stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-seaweed-"))
-    with _held_ports() as ports:
-        server = SeaweedServer(folder=folder, ports=ports)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+    with _held_ports() as ports, SeaweedServer(folder=folder, ports=ports).running() as server:
+        yield server
 
 
 def _ask(address: str, method: str = "GET", *, seconds: float = 10) -> None:

@@ -1,13 +1,16 @@
 """Servers of the tests, and what ends one when the process that started it is killed, and can end nothing any more."""
 
 import os
+import shutil
 import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 __all__ = ["ANSWER_TIMEOUT_SECONDS", "START_TIMEOUT_SECONDS", "GuardedServer", "ServerGuard"]
 
@@ -51,6 +54,16 @@ class GuardedServer(ABC):
     @abstractmethod
     def start(self) -> None:
         """Start the server and wait until it is of use."""
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """The server runs until the end of the block; then it goes, with its folder."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.stop()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
         """Stop the server. By default at once: nobody needs its data; SIGTERM may keep them for the next start."""

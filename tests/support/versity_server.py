@@ -101,11 +101,5 @@ class VersityServer(S3Server):
 def started_versity() -> Iterator[VersityServer]:
     """A running server, which is stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-versity-"))
-    with held_port() as port:
-        server = VersityServer(folder=folder, port=port)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+    with held_port() as port, VersityServer(folder=folder, port=port).running() as server:
+        yield server

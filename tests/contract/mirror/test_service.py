@@ -30,6 +30,18 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
         yield found
 
 
+class Gate:
+    """The script of a runner whose units wait until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, unit: Unit) -> Outcome | None:
+        self.reached.set()
+        self.opened.wait(120)
+        return None
+
+
 def pauses(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().split(":")[0] for record in caplog.records if "pauses for" in record.getMessage()]
 
@@ -158,22 +170,17 @@ def test_large_commits_of_a_store_that_hangs_leave_threads_to_other_stores(catal
 def test_what_waits_for_its_turn_when_the_service_stops_is_given_back(catalog: Catalog, tmp_path: Path) -> None:
     for name in "abc":
         make_table(catalog, tmp_path, name)
-    release, entered = threading.Event(), threading.Event()
+    gate = Gate()
 
-    def script(unit: Unit) -> Outcome | None:
-        entered.set()
-        release.wait(120)
-        return None
-
-    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
+    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), gate)
     with mirror_of(catalog, runner=runner, batch_bytes=1, concurrency=2) as engine:
         thread = threading.Thread(target=engine.run, daemon=True)
         thread.start()
         try:
-            assert entered.wait(60)
+            assert gate.reached.wait(60)
             engine.stop()
         finally:
-            release.set()
+            gate.opened.set()
         thread.join()
         assert [len(status.leases) for status in engine.status()] == [0, 0, 0]
         assert len(runner.jobs) == 1
@@ -184,12 +191,7 @@ def test_a_service_that_is_stopped_while_it_begins_a_job_begins_no_other(
 ) -> None:
     for name in "abc":
         make_table(catalog, tmp_path, name)
-    release, entered = threading.Event(), threading.Event()
-
-    def script(unit: Unit) -> Outcome | None:
-        entered.set()
-        release.wait(120)
-        return None
+    gate = Gate()
 
     class Slow(ThreadPoolExecutor):
         """Comes back when the job is over."""
@@ -200,12 +202,12 @@ def test_a_service_that_is_stopped_while_it_begins_a_job_begins_no_other(
             return begun
 
     monkeypatch.setattr(service, "ThreadPoolExecutor", Slow)
-    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
+    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), gate)
     with mirror_of(catalog, runner=runner, batch_bytes=1, concurrency=2) as engine:
         with following(engine):
-            assert entered.wait(60)
+            assert gate.reached.wait(60)
             engine.stop()
-            release.set()
+            gate.opened.set()
         assert len(runner.jobs) == 1
         assert [len(status.leases) for status in engine.status()] == [0, 0, 0]
 
