@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,12 +42,6 @@ def corrupt(path: Path) -> bytes:
     changed = path.read_bytes().replace(b"commitInfo", b"commitinfO", 1)
     path.write_bytes(changed)
     return changed
-
-
-def touch(path: Path) -> None:
-    """Somebody was at it an hour after it was put there."""
-    later = time.time() + 3600
-    os.utime(path, (later, later))
 
 
 def digest(data: bytes) -> str:
@@ -360,51 +353,6 @@ def test_a_checkpoint_that_is_lost_or_damaged_is_written_again(
         assert (status.checkpoint_error, status.published) == (None, 12)
         assert reconciled(engine, strategy)[0].checkpoints == ()
     assert len(deltalake.DeltaTable(log_of(table).parent, version=10).file_uris()) == rows
-
-
-def test_a_checksum_that_is_missing_since_the_newest_checkpoint_is_written_again(
-    catalog: Catalog, tmp_path: Path
-) -> None:
-    table = published_table(catalog, tmp_path, 14)
-    before = {path.name: path.read_bytes() for path in log_of(table).glob("*.crc")}
-    for version in (4, 10, 12, 13):
-        file_of(table, version, "crc").unlink()
-    with reconciling(catalog) as engine:
-        found, _ = reconciled(engine, Strategy.SMART)
-        assert (found.repaired, found.missing, found.left) == (3, (), 0)
-    after = {path.name: path.read_bytes() for path in log_of(table).glob("*.crc")}
-    assert after == {name: data for name, data in before.items() if name != file_of(table, 4, "crc").name}
-
-
-@pytest.mark.requirement("R56")
-@BOTH
-@pytest.mark.parametrize("largest", [16_000_000, 900], ids=["one chain", "chains that end at large commits"])
-def test_a_checksum_that_says_something_else_is_written_again_and_one_that_says_the_same_is_kept(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, largest: int
-) -> None:
-    monkeypatch.setattr("deltamirror.mirror.checksums._LARGEST", largest)
-    table = make_table(catalog, tmp_path)
-    append(table, 6)
-    table.append([add(f"{number}.parquet") for number in range(10)])
-    append(table, 5)
-    with reconciling(catalog) as engine:
-        for version in range(13):
-            engine.mirror("t", version)
-        before = {path.name: path.read_bytes() for path in log_of(table).glob("*.crc")}
-        assert len(before) == (13 if largest > 900 else 12)
-        for version, (said, says) in {3: (b'"numFiles":3', b'"numFiles":4'), 11: (b"{", b"[")}.items():
-            path = file_of(table, version, "crc")
-            path.write_bytes(path.read_bytes().replace(said, says, 1))
-            touch(path)
-        spelled = b" " + file_of(table, 5, "crc").read_bytes()
-        file_of(table, 5, "crc").write_bytes(spelled)
-        touch(file_of(table, 5, "crc"))
-        found, _ = reconciled(engine, strategy)
-        assert (found.altered, found.repaired, found.left, found.error) == ((), 2, 0, None)
-        again, _ = reconciled(engine, strategy)
-        assert again.repaired == 0
-    after = {path.name: path.read_bytes() for path in log_of(table).glob("*.crc")}
-    assert after == {**before, file_of(table, 5, "crc").name: spelled}
 
 
 def test_a_large_commit_is_compared_piece_by_piece(catalog: Catalog, tmp_path: Path) -> None:

@@ -73,11 +73,6 @@ class Reading:
     trust: Trust
 
     @property
-    def is_usable(self) -> bool:
-        """Whether a reader may start from the checkpoint that it names."""
-        return self.version is not None
-
-    @property
     def version(self) -> int | None:
         """The version of the checkpoint that a reader may start from; None where it may not."""
         return None if self.pointer is None or self.trust is Trust.DAMAGED else self.pointer.version

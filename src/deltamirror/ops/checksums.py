@@ -46,23 +46,23 @@ def _certain(database: Database, log: KeptLog, versions: Sequence[int]) -> Itera
     for _ in range(_MOST_CHAINS):
         if not versions:
             return
-        ended = versions[0]
-        for version, checksum in _chain(database, log, versions[0], versions[-1]):
+        first = ended = versions[0]
+        seed = checksum_before(database, log.table_id, log.name, version=first)
+        if seed is None and first > 0:
+            return  # there are too many files to count, and will be so at the next version
+        for version, checksum in _chain(database, log, seed, range(first, versions[-1] + 1)):
             ended = version + 1
             if version in wanted:
                 yield version, checksum
         versions = [version for version in versions if version > ended]
 
 
-def _chain(database: Database, log: KeptLog, first: int, last: int) -> Iterator[tuple[int, Checksum]]:
+def _chain(database: Database, log: KeptLog, seed: Checksum | None, versions: range) -> Iterator[tuple[int, Checksum]]:
     """One after the other, up to the first that is not certain."""
-    seed = checksum_before(database, log.table_id, log.name, version=first)
-    if seed is None and first > 0:
-        return
     chain, num_files = ChecksumChain(seed), 0 if seed is None else seed.num_files
-    for start in range(first, last + 1, _WINDOW):
+    for start in versions[::_WINDOW]:
         with database.read() as connection:
-            commits = commit_work(connection, log.table_id, first=start, last=min(start + _WINDOW - 1, last))
+            commits = commit_work(connection, log.table_id, first=start, last=min(start + _WINDOW - 1, versions[-1]))
             counted = with_counts(connection, commits, before=num_files)
         for work in counted:
             checksum = chain.following(work, commit_data(work, partial(stored_chunks, database), table=log.name))

@@ -1,0 +1,100 @@
+"""Version checksums that are lost, or tell readers something else: found, and written again."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from deltamirror import Catalog, Table
+from deltamirror.delta.checksum import Checksum
+from deltamirror.ops.reconcile import Strategy
+from deltamirror.pipeline import seeds
+from deltamirror.txnlog.database import Database
+from tests.support.lake import add
+from tests.support.mirrors import append, log_of, make_table, mirror_of
+from tests.support.reconcilers import reconciled, reconciling
+
+
+def checksum_of(table: Table, version: int) -> Path:
+    return log_of(table) / f"{version:020}.crc"
+
+
+def checksums(table: Table) -> dict[str, bytes]:
+    """All that a log has, by name."""
+    return {path.name: path.read_bytes() for path in log_of(table).glob("*.crc")}
+
+
+def touch(path: Path) -> None:
+    """Somebody was at it an hour after it was put there."""
+    later = time.time() + 3600
+    os.utime(path, (later, later))
+
+
+def test_a_checksum_that_is_missing_since_the_newest_checkpoint_is_written_again(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    table = make_table(catalog, tmp_path)
+    append(table, 14)
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+    before = checksums(table)
+    for version in (4, 10, 12, 13):
+        checksum_of(table, version).unlink()
+    with reconciling(catalog) as engine:
+        found, _ = reconciled(engine, Strategy.SMART)
+        assert (found.repaired, found.missing, found.left) == (3, (), 0)
+    after = checksums(table)
+    assert after == {name: data for name, data in before.items() if name != checksum_of(table, 4).name}
+
+
+@pytest.mark.requirement("R56")
+@pytest.mark.parametrize("strategy", [Strategy.SMART, Strategy.FULL])
+@pytest.mark.parametrize("largest", [16_000_000, 900], ids=["one chain", "chains that end at large commits"])
+def test_a_checksum_that_says_something_else_is_written_again_and_one_that_says_the_same_is_kept(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, largest: int
+) -> None:
+    monkeypatch.setattr("deltamirror.mirror.checksums._LARGEST", largest)
+    table = make_table(catalog, tmp_path)
+    append(table, 6)
+    table.append([add(f"{number}.parquet") for number in range(10)])
+    append(table, 5)
+    with reconciling(catalog) as engine:
+        for version in range(13):
+            engine.mirror("t", version)
+        before = checksums(table)
+        assert len(before) == (13 if largest > 900 else 12)
+        for version, (said, says) in {3: (b'"numFiles":3', b'"numFiles":4'), 11: (b"{", b"[")}.items():
+            path = checksum_of(table, version)
+            path.write_bytes(path.read_bytes().replace(said, says, 1))
+            touch(path)
+        spelled = b" " + checksum_of(table, 5).read_bytes()
+        checksum_of(table, 5).write_bytes(spelled)
+        touch(checksum_of(table, 5))
+        found, _ = reconciled(engine, strategy)
+        assert (found.altered, found.repaired, found.left, found.error) == ((), 2, 0, None)
+        again, _ = reconciled(engine, strategy)
+        assert again.repaired == 0
+    after = checksums(table)
+    assert after == {**before, checksum_of(table, 5).name: spelled}
+
+
+def test_a_table_with_too_many_files_is_counted_once_however_many_checksums_are_missing(
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, counted, count = make_table(lake, tmp_path), list[int](), seeds._of_whole_state
+    append(table, 14)
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+
+    def counting(database: Database, name: str, version: int) -> Checksum | None:
+        counted.append(version)
+        return count(database, name, version)
+
+    monkeypatch.setattr(seeds, "_MOST_COUNTED", 3)
+    monkeypatch.setattr(seeds, "_of_whole_state", counting)
+    for version in (11, 12, 13):
+        checksum_of(table, version).unlink()
+    with reconciling(lake) as engine:
+        assert reconciled(engine, Strategy.SMART)[0].repaired == 0
+    assert counted == [10]
