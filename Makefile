@@ -25,9 +25,10 @@ test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-soak: setup ## Ten thousand random schedules, then processes and servers amid faults for 15 minutes
+soak: setup ## Ten thousand random schedules, processes and servers amid faults, every database and store
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
 	$(BIN)/pytest -s -m soak tests/soak
+	$(BIN)/pytest -n 2 -m elsewhere
 
 scale: setup ## Huge commits, in bounded memory; every version opened by every reader
 	$(BIN)/pytest -m scale tests/scale

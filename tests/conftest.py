@@ -16,4 +16,5 @@ pytest_plugins = [
     "tests.support.azurite",
     "tests.support.s3_servers",
     "tests.support.stores",
+    "tests.support.combinations",
 ]

@@ -10,10 +10,11 @@ from deltamirror.delta.lastcheckpoint import LastCheckpoint, encode
 from deltamirror.ops.reconcile import Strategy
 from deltamirror.ops.repair import repair
 from tests.support.adoptions import logs_of
+from tests.support.catalogs import ENGINES
 from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.reconcilers import reconciled, reconciling
 
-pytestmark = pytest.mark.requirement("R56")
+pytestmark = [pytest.mark.requirement("R56"), pytest.mark.default_on("sqlite")]
 
 BOTH = pytest.mark.parametrize("strategy", [Strategy.SMART, Strategy.FULL])
 V2 = {"delta.checkpointPolicy": "v2"}
@@ -62,6 +63,7 @@ def test_a_checkpoint_is_written_again_though_there_is_a_newer_one(
     assert len(deltalake.DeltaTable(log_of(table).parent, version=3).file_uris()) == 3
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_what_cannot_be_written_again_is_said_to_be_left_and_not_forgotten_for_a_newer_one(
     catalog: Catalog, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_commit_without_its_time_is_refused_where_commits_carry_it(catalog: Ca
         (b"[]", InvalidLine),
     ],
 )
+@pytest.mark.default_on("sqlite")
 def test_a_line_that_is_no_action_leaves_nothing(
     catalog: Catalog, table: Table, line: bytes, error: type[Exception]
 ) -> None:

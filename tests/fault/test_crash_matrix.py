@@ -20,7 +20,11 @@ from tests.support.small_lakes import Part, prepared
 from tests.support.steps import BY_THE_CLOCK, STEPS
 from tests.support.worker import Worker
 
-pytestmark = [pytest.mark.crash, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.default_on("sqlite-disk", "duckdb-disk", "postgresql-s3"),
+    pytest.mark.crash,
+    pytest.mark.slow,
+]
 
 AT_ONCE = 3
 ON_LAKES = [

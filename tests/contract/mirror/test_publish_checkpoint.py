@@ -40,7 +40,7 @@ from tests.support.checkpoints import (
 )
 from tests.support.recording import RecordingStore
 
-pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
+pytestmark = [pytest.mark.default_on("memory", "s3"), pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
 
 CLASSIC = [first_commit(), *STORY]
 V2 = [first_commit(v2=True), *STORY]

@@ -25,7 +25,7 @@ from deltamirror.storage.store import Changed, Exists, Store
 from deltamirror.work import CommitOutcome, Stage
 from tests.support.commit_units import commit_key, publish, unit_of, watched, work_of
 
-pytestmark = pytest.mark.requirement("R15")
+pytestmark = [pytest.mark.requirement("R15"), pytest.mark.default_on("memory", "s3")]
 
 FEATURES = ["columnMapping", "domainMetadata", "inCommitTimestamp"]
 SCHEMA = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'

@@ -13,6 +13,8 @@ from deltamirror.storage.store import Created, Exists, Store
 from deltamirror.work import CommitOutcome, Stage
 from tests.support.commit_units import commit_key, log_of, publish, unit_of, watched, work_of
 
+pytestmark = pytest.mark.default_on("memory", "s3")
+
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 METADATA = Metadata(
     id="t",

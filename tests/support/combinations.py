@@ -1,0 +1,44 @@
+"""Which of the databases and stores that a test can run on are in the default suite, and which in ``make soak`` alone.
+
+A behaviour is proven once at its boundary: what a database does on every database, what a store does on every store.
+A test above such a boundary says with ``default_on`` where the default suite runs it; its other combinations get the
+mark ``elsewhere``, which the default suite leaves out and ``make soak`` runs.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
+
+from tests.support.catalogs import ENGINES
+from tests.support.stores import STORES
+
+__all__ = ["is_default", "places_of", "pytest_collection_modifyitems"]
+
+_KINDS: Final = (frozenset(ENGINES), frozenset(STORES))
+"""A combination names a database, a store, or both."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before the marks decide which tests run
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what the default suite leaves out."""
+    for item in items:
+        marker = item.get_closest_marker("default_on")
+        if marker is not None and not is_default(places_of(item), marker.args):
+            item.add_marker(pytest.mark.elsewhere)
+
+
+def places_of(item: pytest.Item) -> frozenset[str]:
+    """The databases and stores that the test runs on, as its id has them."""
+    callspec = getattr(item, "callspec", None)
+    parts = () if callspec is None else callspec.id.split("-")
+    return frozenset(part for part in parts if any(part in kind for kind in _KINDS))
+
+
+def is_default(places: frozenset[str], combinations: Iterable[str]) -> bool:
+    """Whether one of the combinations has the places; it says nothing of a kind of place that it does not name."""
+    return any(_admits(frozenset(combination.split("-")), places) for combination in combinations)
+
+
+def _admits(combination: frozenset[str], places: frozenset[str]) -> bool:
+    return all(places & kind <= combination for kind in _KINDS if combination & kind)
