@@ -75,7 +75,7 @@ def put_v2(store: Store, state: CheckpointState, *, top: str, sidecars: Sequence
     size = -(-files.num_rows // len(sidecars))
     for number, name in enumerate(sidecars):
         data = parquet(files.slice(number * size, size))
-        store.put(f"{names.LOG_DIRECTORY}/{names.SIDECAR_DIRECTORY}/{name}", data)
+        store.put(f"{names.SIDECARS}/{name}", data)
     others: list[Action] = [state.protocol, state.metadata, *state.transactions, *state.domains]
     listed = [f'{{"sidecar":{{"path":"{name}","sizeInBytes":1,"modificationTime":1}}}}\n' for name in sidecars]
     text = b'{"checkpointMetadata":{"version":%d}}\n' % state.version + "".join(listed).encode()

@@ -7,11 +7,19 @@ __all__ = ["MASK", "Secret", "redact_text", "redact_url"]
 
 MASK: Final = "***"
 
-# Greedy up to the last "@": a password may hold any character when somebody forgot to escape it. An
-# "@" further on in the query then hides too much, which is the safe way to be wrong.
-_USERINFO_OF_URL: Final = re.compile(r"(://[^\s:]*:).*@", re.DOTALL)
+# Greedy up to the last "@", and a user of anything but colons: either may hold any character when its writer forgot to
+# escape it. An "@" further on in the query then hides too much, which is the safe way to be wrong.
+_USERINFO_OF_URL: Final = re.compile(r"(://[^:]*:).*@", re.DOTALL)
 _USERINFO_IN_TEXT: Final = re.compile(r"(://[^\s:]*:)\S*@")
-_PARAMETER: Final = re.compile(r"(?i)\b(\w*(?:password|passwd|pwd|token|secret|secret_key))=('[^']*'|[^\s&;,'\"]+)")
+_NAME: Final = (
+    r"(?i)\b([\w-]*(?:password|passwd|pwd|token|secret|credentials?|signature|sig|[_-]key|api_?key|account_?key"
+    r"|access_?key|authorization))"
+)
+_VALUE: Final = r"('[^']*'|\"[^\"]*\"|(?:bearer|basic)\s+[^\s&;,'\"]+|[^\s&;,'\"]+)"
+_PARAMETER_OF_URL: Final = re.compile(rf"{_NAME}=[^&;]+")
+_PARAMETER_IN_TEXT: Final = re.compile(rf"{_NAME}={_VALUE}")
+_HEADER_IN_TEXT: Final = re.compile(rf"(?i)\b(authorization['\"]?: ?){_VALUE}")
+_CREDENTIAL: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 
 
 class Secret:
@@ -45,13 +53,10 @@ def redact_url(url: str) -> str:
     >>> redact_url("postgresql://me:hunter2@db/lake?sslpassword=x")
     'postgresql://me:***@db/lake?sslpassword=***'
     """
-    return _redact_parameters(_USERINFO_OF_URL.sub(rf"\1{MASK}@", url))
+    return _PARAMETER_OF_URL.sub(rf"\1={MASK}", _USERINFO_OF_URL.sub(rf"\1{MASK}@", url))
 
 
 def redact_text(text: str) -> str:
     """``text`` with every address and ``password=…`` in it redacted, as for logs and error messages."""
-    return _redact_parameters(_USERINFO_IN_TEXT.sub(rf"\1{MASK}@", text))
-
-
-def _redact_parameters(text: str) -> str:
-    return _PARAMETER.sub(rf"\1={MASK}", text)
+    named = _PARAMETER_IN_TEXT.sub(rf"\1={MASK}", _USERINFO_IN_TEXT.sub(rf"\1{MASK}@", text))
+    return _CREDENTIAL.sub(rf"\1 {MASK}", _HEADER_IN_TEXT.sub(rf"\1{MASK}", named))

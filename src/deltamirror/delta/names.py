@@ -16,7 +16,7 @@ from deltamirror.delta.actions import Version
 __all__ = [
     "LAST_CHECKPOINT",
     "LOG_DIRECTORY",
-    "SIDECAR_DIRECTORY",
+    "SIDECARS",
     "Checkpoint",
     "CheckpointPart",
     "Checksum",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LOG_DIRECTORY = "_delta_log"
-SIDECAR_DIRECTORY = "_sidecars"
+SIDECARS = f"{LOG_DIRECTORY}/_sidecars"
 LAST_CHECKPOINT = "_last_checkpoint"
 
 CheckpointFormat: TypeAlias = Literal["json", "parquet"]

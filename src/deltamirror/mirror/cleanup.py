@@ -78,14 +78,16 @@ def expired_sidecars(
 ) -> Iterator[Meta]:
     """Sidecars of checkpoints before the start of the log that no checkpoint names which stays.
 
-    One whose name has no version goes if it was put before a time: it may belong to a checkpoint that is being written.
-    One that has a version at or above the log start never goes.
+    Only Parquet files directly in the folder of sidecars are sidecars. One whose name has no version goes if it was put
+    before a time: it may belong to a checkpoint that is being written. One that has a version at or above the log start
+    never goes.
     """
     for meta in listed:
-        name = meta.key.rpartition("/")[2]
+        folder, _, name = meta.key.rpartition("/")
         version = names.sidecar_version(name)
         is_old = meta.modified < unversioned_before if version is None else version < log_start
-        if is_old and name not in named:
+        is_sidecar = folder == names.SIDECARS and name.endswith(".parquet")
+        if is_sidecar and is_old and name not in named:
             yield meta
 
 

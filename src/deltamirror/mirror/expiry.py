@@ -9,7 +9,6 @@ from typing import Final
 from deltamirror.delta import names
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
-from deltamirror.mirror.checkpoint.sidecars import SIDECARS
 from deltamirror.mirror.cleanup import expired_files, expired_originals, expired_sidecars
 from deltamirror.mirror.log.commits import read_ranges
 from deltamirror.mirror.log.listing import numbered_files
@@ -36,7 +35,7 @@ def is_usable(store: Store, name: str, digest: bytes) -> bool:
     if file is None or meta is None or _digest(store, meta) != digest:
         return False
     needed = [f"{names.LOG_DIRECTORY}/{names.commit_name(file.version)}"]
-    needed += [f"{SIDECARS}/{sidecar}" for sidecar in named_sidecars(store, meta)]
+    needed += [f"{names.SIDECARS}/{sidecar}" for sidecar in named_sidecars(store, meta)]
     return all(store.head(key) is not None for key in needed)
 
 
@@ -55,7 +54,7 @@ def expired_objects(store: Store, *, log_start: int, unversioned_before: int) ->
             kept.append(meta)
     originals = expired_originals(store.list(SAVED), log_start=log_start)
     expired = partial(expired_sidecars, log_start=log_start, unversioned_before=unversioned_before)
-    sidecars = list(expired(store.list(SIDECARS)))
+    sidecars = list(expired(store.list(names.SIDECARS)))
     if sidecars:
         sidecars = list(expired(sidecars, named=_named(store, kept)))
     return [*expired_files(old, log_start=log_start), *originals, *sidecars]

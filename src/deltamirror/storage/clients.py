@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 __all__ = ["Credentials", "clients_for"]
+
+_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def _retry(options: StorageSettings, timeout: float) -> "RetryConfig":
 
 
 def _s3(bucket: str, options: StorageSettings, credentials: Credentials) -> dict[str, Any]:
+    _check_keys(credentials)
     profile = None if credentials.access_key_id else find_profile(options.profile)
     known = profile.values() if profile else {}
     endpoint = options.endpoint or _unless_in_environment(known, "endpoint_url", "AWS_ENDPOINT_URL")
@@ -111,6 +114,7 @@ def _google(bucket: str, options: StorageSettings, _: Credentials) -> dict[str, 
 
 
 def _azure(container: str, options: StorageSettings, credentials: Credentials) -> dict[str, Any]:
+    _check_keys(credentials)
     # abfs://container@account.dfs.core.windows.net
     container, _, host = container.partition("@")
     config = {
@@ -141,6 +145,16 @@ def _endpoint(endpoint: str | None, bucket: str | None = None) -> str | None:
         )
     address = endpoint.rstrip("/")
     return address.replace("://", f"://{bucket}.", 1) if bucket else address
+
+
+def _check_keys(credentials: Credentials) -> None:
+    """Keys become parts of HTTP headers: in a line break, which a file may end with, the client would panic."""
+    keys = {f"storage.{each.name}": getattr(credentials, each.name) for each in fields(credentials)}
+    keys |= {name: os.environ.get(name) for name in _KEY_VARIABLES}
+    for name, value in keys.items():
+        text = _reveal(value) if isinstance(value, Secret) else value
+        if text is not None and not text.isprintable():
+            raise InvalidSettings(f"{name} has a line break or another control character in it", key=name)
 
 
 def _reveal(secret: Secret | None) -> str | None:

@@ -28,6 +28,9 @@ class DiskStore:
     A file is written beside its target under a temporary name, synced, and then linked (which never replaces) or
     renamed to its target; then the folder is synced. ``replace`` is a compare-and-swap among the processes that use
     this class: a writer that does not ask for the lock is not kept out.
+
+    The folder itself may be reached through symbolic links. Below it none is followed: what lies behind one is not the
+    table's, and a log that was cleaned or repaired there would be another one's.
     """
 
     root: Path
@@ -74,7 +77,7 @@ class DiskStore:
         """The whole file."""
         with self._translated("read", key):
             try:
-                with self._path(key).open("rb") as file:
+                with files.opened(self._path(key)) as file:
                     return Object(_meta(key, os.fstat(file.fileno())), file.read())
             except (FileNotFoundError, IsADirectoryError):
                 return None
@@ -83,7 +86,7 @@ class DiskStore:
         """A part of the file."""
         with self._translated("read", key):
             try:
-                with self._path(key).open("rb") as file:
+                with files.opened(self._path(key)) as file:
                     file.seek(start)
                     return file.read(length)
             except (FileNotFoundError, IsADirectoryError):
@@ -93,9 +96,11 @@ class DiskStore:
         """What the file system knows of the file."""
         with self._translated("look at", key):
             try:
-                found = self._path(key).stat()
+                found = self._path(key).lstat()
             except FileNotFoundError:
                 return None
+            if stat.S_ISLNK(found.st_mode):
+                raise files.link_below_table()
             return None if stat.S_ISDIR(found.st_mode) else _meta(key, found)
 
     def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Meta]:
@@ -109,7 +114,7 @@ class DiskStore:
         """The entries of one folder; links to folders are none."""
         check_folder(folder)
         with self._translated("list", folder):
-            return sorted(name[:-1] for name, _ in _entries(self.root / folder) if name.endswith("/"))
+            return sorted(name[:-1] for name, _ in _entries(self._folder(folder)) if name.endswith("/"))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Unlink the files, then sync each folder once."""
@@ -127,7 +132,7 @@ class DiskStore:
         """Write the copy as any other file, in pieces."""
         with self._translated("copy", source):
             try:
-                with self._path(source).open("rb") as file:
+                with files.opened(self._path(source)) as file:
                     _moved(self._path(target), _chunks(file))
             except FileNotFoundError:
                 raise NotFound(f"there is no {source} in {self.location}") from None
@@ -144,12 +149,23 @@ class DiskStore:
 
     def _path(self, key: str) -> Path:
         check_key(key)
-        return self.root / key
+        folder, _, name = key.rpartition("/")
+        with self._translated("use", key):
+            return self._folder(folder) / name
+
+    def _folder(self, folder: str) -> Path:
+        """The path of a folder, unless it or one above it in the table is a symbolic link."""
+        path = self.root
+        for name in filter(None, folder.split("/")):
+            path /= name
+            if path.is_symlink():
+                raise files.link_below_table()
+        return path
 
     def _walk(self, prefix: str, after: str | None) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Every file below a folder in the order of keys: a folder counts as its name with a slash."""
         with self._translated("list", prefix):
-            entries = _entries(self.root / prefix)
+            entries = _entries(self._folder(prefix))
         for name, entry in entries:
             key = prefix + name
             if name.endswith("/"):
@@ -161,7 +177,7 @@ class DiskStore:
     def _stat(self, key: str, entry: os.DirEntry[str]) -> os.stat_result | None:
         with self._translated("look at", key):
             try:
-                return entry.stat()
+                return entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 return None
 

@@ -167,7 +167,7 @@ _OF_THE_DISK: Final[dict[int, tuple[type[DeltaMirrorError], str]]] = {
     errno.EROFS: (PermissionDenied, "the disk is mounted read-only"),
     errno.ENOTDIR: (InvalidLocation, "a table needs a folder, and there is a file in its place"),
     errno.EISDIR: (InvalidLocation, "there is a folder in the place of a file"),
-    errno.ELOOP: (InvalidLocation, "symbolic links lead in a circle"),
+    errno.ELOOP: (InvalidLocation, "put the folder or file itself in the place of the symbolic link"),
     errno.ENAMETOOLONG: (InvalidLocation, "choose a shorter path"),
     errno.EMFILE: (Transient, "raise the limit of open files (ulimit -n)"),
     errno.ENFILE: (Transient, "raise the limit of open files (ulimit -n)"),

@@ -1,16 +1,28 @@
 """Files that survive a crash: whole or not at all, with the folders that they lie in."""
 
+import errno
 import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from deltamirror.storage.keys import side_file_name, temporary_name
 from deltamirror.storage.store import Data
 
-__all__ = ["link", "locked", "make_folder", "move", "remove", "sync_folder", "temporary"]
+__all__ = ["link", "link_below_table", "locked", "make_folder", "move", "opened", "remove", "sync_folder", "temporary"]
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to be read; a symbolic link in its place is an error."""
+    return open(path, "rb", opener=_without_following)
+
+
+def link_below_table() -> OSError:
+    """What the operating system says of a symbolic link that is not to be followed."""
+    return OSError(errno.ELOOP, "a symbolic link inside of the table is not followed")
 
 
 @contextmanager
@@ -85,7 +97,7 @@ def locked(target: Path) -> Iterator[None]:
 
 def _acquired(lock: Path) -> int:
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.path.samestat(os.fstat(descriptor), lock.stat()):
@@ -96,6 +108,10 @@ def _acquired(lock: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _without_following(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _remove_side_file(target: Path) -> None:

@@ -1,6 +1,6 @@
 """Table locations: one canonical form for each place.
 
-``s3a://b/t/``, ``s3n://b//t`` and ``s3://b/t`` are one place; so are ``/data/t``, ``file:/data/t``
+``s3a://b/t/``, ``s3n://b//t`` and ``s3://b/t`` are one place; so are ``/data/t``, ``//data/t``, ``file:/data/t``
 and ``file:///data/t/``. Two tables may not share a location, and none may lie inside another.
 """
 
@@ -48,7 +48,12 @@ def canonical_location(location: str, *, or_bucket: bool = False) -> str:
 
 
 def is_inside(inner: str, outer: str) -> bool:
-    """Whether one canonical location lies below (or is) the other."""
+    """Whether one canonical location lies below (or is) the other.
+
+    ``az://`` names no account: it may be that of any ``abfs://`` location with the same container, and counts as it.
+    """
+    if {inner.partition(":")[0], outer.partition(":")[0]} == {"az", "abfs"}:
+        inner, outer = _without_account(inner), _without_account(outer)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
@@ -65,9 +70,16 @@ def local_path(location: str) -> str | None:
 
 def _local(given: str, path: str) -> str:
     absolute = os.path.abspath(path)  # noqa: PTH100 - a table may be reached through a link; links stay
+    absolute = "/" + absolute.lstrip("/")  # POSIX keeps two slashes at the beginning apart; no file system does
     if absolute == "/":
         raise _invalid(given, "is the root of the disk")
     return "file://" + quote(absolute, safe="/=+:,;@!$&'()*~-_.")
+
+
+def _without_account(location: str) -> str:
+    """Container and path of a location on Azure."""
+    container, slash, path = location.partition("://")[2].partition("/")
+    return container.partition("@")[0] + slash + path
 
 
 def _file_url_path(location: str) -> str:

@@ -174,3 +174,10 @@ def test_sidecars_of_unknown_versions_go_once_nobody_can_be_writing_their_checkp
     )
     found = expired_sidecars([young, old, named], log_start=2, unversioned_before=5, named={"c.parquet"})
     assert list(found) == [old]
+
+
+def test_only_a_parquet_file_in_the_folder_of_sidecars_is_a_sidecar() -> None:
+    keys = ["notes.txt", "deeper/a.parquet", "a.parquet.bak"]
+    others = [meta(f"_delta_log/_sidecars/{key}", modified=1) for key in keys]
+    sidecar = meta("_delta_log/_sidecars/a.parquet", modified=1)
+    assert [*expired_sidecars([*others, sidecar], log_start=2, unversioned_before=5)] == [sidecar]

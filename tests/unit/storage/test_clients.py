@@ -70,3 +70,12 @@ def test_times_and_retries_are_those_of_the_settings() -> None:
         assert client.retry_config["max_retries"] == 4
         assert client.retry_config["retry_timeout"].total_seconds() == seconds
         assert client.config["region"] == "eu-west-1"
+
+
+@pytest.mark.requirement("R46")
+@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])
+def test_a_key_with_a_line_break_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "canary\n")
+    with pytest.raises(InvalidSettings, match=f"{name} has a line break") as caught:
+        store_at(f"s3://bucket-for-{name.lower()}/t", StorageSettings(region="x"))
+    assert "canary" not in str(caught.value)

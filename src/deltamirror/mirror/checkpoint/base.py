@@ -17,7 +17,7 @@ from deltamirror.mirror.checkpoint.classic import classic_state
 from deltamirror.mirror.checkpoint.content import CheckpointState
 from deltamirror.mirror.checkpoint.fetching import fetched
 from deltamirror.mirror.checkpoint.rowgroups import parquet_actions
-from deltamirror.mirror.checkpoint.sidecars import SIDECARS, TopFile, read_top
+from deltamirror.mirror.checkpoint.sidecars import TopFile, read_top
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase
 
@@ -48,7 +48,7 @@ def _v2_state(top: bytes, base: CheckpointBase, store: Store) -> CheckpointState
 
 
 def _sidecar(store: Store, file: TopFile, version: int, sidecar: Sidecar) -> pa.Buffer:
-    data = fetched(store, f"{SIDECARS}/{sidecar.path}")
+    data = fetched(store, f"{names.SIDECARS}/{sidecar.path}")
     if data is None:
         raise InvalidInput(f"there is no sidecar {sidecar.path} in {store.location}")
     if not file.is_as_written(sidecar, version, sha256(data).digest()):

@@ -5,11 +5,12 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
+from deltamirror.delta import names
 from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
-from deltamirror.mirror.checkpoint.sidecars import SIDECARS, TopFile, read_top
+from deltamirror.mirror.checkpoint.sidecars import TopFile, read_top
 from deltamirror.mirror.ranges import stored_digest
 from deltamirror.storage.store import Store
 from deltamirror.work import Difference
@@ -38,7 +39,7 @@ def damaged_sidecar(store: Store, key: str, version: int, *, whole: bool) -> Dif
 
 
 def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, whole: bool) -> Difference | None:
-    key = f"{SIDECARS}/{sidecar.path}"
+    key = f"{names.SIDECARS}/{sidecar.path}"
     if not whole:
         meta = store.head(key)
         if meta is not None and meta.size == sidecar.size_in_bytes:

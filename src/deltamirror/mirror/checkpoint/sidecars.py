@@ -32,9 +32,8 @@ from deltamirror.mirror.checkpoint.written import Written
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
 
-__all__ = ["SIDECARS", "TopFile", "read_top", "write_v2"]
+__all__ = ["TopFile", "read_top", "write_v2"]
 
-SIDECARS: Final = f"{names.LOG_DIRECTORY}/{names.SIDECAR_DIRECTORY}"
 
 _NAMESPACE: Final = UUID("5f0c6b0e-6f0e-5d5a-9d53-7b0c3f6f2c1d")
 _THREADS: Final = 4
@@ -118,7 +117,7 @@ def _put_sidecar(writing: _Writing, part: int) -> Sidecar:
     )
     unique = _unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
     name = names.sidecar_name(unit.version, unique, part=part + 1, parts=writing.parts)
-    found = place(writing.store, f"{SIDECARS}/{name}", data, guard=writing.guard, accept=_nothing_else)
+    found = place(writing.store, f"{names.SIDECARS}/{name}", data, guard=writing.guard, accept=_nothing_else)
     return Sidecar(path=name, size_in_bytes=found.meta.size, modification_time=found.meta.modified)
 
 

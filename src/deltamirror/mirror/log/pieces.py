@@ -23,7 +23,6 @@ __all__ = ["Piece", "checkpoint_pieces", "is_json", "named_sidecars"]
 
 _MOST_ROWS: Final = 100_000
 _THREADS: Final = 8
-_SIDECARS: Final = f"{names.LOG_DIRECTORY}/{names.SIDECAR_DIRECTORY}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +80,7 @@ def _sidecars(file: pq.ParquetFile) -> list[str]:
 
 
 def _of_sidecar(store: Store, files: CheckpointFiles, name: str) -> list[Piece]:
-    key = f"{_SIDECARS}/{name}"
+    key = f"{names.SIDECARS}/{name}"
     meta = store.head(key)
     if meta is None:
         raise InvalidInput(

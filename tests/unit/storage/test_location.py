@@ -1,0 +1,36 @@
+"""One place has one spelling, and no table lies in another, however its location is spelled."""
+
+import pytest
+
+from deltamirror.storage.location import canonical_location, is_inside
+
+ACCOUNT = "c@account.dfs.core.windows.net"
+
+
+@pytest.mark.parametrize(
+    ("spellings", "canonical"),
+    [
+        (["/data/t", "//data/t", "///data//t/", "/data/x/../t", "file:/data/t", "file:////data/t"], "file:///data/t"),
+        (["s3://b/t", "s3a://b/t/", "s3n://b//t", "S3://b/t"], "s3://b/t"),
+        ([f"abfss://{ACCOUNT}/t", f"abfs://{ACCOUNT}//t/"], f"abfs://{ACCOUNT}/t"),
+    ],
+)
+def test_all_spellings_of_a_place_are_one(spellings: list[str], canonical: str) -> None:
+    assert {canonical_location(each) for each in spellings} == {canonical}
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "inside"),
+    [
+        ("s3://b/t", "s3://b/t", True),
+        ("s3://b/t/u", "s3://b/t", True),
+        ("s3://b/tu", "s3://b/t", False),
+        ("az://c/t", f"abfs://{ACCOUNT}/t", True),
+        (f"abfs://{ACCOUNT}/t/u", "az://c/t", True),
+        ("az://other/t", f"abfs://{ACCOUNT}/t", False),
+        ("abfs://c@another.dfs.core.windows.net/t", f"abfs://{ACCOUNT}/t", False),
+        ("s3://c/t", "az://c/t", False),
+    ],
+)
+def test_a_place_is_in_another_however_both_are_spelled(inner: str, outer: str, inside: bool) -> None:
+    assert is_inside(inner, outer) == inside
