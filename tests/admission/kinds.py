@@ -23,6 +23,7 @@ __all__ = [
     "arrow_field",
     "draw_kind",
     "draw_value",
+    "is_known",
     "schema_json",
     "stored",
     "viewed",
@@ -169,6 +170,19 @@ def draw_value(random: Random, kind: Kind, *, nullable: bool = True) -> Any:
             return [(each, draw_value(random, value)) for each in keys]
         case _:
             return random.choice(_values(kind))
+
+
+def is_known(kind: Kind) -> bool:
+    """Whether there are values of the type; a file has no column of any other."""
+    match kind:
+        case Struct(fields):
+            return bool(fields) and all(is_known(field.kind) for field in fields)
+        case Array(element):
+            return is_known(element)
+        case Map(key, value):
+            return is_known(key) and is_known(value)
+        case _:
+            return kind in _VALUES or kind in SCALARS or kind == "decimal(7,3)"
 
 
 def _values(kind: str) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deltamirror import Add, Catalog
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.errors import DeltaMirrorError
-from tests.admission.kinds import Column, Uids, arrow_field, draw_value, schema_json, stored, walked
+from tests.admission.kinds import Column, Uids, arrow_field, draw_value, is_known, schema_json, stored, walked
 from tests.admission.model import File, Model
 from tests.admission.spelling import spelled
 
@@ -206,13 +206,14 @@ class Life:
         return next((column for column in self.model.columns if column.uid == uid), None)
 
     def _file(self, random: Random, rows: int, partition: Mapping[int, tuple[str | None, Any]]) -> File:
-        columns = [column for column in self.model.columns if column.uid not in partition]
+        known = tuple(column for column in self.model.columns if is_known(column.kind))
+        columns = [column for column in known if column.uid not in partition]
         drawn = [
             {column.uid: draw_value(random, column.kind, nullable=column.nullable) for column in columns}
             for _ in range(rows)
         ]
         values = {uid: value for uid, (_, value) in partition.items()}
-        return File(self.model.columns, tuple(drawn), values)
+        return File(known, tuple(drawn), values)
 
     def _stored(self, file: File) -> pa.Table:
         columns = [column for column in file.columns if column.uid not in file.partition]

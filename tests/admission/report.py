@@ -3,24 +3,23 @@
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from tests.admission.cases import Lake, Tried, run_seed
+from tests.admission.cases import MOST_STEPS, Lake, Tried, run_seed
 from tests.admission.directed import Group, run_group
 from tests.admission.reading import read_all
 from tests.support.readers import Reader
 
 __all__ = ["directed_problems", "told"]
 
-_MOST_STEPS = 7
 _names = count()
 
 
 def told(lake: Lake, readers: Mapping[str, Reader], seed: int, wrong: Sequence[str], *, shrink: bool = True) -> str:
     """The findings of the smallest part of the case that has one of the same kind."""
-    steps = list(range(_MOST_STEPS))
+    steps = list(range(MOST_STEPS))
     least, found = None, list(wrong)
     reader = wrong[0].partition(":")[0]
     own = {name: each for name, each in readers.items() if name == reader}
-    for step in range(_MOST_STEPS if shrink else 0):
+    for step in range(MOST_STEPS if shrink else 0):
         fewer = [each for each in steps if each != step]
         tried = run_seed(lake, seed, name=f"seed{seed}-{next(_names)}", only=fewer)
         if _kind(problems := read_all(own, [tried]).get(tried.name, [])) == _kind(wrong):
