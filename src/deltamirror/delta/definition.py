@@ -89,7 +89,7 @@ def altered(
     """The metadata and protocol after an alteration; ``None`` where it leaves them as they are.
 
     Whether the table may make the change is decided when it is committed (``delta.evolution``): that depends on its
-    files. A column keeps the id and the physical name that it has under column mapping, unless the schema states others.
+    files. Under column mapping, a column keeps its id and its physical name, unless the schema states others.
     """
     properties, asked = table_features_from_properties(alteration.properties)
     properties = canonical_properties(properties)

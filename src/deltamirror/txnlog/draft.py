@@ -156,6 +156,7 @@ def rules_for(change: Change, state: TableState, foundation: Sequence[Action] = 
         verbatim=change.lines is not None,
         rows_checked=change.rows_checked,
         system_domains=change.system_domains,
+        previous=state.metadata if foundation else None,
     )
 
 
