@@ -11,12 +11,13 @@ file follows a change, so a change is lawful only if every reader finds the same
 
 A commit that leaves no earlier file in the table (an overwrite) may change all of that. Two things stay even then: the
 id of the table, and the largest column id, since ids are never used twice. All of this is what the protocol and Delta
-Lake on Spark demand, except where another reader could not follow (partition values of widened columns).
+Lake on Spark demand; stricter only where another reader could not follow: partition values of widened columns, and
+structs inside of maps, to which delta-rs cannot add fields.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol as Interface
 
@@ -146,13 +147,17 @@ class _Place:
     path: tuple[str, ...]
     field: Field
     steps: tuple[str, ...] = ()
+    in_map: bool = False
 
     @property
     def name(self) -> str:
         return "schemaString: " + ".".join((*self.path, *self.steps))
 
     def into(self, step: str) -> "_Place":
-        return _Place(self.path, self.field, (*self.steps, step))
+        return replace(self, steps=(*self.steps, step), in_map=self.in_map or step in ("key", "value"))
+
+    def below(self, field: Field) -> "_Place":
+        return _Place((*self.path, *self.steps, field.name), field, in_map=self.in_map)
 
 
 class _Comparison:
@@ -170,7 +175,7 @@ class _Comparison:
     def breaches(self) -> Iterator[Breach]:
         yield from self._mapping()
         yield from self._partitioning()
-        yield from self._structs(self._old, self._new, ())
+        yield from self._structs(self._old, self._new, _Place((), Field("", self._new)))
 
     def _mapping(self) -> Iterator[Breach]:
         was, is_now = self._modes
@@ -190,32 +195,32 @@ class _Comparison:
             told = [", ".join(each.partition_columns) or "none" for each in (self._before, self._after)]
             yield Breach("partitioning", "partitionColumns", f"{told[0]} became {told[1]}")
 
-    def _structs(self, old: StructType, new: StructType, path: tuple[str, ...]) -> Iterator[Breach]:
+    def _structs(self, old: StructType, new: StructType, parent: _Place) -> Iterator[Breach]:
         had = {self._old_name(each): each for each in old.fields}
         has = {self._new_name(each): each for each in new.fields}
+        if parent.in_map and had.keys() != has.keys():
+            yield Breach("map-fields", parent.name, f"{_listed(old)} became {_listed(new)}")
         for name, each in had.items():
             if name not in has:
-                yield from self._gone(each, path)
+                yield from self._gone(each, parent.below(each))
         for name, each in has.items():
-            place = _Place((*path, each.name), each)
             if name in had:
-                yield from self._fields(had[name], each, place)
+                yield from self._fields(had[name], each, parent.below(each))
             else:
-                yield from self._added(each, place)
+                yield from self._added(each, parent.below(each))
 
-    def _gone(self, old: Field, path: tuple[str, ...]) -> Iterator[Breach]:
+    def _gone(self, old: Field, place: _Place) -> Iterator[Breach]:
         """A column under whose physical name there is none any more: dropped, which only mapped columns can be."""
-        where = "schemaString: " + ".".join((*path, old.name))
         if not self._was_mapped and self._is_mapped:
-            yield Breach("physical-name", where, f"no column has the physical name {old.name}")
+            yield Breach("physical-name", place.name, f"no column has the physical name {old.name}")
         elif not self._was_mapped:
-            yield Breach("missing-column", where, f"{old.name} is gone")
+            yield Breach("missing-column", place.name, f"{old.name} is gone")
         elif any(each.metadata.get(_COLUMN_ID) == old.metadata.get(_COLUMN_ID) for _, each in self._new.walk()):
-            yield Breach("physical-name", where, f"its id has another physical name than {old.physical_name}")
+            yield Breach("physical-name", place.name, f"its id has another physical name than {old.physical_name}")
 
     def _added(self, new: Field, place: _Place) -> Iterator[Breach]:
-        if any(not each.nullable for each in _struct_fields(new)):
-            yield Breach("added-not-null", place.name, f"{new.name} NOT NULL")
+        if required := next((each for each in _struct_fields(new) if not each.nullable), None):
+            yield Breach("added-not-null", place.name, f"{required.name} NOT NULL")
         if self._was_mapped and self._is_mapped:
             yield from self._fresh_ids(new, place)
         for each in _all_fields(new):
@@ -243,7 +248,7 @@ class _Comparison:
     def _types(self, old: DataType, new: DataType, place: _Place) -> Iterator[Breach]:
         match old, new:
             case StructType(), StructType():
-                yield from self._structs(old, new, (*place.path, *place.steps))
+                yield from self._structs(old, new, place)
             case ArrayType(), ArrayType():
                 yield from _nulls(old.contains_null, new.contains_null, place.into("element"))
                 yield from self._types(old.element, new.element, place.into("element"))
@@ -281,6 +286,10 @@ def _struct_fields(field: Field) -> Iterator[Field]:
     if isinstance(field.type, StructType):
         for each in field.type.fields:
             yield from _struct_fields(each)
+
+
+def _listed(struct: StructType) -> str:
+    return ", ".join(each.name for each in struct.fields)
 
 
 def _all_fields(field: Field) -> Iterator[Field]:

@@ -237,6 +237,11 @@ _CHANGES = (
         "add it without NOT NULL: the rows that are there have no value for it",
     ),
     Rule(
+        "metaData.change.map-fields",
+        "in a table with files, a struct inside of a map keeps its fields: not every reader can add or drop them there",
+        "add a column beside the map, or overwrite the table",
+    ),
+    Rule(
         "metaData.change.default",
         "a column of a table with files gets no default for the rows that are there: readers would disagree about them",
         "leave EXISTS_DEFAULT out; CURRENT_DEFAULT alone is for rows to come",
