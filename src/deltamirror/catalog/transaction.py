@@ -1,6 +1,7 @@
 """A transaction over one table or many: all of it takes place, or none."""
 
 import hashlib
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -141,7 +142,10 @@ class Transaction:
         name: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Change schema, properties, name or description; the protocol is upgraded where that needs it."""
+        """Change schema, properties, name or description; the protocol is upgraded where that needs it.
+
+        A table with files may not change everything: ``docs/guides/writing.md`` says what, and what to do instead.
+        """
         parsed = read_schema(schema) if isinstance(schema, str) else schema
         self._taken(table).alterations.append(
             Alteration(
@@ -255,7 +259,7 @@ class Transaction:
         taken = self._snapshot(work)
         metadata, protocol = taken.metadata, taken.protocol
         for alteration in work.alterations:
-            after, upgraded = altered(alteration, metadata, protocol)
+            after, upgraded = altered(alteration, metadata, protocol, fresh=lambda: str(uuid.uuid4()))
             metadata, protocol = after or metadata, upgraded or protocol
         changed = [metadata] if metadata != taken.metadata else []
         return [*changed, *([protocol] if protocol != taken.protocol else [])]

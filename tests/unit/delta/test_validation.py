@@ -388,7 +388,9 @@ def test_the_neighbour_of_what_breaks_a_rule_passes(case: Case) -> None:
 
 
 def test_no_rule_is_without_a_case() -> None:
-    assert {case.rule for case in CASES} == set(RULES)
+    # What a commit may be to the table before it has its cases in test_evolution.py and test_live_once.py.
+    elsewhere = {rule for rule in RULES if rule.startswith(("metaData.change.", "add.path.live-twice"))}
+    assert {case.rule for case in CASES} == RULES.keys() - elsewhere
 
 
 def logged_tables() -> Iterator[tuple[str, list[bytes]]]:

@@ -203,6 +203,82 @@ _OTHERS = (
     Rule("metaData.features", "the protocol has the features that the metadata uses", "upgrade the protocol as well"),
 )
 
+_CHANGES = (
+    Rule(
+        "add.path.live-twice",
+        "a path is in the table once, whatever its deletion vector",
+        "remove the file as it is in the table, with its deletion vector, in the same commit; or leave the add out",
+    ),
+    Rule("metaData.change.id", "a table keeps its id", "keep the id of the table; for another table, create one"),
+    Rule(
+        "metaData.change.partitioning",
+        "a table with files keeps its partition columns, in their order",
+        "overwrite the table: remove every file and add the rewritten ones in the same commit",
+    ),
+    Rule(
+        "metaData.change.missing-column",
+        "a table with files keeps its columns and their spelling, unless it maps columns",
+        "set delta.columnMapping.mode to name first; then rename or drop the column, keeping ids and physical names",
+    ),
+    Rule(
+        "metaData.change.type",
+        "a table with files keeps the types of its columns, but for widenings that it records",
+        "add a column of the other type, or overwrite the table; to widen a type, set delta.enableTypeWidening and "
+        "record the change in the field's delta.typeChanges",
+    ),
+    Rule(
+        "metaData.change.nullability",
+        "in a table with files, what is nullable stays nullable",
+        "leave it nullable and add a CHECK constraint, or overwrite the table",
+    ),
+    Rule(
+        "metaData.change.added-not-null",
+        "a column that is added to a table with files is nullable, and so are the fields inside of it",
+        "add it without NOT NULL: the rows that are there have no value for it",
+    ),
+    Rule(
+        "metaData.change.map-fields",
+        "in a table with files, a struct inside of a map keeps its fields: not every reader can add or drop them there",
+        "add a column beside the map, or overwrite the table",
+    ),
+    Rule(
+        "metaData.change.default",
+        "a column of a table with files gets no default for the rows that are there: readers would disagree about them",
+        "leave EXISTS_DEFAULT out; CURRENT_DEFAULT alone is for rows to come",
+    ),
+    Rule(
+        "metaData.change.mapping-mode",
+        "in a table with files, delta.columnMapping.mode goes from none to name, and no other way",
+        "keep the mode, or overwrite the table",
+    ),
+    Rule(
+        "metaData.change.physical-name",
+        "columns of a table with files keep their physical names: by them they are found in the files",
+        "keep delta.columnMapping.physicalName; where mapping begins, it is the name that the column has",
+    ),
+    Rule(
+        "metaData.change.column-id",
+        "columns keep their ids, and a column that is added has one above delta.columnMapping.maxColumnId",
+        "keep delta.columnMapping.id; number added columns from maxColumnId on",
+    ),
+    Rule(
+        "metaData.change.max-column-id",
+        "delta.columnMapping.maxColumnId does not fall: ids are never used twice",
+        "keep the property, and raise it for columns that are added",
+    ),
+    Rule(
+        "metaData.change.row-tracking",
+        "row tracking is enabled once every file has row ids",
+        "enable the feature rowTracking, add the files again (they get ids), and set the property then; "
+        "or set it when the table is created",
+    ),
+    Rule(
+        "metaData.change.rows-unchecked",
+        "the change makes demands on rows, which those in the table's files were not checked against",
+        "check them with a query engine, and say so: rows_checked=True, or --rows-checked",
+    ),
+)
+
 
 def _file_rules() -> Iterator[Rule]:
     for action, groups in _OF_FILES.items():
@@ -210,7 +286,7 @@ def _file_rules() -> Iterator[Rule]:
             yield from (Rule(f"{action}.{name}", text, remedy) for name, (text, remedy) in group.items())
 
 
-RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*_file_rules(), *_OTHERS)}
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*_file_rules(), *_OTHERS, *_CHANGES)}
 
 
 def violation(rule: str, *, action: str, index: int | None, field: str, found: object) -> InvalidAction:

@@ -68,6 +68,8 @@ class TableRules:
     metadata: Metadata
     features: frozenset[str]
     partitions: Mapping[str, Parses | None]
+    left_partitions: Mapping[str, Parses | None]
+    """Those before the commit: a file that it removes has values of these, where it changes the partitioning."""
     duties: tuple[str, ...]
     stats_needed: bool
     verbatim: bool
@@ -82,11 +84,13 @@ class TableRules:
         verbatim: bool = False,
         rows_checked: bool = False,
         system_domains: Iterable[str] = (),
+        previous: Metadata | None = None,
     ) -> "TableRules":
         """The rules under the protocol and metadata in force after the commit, its own included.
 
-        ``rows_checked`` asserts that the engine which wrote the files met the demands that the table makes on
-        rows; ``system_domains`` are the domains below ``delta.`` that the commit may set.
+        ``previous`` is the metadata before a commit that changes it. ``rows_checked`` asserts that the engine which
+        wrote the files met the demands that the table makes on rows; ``system_domains`` are the domains below
+        ``delta.`` that the commit may set.
         """
         schema = parse_schema(metadata.schema_string)
         return cls(
@@ -94,6 +98,7 @@ class TableRules:
             metadata=metadata,
             features=writer_features_of(protocol),
             partitions=_partitions(schema, metadata),
+            left_partitions={} if previous is None else _partitions(parse_schema(previous.schema_string), previous),
             duties=() if verbatim or rows_checked else tuple(row_duties(metadata, schema).values()),
             stats_needed=_needs_stats(metadata),
             verbatim=verbatim,
@@ -233,11 +238,12 @@ class TableRules:
             raise _broken("size.negative", action, index, "size", action.size)
 
     def _check_partitions(self, action: _File, values: Mapping[str, str | None], index: int | None) -> None:
+        known = [self.partitions, self.left_partitions] if isinstance(action, Remove) else [self.partitions]
         for name, value in values.items():
-            if name not in self.partitions:
+            tests = [columns[name] for columns in known if name in columns]
+            if not tests:
                 raise _broken("partition.unknown", action, index, "partitionValues", name)
-            parses = self.partitions[name]
-            if value and parses is not None and not parses(value):
+            if value and not any(parses is None or parses(value) for parses in tests):
                 raise _broken("partition.value", action, index, f"partitionValues.{name}", value)
         # A remove leaves out null values, and may leave out all of them.
         missing = [name for name in self.partitions if name not in values]
