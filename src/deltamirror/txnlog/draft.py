@@ -115,7 +115,7 @@ def draft_of(change: Change, state: TableState, actions: Sequence[Action], raw: 
     """The draft of a commit that is held in memory, its actions checked."""
     foundation = foundation_of(actions)
     check_foundation(change, state, foundation)
-    _check_each(rules_for(change, state, foundation), actions)
+    actions = _admitted(rules_for(change, state, foundation), actions)
     reads = reads_of(change, state, actions)
     founds = raw is None and bool(foundation)
     return Draft(
@@ -176,11 +176,13 @@ def check_foundation(change: Change, state: TableState, foundation: Sequence[Act
     )
 
 
-def _check_each(rules: TableRules, actions: Sequence[Action]) -> None:
-    once = OncePerCommit()
+def _admitted(rules: TableRules, actions: Sequence[Action]) -> list[Action]:
+    """The actions as they are written, each of them checked."""
+    once, admitted = OncePerCommit(), []
     for index, action in enumerate(actions):
-        rules.check(action, index)
+        admitted.append(rules.admit(action, index))
         once.see(action, index)
+    return admitted
 
 
 def after(state: TableState, actions: Sequence[Action]) -> tuple[Protocol, Metadata]:

@@ -86,8 +86,7 @@ class Gathered:
                         continue
                     if raw is None and isinstance(action, Metadata | Protocol):
                         raise _late(action, index)
-                    rules.check(action, index)
-                    kept.append((raw, action))
+                    kept.append((raw, rules.admit(action, index)))
                 block = _block(kept)
             yield block
             start += len(some)

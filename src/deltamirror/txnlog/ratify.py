@@ -17,7 +17,7 @@ from deltamirror.delta.conflicts import isolation_for, table_isolation
 from deltamirror.delta.evolution import check_change
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
-from deltamirror.delta.timestamps import with_enablement
+from deltamirror.delta.timestamps import MOST_AHEAD, with_enablement
 from deltamirror.errors import Conflict, Diverged, InvalidAction, Refused, Unavailable
 from deltamirror.txnlog.chunks import chunk_row
 from deltamirror.txnlog.database import Database, Session
@@ -47,6 +47,7 @@ __all__ = [
     "require_exact",
     "require_follows",
     "require_room",
+    "require_timely",
     "require_undiverged",
 ]
 
@@ -125,6 +126,25 @@ def require_undiverged(draft: Draft, head: Head) -> None:
         table=name,
         version=found,
     )
+
+
+def require_timely(drafts: Sequence[Draft], heads: Mapping[int, Head], clock: int) -> None:
+    """Refuse a transaction that would date a table far ahead of the database's clock.
+
+    Every later commit has to exceed the time of the one before it, and a transaction has one time in all its tables.
+    """
+    for draft in drafts:
+        stated = None if draft.info is None or not draft.is_verbatim else draft.info.in_commit_timestamp
+        if stated is not None and stated > clock + MOST_AHEAD and _is_timestamped(draft):
+            raise _wrong_time(draft, "ahead", f"inCommitTimestamp {stated} is over a day ahead of the clock, {clock}")
+        newest = heads[draft.state.table_id].committed_at
+        if len(drafts) > 1 and newest > clock + MOST_AHEAD:
+            raise Refused(
+                f"the newest version of table {draft.state.name!r} has the time {newest}, over a day ahead of the "
+                f"clock, {clock}: a transaction would carry it to its other tables",
+                hint="commit to this table in a transaction of its own",
+                table=draft.state.name,
+            )
 
 
 def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None:
@@ -242,23 +262,30 @@ def _verbatim_time(draft: Draft, head: Head, clock: int) -> int:
     """The time of a verbatim commit: the one that it states, in order."""
     info = draft.info
     stated = None if info is None else info.in_commit_timestamp
-    _, metadata = after(draft.state, draft.small_actions)
-    if in_commit_timestamps(metadata):
+    if _is_timestamped(draft):
         if stated is None or not any(isinstance(action, CommitInfo) for action in draft.body[:1]):
             raise _wrong_time(draft, "first-missing", f"{draft.state.name!r} has in-commit timestamps, the commit none")
         if stated <= head.committed_at:
             problem = f"inCommitTimestamp {stated} does not exceed that of the version before, {head.committed_at}"
             raise _wrong_time(draft, "order", problem)
-    if stated is not None and stated > head.committed_at:
         return stated
-    claimed = draft.change.committed_at or (None if info is None else info.timestamp) or clock
-    return max(claimed, head.committed_at + 1)
+    later = None if stated is None or stated <= head.committed_at else stated
+    claims = (later, draft.change.committed_at, None if info is None else info.timestamp)
+    # Without in-commit timestamps, a time that the commit states binds no reader: an impossible one is passed over.
+    likely = next((claim for claim in claims if claim and claim <= clock + MOST_AHEAD), clock)
+    return max(likely, head.committed_at + 1)
+
+
+def _is_timestamped(draft: Draft) -> bool:
+    _, metadata = after(draft.state, draft.small_actions)
+    return in_commit_timestamps(metadata)
 
 
 def _wrong_time(draft: Draft, rule: str, problem: str) -> InvalidAction:
     return InvalidAction(
         problem,
-        hint="the commit begins with a commitInfo, whose inCommitTimestamp exceeds that of the version before",
+        hint="the commit begins with a commitInfo, whose inCommitTimestamp exceeds that of the version before and is "
+        "at most a day ahead of the database's clock",
         rule=f"commitInfo.inCommitTimestamp.{rule}",
         action="commitInfo",
         field="inCommitTimestamp",

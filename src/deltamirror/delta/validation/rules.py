@@ -31,7 +31,32 @@ _PATHS = {
     "path.backslash": ("a path has no backslash", "separate folders by '/'; in a name, write %5C"),
     "path.raw-character": ("a path is percent-encoded like a URI", "encode spaces and reserved characters: 'a%20b'"),
     "path.bad-escape": ("a percent sign begins an escape of two hexadecimal digits", "write a percent sign as %25"),
-    "path.parent": ("a path has no '..'", "name the file without a detour"),
+    "path.parent": ("a path has no '..', not as %2E%2E either", "name the file without a detour"),
+    "path.point": ("no name in a path is a single point", "leave './' out"),
+    "path.empty-name": (
+        "no name in a path is empty: it has no '//', and no '/' at its end",
+        "separate names by one '/'",
+    ),
+    "path.colon": (
+        "a relative path has no ':' in its first name, which would be a scheme, and no file has one in its name",
+        "write %3A in the name of a folder, and choose another name for the file",
+    ),
+    "path.not-text": (
+        "a decoded path is UTF-8 text without control characters",
+        "rename the file: readers would look for different ones",
+    ),
+    "path.log": ("no data file is below _delta_log/", "put it beside the log: cleanup may delete it there"),
+    "path.long": ("a decoded path has at most 4096 bytes", "choose a shorter name"),
+}
+_NEW_PATHS = {
+    "path.absolute": (
+        "a path is relative to the table: delta-rs and DuckDB look for an absolute one below it",
+        "put the file below the table's location; lines of Delta Spark with absolute paths can be committed verbatim",
+    ),
+    "path.needless-escape": (
+        "letters, digits, '-', '.', '_' and '/' are not escaped: another spelling would be another file",
+        "escape only what a URI needs to: 'day=1/a%20b.parquet'",
+    ),
 }
 _SIZES = {"size.negative": ("a size is a number of bytes, at least 0", "give the length of the file")}
 _PARTITIONS = {
@@ -39,20 +64,24 @@ _PARTITIONS = {
         "partition values are those of the table's partition columns, by physical name",
         "leave out columns that the table is not partitioned by",
     ),
-    "partition.value": (
-        "a partition value is null or the text of a value of its column's type",
-        "write it as the protocol does: 2024-01-31, 17, true, 1.50, 2024-01-31T00:00:00.000000Z",
-    ),
 }
-_MISSING_PARTITION = {
+_PARTITION_VALUES = {
+    "partition.value": (
+        "a partition value is null or a value of its column's type, in a spelling that every reader takes",
+        "write it as Delta Spark does: 2024-01-31, 17, true, 1.50 (at its scale), 2024-01-31T00:00:00.000000Z",
+    ),
     "partition.missing": (
         "every partition column has a value, or null",
         "add the missing column, with null if it has none",
-    )
+    ),
+    "partition.null": (
+        "a partition column that is NOT NULL has a value, and the empty text is null",
+        "give the value, or drop NOT NULL from the column",
+    ),
 }
 _STATS = {
     "stats.json": ("stats is the text of a JSON object", "give statistics as one JSON text, not as an object"),
-    "stats.num-records": ("numRecords is an integer, at least 0", "give the number of rows in the file"),
+    "stats.num-records": ("numRecords is an integer from 0 to 2^40", "give the number of rows in the file"),
 }
 _VECTORS = {
     "deletion-vector.feature": (
@@ -74,11 +103,15 @@ _VECTORS = {
 _ROW_IDS = {
     "row-ids.feature": ("row ids need the table feature rowTracking", "leave them out, or upgrade the protocol first"),
     "row-ids.negative": ("row ids and commit versions are at least 0", "leave them out: they are assigned at commit"),
+    "row-ids.range": (
+        "the row ids of a file fit into 64 bits",
+        "leave baseRowId out, or repeat that of the file that is added again",
+    ),
 }
 _OF_FILES: Mapping[str, tuple[Mapping[str, tuple[str, str]], ...]] = {
-    "add": (_PATHS, _SIZES, _PARTITIONS, _MISSING_PARTITION, _STATS, _VECTORS, _ROW_IDS),
+    "add": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES, _STATS, _VECTORS, _ROW_IDS),
     "remove": (_PATHS, _SIZES, _PARTITIONS, _STATS, _VECTORS, _ROW_IDS),
-    "cdc": (_PATHS, _SIZES, _PARTITIONS, _MISSING_PARTITION),
+    "cdc": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES),
 }
 
 _OTHERS = (
@@ -104,9 +137,19 @@ _OTHERS = (
         "commitInfo has an inCommitTimestamp where commits carry their time",
         "commit through a writer that knows the feature inCommitTimestamp",
     ),
+    Rule(
+        "commitInfo.in-commit-timestamp.range",
+        "an inCommitTimestamp is before the year 10000",
+        "give milliseconds since 1970; no commit could follow after a later time",
+    ),
     Rule("checkpointMetadata.in-commit", "checkpointMetadata belongs into checkpoints only", "leave it out"),
     Rule("sidecar.in-commit", "sidecar belongs into checkpoints only", "leave it out"),
     Rule("add.modification-time.negative", "a time is in milliseconds since 1970, at least 0", "give the file's time"),
+    Rule(
+        "add.modification-time.seconds",
+        "modificationTime is in milliseconds: this one is before 1971, and looks like seconds",
+        "multiply it by 1000",
+    ),
     Rule(
         "add.deletion-vector.num-records",
         "a file with a deletion vector has numRecords in its stats",
