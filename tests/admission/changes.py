@@ -100,7 +100,8 @@ def _widen(life: Life, random: Random) -> None:
 
 def _retype(life: Life, random: Random) -> None:
     column = _pick(life, random)
-    kind = random.choice([*SCALARS, Array(column.kind)])
+    kinds: list[Kind] = [*SCALARS, Array(column.kind)]
+    kind = random.choice(kinds)
     text = f"{column.name} {column.kind} to {kind}"
     columns = retype(life.model.columns, column.uid, kind)
     set_columns(life, columns, kind="retype", what=text, staged=random.random() < 0.3)
@@ -222,7 +223,7 @@ def _staged_mapping(life: Life, random: Random) -> None:
         return
     uid = random.choice(list(life.metadata))
     known = life.metadata[uid]
-    odd = random.choice(
+    odd: dict[str, Any] = random.choice(
         [
             {"delta.columnMapping.physicalName": "other"},
             {"delta.columnMapping.id": 99},

@@ -236,6 +236,12 @@ def _named(number: int, name: str) -> Callable[[tuple[Column, ...]], tuple[Colum
     )
 
 
+def _nullable(number: int, *, nullable: bool = False) -> Callable[[tuple[Column, ...]], tuple[Column, ...]]:
+    return lambda columns: tuple(
+        changed(column, nullable=nullable) if n == number else column for n, column in enumerate(columns)
+    )
+
+
 def _without(number: int) -> Callable[[tuple[Column, ...]], tuple[Column, ...]]:
     return lambda columns: columns[:number] + columns[number + 1 :]
 
@@ -427,9 +433,7 @@ def _changes() -> Iterator[tuple[str, Definition, Change]]:
         yield f"a new column by case{how}", _TWO, _set(_more(changed(new, name="C0")), staged=staged)
         yield f"a column in another case{how}", _TWO, _set(_named(1, "C1"), staged=staged)
         yield f"a reordered schema{how}", _TWO, _set(lambda columns: tuple(reversed(columns)), staged=staged)
-        required = changed(_TWO.columns[1], nullable=False)
-        tighter = (_TWO.columns[0], required, _TWO.columns[2])
-        yield f"a column that becomes required{how}", _TWO, _set(lambda _, t=tighter: t, staged=staged)
+        yield f"a column that becomes required{how}", _TWO, _set(_nullable(1), staged=staged)
         yield f"a nested field more{how}", _NESTED, _set(_nested_more(), staged=staged)
         yield f"a required nested field more{how}", _NESTED, _set(_nested_more(nullable=False), staged=staged)
         yield f"a nested field less{how}", _NESTED, _set(_nested_less, staged=staged)

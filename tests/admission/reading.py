@@ -1,7 +1,8 @@
 """Readers open what was published; whatever differs from the model is a finding."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,16 +26,17 @@ LIMITATIONS: Final[Mapping[tuple[str, str], str]] = {
 @contextmanager
 def open_readers(folder: Path, names: Sequence[str] = tuple(MODULES)) -> Iterator[dict[str, Reader]]:
     """Readers in processes of their own."""
-    workers: list[Worker] = []
-    try:
-        for name in names:
-            own = folder / f"reader-{name}"
-            own.mkdir()
-            workers.append(Worker(MODULES[name], own))
-        yield {name: Reader(worker) for name, worker in zip(names, workers, strict=True)}
-    finally:
-        for worker in workers:
-            worker.close()
+    with ExitStack() as stack, ThreadPoolExecutor(len(names) or 1) as pool:
+        workers = dict(zip(names, pool.map(lambda name: _worker(folder, name), names), strict=True))
+        for worker in workers.values():
+            stack.callback(worker.close)
+        yield {name: Reader(worker) for name, worker in workers.items()}
+
+
+def _worker(folder: Path, name: str) -> Worker:
+    own = folder / f"reader-{name}"
+    own.mkdir()
+    return Worker(MODULES[name], own)
 
 
 def read_all(readers: Mapping[str, Reader], tried: Sequence[Tried], *, filtered: bool = True) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ def answer(request: dict[str, Any]) -> object:
 
 
 def _read(location: str, column: str | None) -> pa.Table:
-    condition = "" if column is None else f' WHERE "{column}" IS NOT NULL'
+    condition = "" if column is None else " WHERE {} IS NOT NULL".format('"' + column.replace('"', '""') + '"')
     table = deltalake.DeltaTable(location)
     return pa.table(deltalake.QueryBuilder().register("t", table).execute(f"SELECT * FROM t{condition}"))
 

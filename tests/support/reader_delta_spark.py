@@ -90,7 +90,7 @@ class DeltaSpark:
 
     def _read(self, location: str, column: str | None) -> pa.Table:
         data = self.spark.read.format("delta").load(location)
-        return (data if column is None else data.where(f"`{column}` IS NOT NULL")).toArrow()
+        return (data if column is None else data.where("`{}` IS NOT NULL".format(column.replace("`", "``")))).toArrow()
 
     def snapshot(self, request: dict[str, Any]) -> dict[str, object]:
         """The table as its files say: nothing that this process remembers of it counts."""

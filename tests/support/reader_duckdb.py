@@ -64,7 +64,7 @@ class DuckDB:
         }
 
     def _read(self, location: str, column: str | None) -> pa.Table:
-        condition = "" if column is None else f' WHERE "{column}" IS NOT NULL'
+        condition = "" if column is None else " WHERE {} IS NOT NULL".format('"' + column.replace('"', '""') + '"')
         return self._asked(f"SELECT * FROM delta_scan($1){condition}", location)
 
     def _listed(self, location: str, pinned: str) -> list[dict[str, Any]]:
