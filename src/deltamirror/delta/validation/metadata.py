@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import FEATURES, is_enabled, missing_features
+from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.properties import (
     FEATURE_PREFIX,
     PROTOCOL_PROPERTIES,
@@ -44,6 +45,8 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
 
 
 def _schema(metadata: Metadata, index: int | None) -> StructType:
+    if (key := repeated_key(metadata.schema_string)) is not None:
+        raise _broken("schema.repeated-key", index, "schemaString", key)
     try:
         schema = parse_schema(metadata.schema_string)
         validate_schema(schema, column_mapping=column_mapping_mode(metadata) != "none")
