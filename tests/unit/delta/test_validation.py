@@ -284,11 +284,10 @@ OTHER_CASES = [
     of_metadata("format", msgspec.structs.replace(TABLE, format=Format(provider="orc", options={})), TABLE),
     of_metadata(
         "schema.repeated-key",
-        msgspec.structs.replace(
-            TABLE, schema_string=TABLE.schema_string.replace('"nullable"', '"name":"x","nullable"')
-        ),
+        metadata_of(TABLE.schema_string.replace('"nullable"', '"name":"x","nullable"')),
         TABLE,
     ),
+    of_metadata("schema.empty", metadata_of('{"type":"struct","fields":[]}', partition_by=()), TABLE),
     of_metadata("schema", msgspec.structs.replace(TABLE, schema_string="{}"), TABLE),
     of_metadata("created-time.negative", msgspec.structs.replace(TABLE, created_time=-1), TABLE),
     of_metadata("partition.unknown", metadata_of(partition_by=["Day"]), metadata_of(partition_by=["day"])),
@@ -456,6 +455,7 @@ def test_system_domains_are_set_by_those_who_may() -> None:
         [changed(ADD, default_row_commit_version=2)],
         [with_properties(checkpointInterval="every ten")],
         [metadata_of(COLUMNS, configuration={"delta.appendOnly": "true"})],
+        [metadata_of('{"type":"struct","fields":[]}', partition_by=())],
     ],
 )
 def test_a_verbatim_commit_may_do_what_other_writers_lawfully_do(actions: list[Action]) -> None:

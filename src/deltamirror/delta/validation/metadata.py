@@ -37,6 +37,8 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
     if metadata.created_time is not None and metadata.created_time < 0:
         raise _broken("created-time.negative", index, "createdTime", metadata.created_time)
     schema = _schema(metadata, index)
+    if not schema.fields and not verbatim:  # Delta Spark makes a table without columns, and adds them later
+        raise _broken("schema.empty", index, "schemaString", metadata.schema_string)
     _check_partition_columns(metadata.partition_columns, schema, index)
     _check_configuration(metadata, index, verbatim=verbatim)
     if column_mapping_mode(metadata) != "none":

@@ -215,6 +215,7 @@ _OTHERS = (
         "no object in schemaString has a key twice: some readers take the first value, others the last",
         "give each key once",
     ),
+    Rule("metaData.schema.empty", "a table has a column: no reader reads one without", "give the columns"),
     Rule("metaData.schema", "the schema is one that Delta can hold", "correct the column that is named"),
     Rule("metaData.created-time.negative", "a time is in milliseconds since 1970, at least 0", "give the time"),
     Rule("metaData.partition.unknown", "a partition column is a column of the schema", "use the schema's spelling"),
