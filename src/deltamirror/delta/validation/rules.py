@@ -209,7 +209,7 @@ _CHANGES = (
         "a path is in the table once, whatever its deletion vector",
         "remove the file as it is in the table, with its deletion vector, in the same commit; or leave the add out",
     ),
-    Rule("metaData.change.id", "a table keeps its id", "keep the id of the table; for another table, create one"),
+    Rule("metaData.change.id", "a table with files keeps its id", "keep the id; for another table, create one"),
     Rule(
         "metaData.change.partitioning",
         "a table with files keeps its partition columns, in their order",
