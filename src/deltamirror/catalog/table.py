@@ -50,10 +50,10 @@ class Table:
         """The bytes of a commit, as ``_delta_log/`` holds them."""
         return commit_file(self._catalog.database, self.name, version)
 
-    def append(self, files: Files, *, token: str | None = None) -> Committed:
-        """Add data files, in a transaction of their own."""
+    def append(self, files: Files, *, token: str | None = None, verify_files: bool = False) -> Committed:
+        """Add data files, in a transaction of their own; ``verify_files`` looks each of them up in the store first."""
         with self._catalog.transaction(token=token) as tx:
-            tx.append(self.name, files)
+            tx.append(self.name, files, verify_files=verify_files)
         return tx.result
 
     def remove(self, files: Iterable[str | Add | Remove], *, token: str | None = None) -> Committed:

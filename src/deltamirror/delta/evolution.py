@@ -9,10 +9,9 @@ file follows a change, so a change is lawful only if every reader finds the same
 - partition values are in the log, by physical name: partition columns stay, in their order;
 - rows that are there were not checked against demands that come later.
 
-A commit that leaves no earlier file in the table (an overwrite) may change all of that. Two things stay even then: the
-id of the table, and the largest column id, since ids are never used twice. All of this is what the protocol and Delta
-Lake on Spark demand; stricter only where another reader could not follow: partition values of widened columns, and
-structs inside of maps, to which delta-rs cannot add fields.
+A commit that leaves no earlier file in the table (an overwrite, or a replaced table) may change all of that. These are
+the demands of the protocol and of Delta Lake on Spark; they are stricter only where another reader could not follow:
+partition values of widened columns, and structs inside of maps, to which delta-rs cannot add fields.
 """
 
 import re
@@ -62,7 +61,6 @@ _SAME_TEXTS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 class Scope(StrEnum):
     """What has to be left in a table for a change to be unlawful."""
 
-    ALWAYS = "always"
     FILES = "files"
     UNCHECKED_ROWS = "unchecked rows"
     FILES_WITHOUT_ROW_IDS = "files without row ids"
@@ -105,7 +103,7 @@ def check_change(
 def find_breaches(before: Metadata, after: Metadata, *, protocol: Protocol) -> Iterator[Breach]:
     """Every rule that the change breaks, with what has to be left in the table for it to matter."""
     if before.id != after.id:
-        yield Breach("id", "id", f"{before.id} became {after.id}", Scope.ALWAYS)
+        yield Breach("id", "id", f"{before.id} became {after.id}")
     comparison = _Comparison(before, after, widens=bool(writer_features_of(protocol) & _WIDENING_FEATURES))
     yield from comparison.breaches()
     yield from (
@@ -123,8 +121,6 @@ def adds_demands(before: Metadata, after: Metadata, *, protocol: Protocol) -> bo
 
 def _applies(scope: Scope, left: FilesLeft, *, rows_checked: bool) -> bool:
     match scope:
-        case Scope.ALWAYS:
-            return True
         case Scope.FILES:
             return left.any()
         case Scope.UNCHECKED_ROWS:
@@ -186,7 +182,7 @@ class _Comparison:
             had, has = max_column_id(self._before) or 0, max_column_id(self._after) or 0
             if has < had:
                 where = "configuration.delta.columnMapping.maxColumnId"
-                yield Breach("max-column-id", where, f"{had} became {has}", Scope.ALWAYS)
+                yield Breach("max-column-id", where, f"{had} became {has}")
 
     def _partitioning(self) -> Iterator[Breach]:
         had = [self._old_name(self._old.get(name)) for name in self._before.partition_columns]

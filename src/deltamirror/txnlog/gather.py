@@ -107,7 +107,7 @@ class Gathered:
         for number, line in _with_blanks(self.change.lines or ()):
             if self._hash is not None:
                 self._hash.update(line)
-            yield line, lines.decode(line, number=number)
+            yield line, lines.decode_admitted(line, number=number)
 
 
 def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> Block | None:

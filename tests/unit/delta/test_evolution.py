@@ -105,7 +105,7 @@ ID = table("id long, day date", partition_by=["day"])
 TWO = (mapped("a", 1, "x"), mapped("b", 2, "y"))
 
 CASES = [
-    Case("id", ID, msgspec.structs.replace(ID, id="2222"), scope=Scope.ALWAYS),
+    Case("id", ID, msgspec.structs.replace(ID, id="2222")),
     Case("partitioning", ID, table("id long, day date")),
     Case("partitioning", ID, table("id long, day date", partition_by=["id"])),
     Case("partitioning", table("id long, day date"), ID),
@@ -189,7 +189,6 @@ CASES = [
         "max-column-id",
         table(*TWO, configuration=MAPPED),
         table(*TWO, configuration={**MAPPED, "delta.columnMapping.maxColumnId": "8"}),
-        scope=Scope.ALWAYS,
     ),
     Case(
         "row-tracking",
@@ -407,12 +406,8 @@ def test_a_change_is_refused_for_what_stays_and_for_nothing_else(case: Case) -> 
         Scope.FILES_WITHOUT_ROW_IDS: (Left(row_ids=True), False),
         Scope.UNCHECKED_ROWS: (Left(), True),
     }
-    if case.scope is Scope.ALWAYS:
-        with pytest.raises(InvalidAction):
-            check_change(case.before, case.after, protocol=case.protocol, left=Left(files=False), rows_checked=True)
-    else:
-        left, checked = lawful[case.scope]
-        check_change(case.before, case.after, protocol=case.protocol, left=left, rows_checked=checked)
+    left, checked = lawful[case.scope]
+    check_change(case.before, case.after, protocol=case.protocol, left=left, rows_checked=checked)
 
 
 @pytest.mark.parametrize("name", LAWFUL)

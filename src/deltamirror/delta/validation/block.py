@@ -12,6 +12,7 @@ from operator import attrgetter
 import msgspec
 
 from deltamirror.delta.actions import Add
+from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
 from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, Stats, TableRules
 
@@ -95,8 +96,17 @@ def _num_records(stats: Sequence[str | None], *, needed: bool) -> Sequence[int |
     texts = [text for text in stats if text is not None and text[-1:] == "}"]
     if len(texts) < len(stats):
         return None
-    records = [each.num_records for each in _decode_stats("\n".join(texts))]
+    joined = "\n".join(texts)
+    records = [each.num_records for each in _decode_stats(joined)]
+    if joined.count('"numRecords"') > len(texts) or not _have_distinct_keys(texts):
+        return None
     return records if len(records) == len(texts) and not (needed and None in records) else None
+
+
+def _have_distinct_keys(texts: Sequence[str]) -> bool:
+    """Of the statistics with equally many keys, one is looked at: to parse all of them would double the cost."""
+    examples = {text.count('":'): text for text in texts}
+    return all(repeated_key(text) is None for text in examples.values())
 
 
 def _partition_texts(rules: TableRules, values: Sequence[dict[str, str | None]]) -> list[str] | None:

@@ -9,6 +9,8 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from deltamirror.delta.paths import canonical_path
+
 __all__ = ["LOG_FOLDER", "LONGEST_PATH", "PLAIN_PATH", "broken_path_rule", "is_plain_path"]
 
 PLAIN_PATH: Final = r"[A-Za-z0-9_=+,~-][A-Za-z0-9_=.+,~-]*(?:/[A-Za-z0-9_=+,~-][A-Za-z0-9_=.+,~-]*)*"
@@ -25,8 +27,6 @@ _WINDOWS: Final = re.compile(r"[A-Za-z]:(?:[\\/]|$)|\\\\")
 # What a URI has to encode: Java's rule, which leaves letters outside of ASCII as they are.
 _RAW: Final = re.compile(r'[\x00-\x20\x7f"#<>?\[\]^`{|}\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]')
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# Letters, digits, '-', '.', '_' and '/': no writer escapes them, and a second spelling would be a second file.
-_NEEDLESS_ESCAPE: Final = re.compile(r"%(?:2[DdEeFf]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*):(?P<authority>//[^/]*)?(?=/)")
 
@@ -41,8 +41,8 @@ def is_plain_path(path: str) -> bool:
 def broken_path_rule(path: str, *, verbatim: bool = False) -> str | None:
     """The rule that the path breaks, without the name of its action.
 
-    Another writer may lawfully escape more than it has to, and name files outside of the table, as a shallow clone of
-    Delta Spark does: only Delta Spark reads those.
+    Another writer may lawfully spell a path otherwise than Delta Spark, and name files outside of the table, as a
+    shallow clone does: only Delta Spark reads those.
     """
     return _broken_text(path) or _broken_place(path) or (None if verbatim else _unlike_ours(path))
 
@@ -96,4 +96,4 @@ def _broken_names(names: list[str]) -> str | None:
 def _unlike_ours(path: str) -> str | None:
     if path.startswith("/") or _SCHEME.match(path):
         return "path.absolute"
-    return "path.needless-escape" if "%" in path and _NEEDLESS_ESCAPE.search(path) else None
+    return None if path == canonical_path(path) else "path.spelling"

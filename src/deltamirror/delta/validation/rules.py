@@ -53,9 +53,9 @@ _NEW_PATHS = {
         "a path is relative to the table: delta-rs and DuckDB look for an absolute one below it",
         "put the file below the table's location; lines of Delta Spark with absolute paths can be committed verbatim",
     ),
-    "path.needless-escape": (
-        "letters, digits, '-', '.', '_' and '/' are not escaped: another spelling would be another file",
-        "escape only what a URI needs to: 'day=1/a%20b.parquet'",
+    "path.spelling": (
+        "a path has the spelling of Delta Spark: in another one it would be a second file",
+        "escape what a URI has to, and ':', in capital letters: 'day=1/a%20é%3A.parquet' for 'day=1/a é:.parquet'",
     ),
 }
 _SIZES = {"size.negative": ("a size is a number of bytes, at least 0", "give the length of the file")}
@@ -81,6 +81,10 @@ _PARTITION_VALUES = {
 }
 _STATS = {
     "stats.json": ("stats is the text of a JSON object", "give statistics as one JSON text, not as an object"),
+    "stats.repeated-key": (
+        "no object in stats has a key twice: some readers take the first value, others the last",
+        "give each key once",
+    ),
     "stats.num-records": ("numRecords is an integer from 0 to 2^40", "give the number of rows in the file"),
 }
 _VECTORS = {
@@ -206,6 +210,12 @@ _OTHERS = (
     Rule("protocol.downgrade", "a protocol keeps all features of the table but the fence", "name these, too"),
     Rule("metaData.id.empty", "a table has an id", "give a UUID"),
     Rule("metaData.format", "data files are Parquet", "set the format's provider to parquet"),
+    Rule(
+        "metaData.schema.repeated-key",
+        "no object in schemaString has a key twice: some readers take the first value, others the last",
+        "give each key once",
+    ),
+    Rule("metaData.schema.empty", "a table has a column: no reader reads one without", "give the columns"),
     Rule("metaData.schema", "the schema is one that Delta can hold", "correct the column that is named"),
     Rule("metaData.created-time.negative", "a time is in milliseconds since 1970, at least 0", "give the time"),
     Rule("metaData.partition.unknown", "a partition column is a column of the schema", "use the schema's spelling"),
@@ -252,7 +262,7 @@ _CHANGES = (
         "a path is in the table once, whatever its deletion vector",
         "remove the file as it is in the table, with its deletion vector, in the same commit; or leave the add out",
     ),
-    Rule("metaData.change.id", "a table keeps its id", "keep the id of the table; for another table, create one"),
+    Rule("metaData.change.id", "a table with files keeps its id", "keep the id; for another table, create one"),
     Rule(
         "metaData.change.partitioning",
         "a table with files keeps its partition columns, in their order",

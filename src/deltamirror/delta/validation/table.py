@@ -10,7 +10,7 @@ A *verbatim* commit was made by another writer, who may lawfully
 - drop features from the protocol, and leave out writer features that only the reference writer asks for;
 - set properties to values that its own version knows;
 - keep row ids of a feature that the table does not have (older type widening does);
-- name files outside of the table by absolute paths, as a shallow clone does; escape more of a path than needed;
+- name files outside of the table by absolute paths, as a shallow clone does; escape a path otherwise;
 - spell partition values in any way that every reader takes.
 
 Everything else holds for both kinds of commits.
@@ -37,7 +37,9 @@ from deltamirror.delta.actions import (
     Txn,
 )
 from deltamirror.delta.features import row_duties, writer_features_of
+from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.lines import wire_name
+from deltamirror.delta.paths import canonical_path
 from deltamirror.delta.properties import append_only, change_data_feed, column_mapping_mode, in_commit_timestamps
 from deltamirror.delta.rowtracking import MOST_RECORDS, MOST_ROW_ID, NumRecords, high_water_mark
 from deltamirror.delta.schema import Field, StructType, parse_schema
@@ -152,6 +154,8 @@ class TableRules:
         if stats is not None or self.stats_needed:
             try:
                 if type(stats) is not str or (_decode_stats(stats).num_records is None and self.stats_needed):
+                    return False
+                if repeated_key(stats) is not None:
                     return False
             except (msgspec.MsgspecError, UnicodeError):
                 return False
@@ -271,7 +275,8 @@ class TableRules:
 
     def _check_place(self, action: _File, index: int | None) -> None:
         if rule := broken_path_rule(action.path, verbatim=self.verbatim or _restates(action)):
-            raise _broken(rule, action, index, "path", action.path)
+            instead = f" instead of {canonical_path(action.path)}" if rule == "path.spelling" else ""
+            raise _broken(rule, action, index, "path", action.path + instead)
         if action.size is not None and action.size < 0:
             raise _broken("size.negative", action, index, "size", action.size)
 
@@ -352,6 +357,8 @@ def _check_types(action: Action, index: int | None) -> None:
 def _num_records(action: Add | Remove, stats: str | None, index: int | None) -> int | None:
     if stats is None:
         return None
+    if (key := repeated_key(stats)) is not None:
+        raise _broken("stats.repeated-key", action, index, "stats", key)
     try:
         return _decode_stats(stats).num_records
     except msgspec.ValidationError as error:
