@@ -8,8 +8,9 @@ VERSITYGW := $(VENV)/versitygw/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
 TESTS ?=
-# How many random schedules `make soak` runs; it also takes SOAK_MINUTES.
+# How many random schedules, and how many random tables for all readers, `make soak` runs; it also takes SOAK_MINUTES.
 SCHEDULES ?= 10000
+TABLES ?= 3000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -25,8 +26,9 @@ test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-soak: setup ## Ten thousand random schedules, processes and servers amid faults, every database and store
+soak: setup ## Random schedules, odd tables for all readers, processes amid faults, every database and store
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
+	$(BIN)/python -m tests.admission --count $(TABLES)
 	$(BIN)/pytest -s -m soak tests/soak
 	$(BIN)/pytest -n 2 -m elsewhere
 

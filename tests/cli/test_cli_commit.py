@@ -98,3 +98,10 @@ def test_a_table_with_constraints_takes_files_whose_rows_were_checked(orders, ad
     orders("table", "alter", "orders", "--add-constraint", "positive=id > 0")
     assert "rows" in orders.error("commit", "orders", "-", stdin=add(), exits=10)["message"]
     assert orders.json("commit", "orders", "-", "--rows-checked", stdin=add())["version"] == 2
+
+
+@pytest.mark.requirement("R5")
+def test_verify_files_names_the_line_of_a_file_that_is_not_there(orders, add) -> None:
+    error = orders.error("commit", "orders", "-", "--verify-files", stdin="\n" + add(), exits=10)
+    assert (error["code"], error["rule"]) == ("invalid-action", "add.file.missing")
+    assert error["message"].startswith("standard input, line 2: ")

@@ -9,12 +9,26 @@ import deltalake
 import pyarrow as pa
 
 from tests.support.azure_access import AzureAccess
-from tests.support.rows import fingerprint
+from tests.support.rows import fingerprint, rows_or_error
 from tests.support.s3_access import S3Access
 from tests.support.worker import serve, take_stdout
 
 
+def answer(request: dict[str, Any]) -> object:
+    """Do what one request asks."""
+    if "rows_of" in request:
+        return [rows_or_error(_read, *each) for each in request["rows_of"]]
+    return snapshot(request)
+
+
+def _read(location: str, column: str | None) -> pa.Table:
+    condition = "" if column is None else " WHERE {} IS NOT NULL".format('"' + column.replace('"', '""') + '"')
+    table = deltalake.DeltaTable(location)
+    return pa.table(deltalake.QueryBuilder().register("t", table).execute(f"SELECT * FROM t{condition}"))
+
+
 def snapshot(request: dict[str, Any]) -> dict[str, object]:
+    """The table at a location."""
     access = S3Access.asked(request) or AzureAccess.asked(request)
     options = access.environment() if access else None
     table = deltalake.DeltaTable(request["location"], version=request["version"], storage_options=options)
@@ -78,4 +92,4 @@ def _rows(table: deltalake.DeltaTable) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    serve(take_stdout(), f"delta-rs {deltalake.__version__}", snapshot)
+    serve(take_stdout(), f"delta-rs {deltalake.__version__}", answer)

@@ -12,7 +12,7 @@ import duckdb_extension_delta
 import duckdb_extension_httpfs
 import pyarrow as pa
 
-from tests.support.rows import fingerprint
+from tests.support.rows import fingerprint, rows_or_error
 from tests.support.s3_access import S3Access
 from tests.support.worker import serve, take_stdout
 
@@ -32,6 +32,8 @@ class DuckDB:
 
     def answer(self, request: dict[str, Any]) -> object:
         """Do what one request asks."""
+        if "rows_of" in request:
+            return [rows_or_error(self._read, *each) for each in request["rows_of"]]
         if "append" not in request:
             return self.snapshot(request)
         self.append(request["append"])
@@ -60,6 +62,10 @@ class DuckDB:
             "files": [_file(row, location) for row in self._listed(location, pinned)],
             "rows": fingerprint(self._asked(scan, location)) if request["rows"] else None,
         }
+
+    def _read(self, location: str, column: str | None) -> pa.Table:
+        condition = "" if column is None else " WHERE {} IS NOT NULL".format('"' + column.replace('"', '""') + '"')
+        return self._asked(f"SELECT * FROM delta_scan($1){condition}", location)
 
     def _listed(self, location: str, pinned: str) -> list[dict[str, Any]]:
         files: list[dict[str, Any]] = self._asked(f"SELECT * FROM delta_list_files($1{pinned})", location).to_pylist()

@@ -89,6 +89,14 @@ class Reader:
         answer: dict[str, list[str]] = self._worker.ask({"location": str(location), "versions": list(versions)})
         return {int(version): lines for version, lines in answer.items()}
 
+    def rows_of(self, asked: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]]:
+        """For each table (a location, and a column that is not to be null) its ``rows`` as texts, or the ``error``.
+
+        Of delta-rs, DuckDB and Delta Lake on Spark, which read many tables at once.
+        """
+        result: list[dict[str, Any]] = self._worker.ask({"rows_of": list(asked)})
+        return result
+
     def append(self, location: Path) -> None:
         """Add a row whose id is 0, the table's only column; of DuckDB and of Sail, which also write."""
         self._worker.ask({"append": str(location)})

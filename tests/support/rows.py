@@ -2,20 +2,33 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "row_texts", "rows_or_error"]
 
 
 def fingerprint(table: pa.Table) -> dict[str, object]:
     """The number of rows, and a digest of their values by column name."""
-    texts = sorted(json.dumps(_plain(row), sort_keys=True) for row in table.to_pylist())
+    texts = row_texts(table.to_pylist())
     return {"count": len(texts), "digest": hashlib.sha256("\n".join(texts).encode()).hexdigest()}
+
+
+def row_texts(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Each row as text, in an order that depends on nothing else."""
+    return sorted(json.dumps(_plain(row), sort_keys=True) for row in rows)
+
+
+def rows_or_error(read: Callable[[str, str | None], pa.Table], location: str, column: str | None) -> dict[str, object]:
+    """The rows of a table, as a worker reads them, or what it says instead; ``column`` is not to be null."""
+    try:
+        return {"rows": row_texts(read(location, column).to_pylist())}
+    except BaseException as error:  # noqa: BLE001  a panic of Rust is no Exception, and only of this table
+        return {"error": f"{type(error).__name__}: {error}"[:2_000]}
 
 
 def _plain(value: Any) -> Any:

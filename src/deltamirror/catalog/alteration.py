@@ -1,5 +1,6 @@
 """What altering a table comes to: the actions of one commit, and the operation that its history names."""
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from deltamirror.delta.definition import Alteration, altered
 from deltamirror.delta.features import FENCE_FEATURE, upgrade, without_fence
 from deltamirror.delta.properties import CONSTRAINT_PREFIX
 from deltamirror.delta.schema import Field, StructType, from_ddl, schema_string
-from deltamirror.errors import AlreadyExists, InvalidInput, InvalidSchema, NotFound, Refused
+from deltamirror.errors import AlreadyExists, InvalidInput, InvalidSchema, NotFound
 from deltamirror.txnlog.reads import Snapshot
 
 __all__ = ["Plan", "Wishes", "plan_alteration", "plan_unfencing"]
@@ -49,13 +50,11 @@ class Plan:
     actions: tuple[Action, ...]
 
 
-def plan_alteration(taken: Snapshot, wishes: Wishes, *, rows_checked: bool) -> Plan:
+def plan_alteration(taken: Snapshot, wishes: Wishes) -> Plan:
     """The commit that makes of the table ``taken`` what ``wishes`` ask for."""
     constraints = {_constraint(name): expression for name, expression in wishes.constraints.items()}
     dropped = [_constraint(name) for name in wishes.dropped]
     _require_constraints(taken, added=constraints, dropped=dropped)
-    if constraints and not rows_checked:
-        _require_no_rows(taken)
     alteration = Alteration(
         schema=_widened(taken.schema, wishes.columns),
         properties={**wishes.properties, **constraints},
@@ -63,7 +62,7 @@ def plan_alteration(taken: Snapshot, wishes: Wishes, *, rows_checked: bool) -> P
         features=tuple(wishes.features),
         description=wishes.comment,
     )
-    changed = altered(alteration, taken.metadata, taken.protocol)
+    changed = altered(alteration, taken.metadata, taken.protocol, fresh=lambda: str(uuid.uuid4()))
     operation, parameters = _described(list(_operations(taken, wishes)))
     return Plan(operation, parameters, tuple(action for action in changed if action is not None))
 
@@ -115,15 +114,6 @@ def _require_constraints(taken: Snapshot, *, added: Mapping[str, str], dropped: 
         if key not in present:
             message = f"table {taken.table!r} has no constraint {key.removeprefix(CONSTRAINT_PREFIX)!r}"
             raise NotFound(message, hint="`deltamirror table show` lists the constraints", table=taken.table)
-
-
-def _require_no_rows(taken: Snapshot) -> None:
-    if files := taken.count_files():
-        raise Refused(
-            f"table {taken.table!r} has data files ({files}), whose rows nobody checked against the constraint",
-            hint="check them with a query engine, then give --rows-checked",
-            table=taken.table,
-        )
 
 
 def _widened(schema: StructType, columns: Sequence[str]) -> StructType | None:

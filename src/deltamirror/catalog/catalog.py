@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
+from deltamirror.catalog.verification import FileVerifier
 from deltamirror.config import Settings
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import StructType, from_ddl, parse_schema
@@ -158,6 +159,7 @@ class Catalog:
             operation=described,
             token=token,
             rows_checked=rows_checked,
+            verifier=self._verifier,
             before_commit=self._before_commit,
             after_commit=publish,
         )
@@ -169,6 +171,9 @@ class Catalog:
         meanwhile: then it is the versions that the transactions have since, or a ``Conflict`` if one was dropped.
         """
         return wait_until_published(self.database, versions, seconds=seconds)
+
+    def _verifier(self, table: str) -> FileVerifier:
+        return FileVerifier(self._storage, lambda: self.table(table).location)
 
     def _publish_inline(self, committed: Committed) -> None:
         if self._inline is not None:

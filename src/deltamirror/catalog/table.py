@@ -50,10 +50,10 @@ class Table:
         """The bytes of a commit, as ``_delta_log/`` holds them."""
         return commit_file(self._catalog.database, self.name, version)
 
-    def append(self, files: Files, *, token: str | None = None) -> Committed:
-        """Add data files, in a transaction of their own."""
+    def append(self, files: Files, *, token: str | None = None, verify_files: bool = False) -> Committed:
+        """Add data files, in a transaction of their own; ``verify_files`` looks each of them up in the store first."""
         with self._catalog.transaction(token=token) as tx:
-            tx.append(self.name, files)
+            tx.append(self.name, files, verify_files=verify_files)
         return tx.result
 
     def remove(self, files: Iterable[str | Add | Remove], *, token: str | None = None) -> Committed:
@@ -89,8 +89,8 @@ class Table:
             comment=comment,
         )
         taken = self.snapshot()
-        plan = plan_alteration(taken, wishes, rows_checked=rows_checked)
-        return self._carry_out(plan, taken, reads=bool(wishes.constraints))
+        plan = plan_alteration(taken, wishes)
+        return self._carry_out(plan, taken, reads=bool(wishes.constraints), rows_checked=rows_checked)
 
     def fence(self) -> Committed | None:
         """Have other Delta writers refuse the table, in one commit; readers go on. None where they do already."""
@@ -101,10 +101,13 @@ class Table:
         taken = self.snapshot()
         return self._carry_out(plan_unfencing(taken), taken)
 
-    def _carry_out(self, plan: Plan, taken: Snapshot, *, reads: bool = False) -> Committed | None:
+    def _carry_out(
+        self, plan: Plan, taken: Snapshot, *, reads: bool = False, rows_checked: bool = False
+    ) -> Committed | None:
         if not plan.actions:
             return None
-        with self._catalog.transaction(operation=plan.operation, parameters=plan.parameters) as tx:
+        described = {"operation": plan.operation, "parameters": plan.parameters}
+        with self._catalog.transaction(**described, rows_checked=rows_checked) as tx:
             tx.stage(self.name, plan.actions, read_version=taken.version)
             if reads:
                 tx.read(self.name, all=True)

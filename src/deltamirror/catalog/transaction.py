@@ -1,6 +1,7 @@
 """A transaction over one table or many: all of it takes place, or none."""
 
 import hashlib
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -10,6 +11,7 @@ from typing import Self, TypeAlias
 import msgspec
 
 from deltamirror.catalog.files import Files, adds
+from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration, altered
@@ -64,6 +66,7 @@ class Transaction:
         operation: Operation,
         token: str | None,
         rows_checked: bool = False,
+        verifier: Callable[[str], FileVerifier],
         before_commit: Callable[[Iterable[str]], None] | None = None,
         after_commit: Callable[[Committed], None] | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class Transaction:
             raise InvalidInput("the token is empty", hint="name the transaction, or leave the token out")
         self._writer = writer
         self._rows_checked = rows_checked
+        self._verifier = verifier
         self._before_commit = before_commit
         self._after_commit = after_commit
         self._operation = operation
@@ -95,9 +99,12 @@ class Transaction:
             raise InvalidInput("the transaction is not committed", hint="leave its `with` block, or call commit()")
         return self._result
 
-    def append(self, table: str, files: Files) -> None:
-        """Add data files. Streams and Arrow data are taken bit by bit; of a file, only its path stays in memory."""
-        self._of(table).streams.append(adds(files))
+    def append(self, table: str, files: Files, *, verify_files: bool = False) -> None:
+        """Add data files. Streams and Arrow data are taken bit by bit; of a file, only its path stays in memory.
+
+        ``verify_files`` looks each file up in the store before the commit: it has to be there, with the stated size.
+        """
+        self.stage(table, adds(files), verify_files=verify_files)
 
     def remove(self, table: str, files: Iterable[str | Add | Remove], *, data_change: bool = True) -> None:
         """Remove files: by path (its other fields come from the table), or as complete actions.
@@ -141,7 +148,10 @@ class Transaction:
         name: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Change schema, properties, name or description; the protocol is upgraded where that needs it."""
+        """Change schema, properties, name or description; the protocol is upgraded where that needs it.
+
+        A table with files may not change everything: ``docs/guides/writing.md`` says what, and what to do instead.
+        """
         parsed = read_schema(schema) if isinstance(schema, str) else schema
         self._taken(table).alterations.append(
             Alteration(
@@ -178,17 +188,21 @@ class Transaction:
         *,
         read_version: int | None = None,
         at_version: int | None = None,
+        verify_files: bool = False,
     ) -> None:
         """Add any actions. They may say which version they were computed from, or which exact one they become."""
         work = self._of(table)
-        work.streams.append(actions)
+        work.streams.append(self._verifier(table).verified(actions) if verify_files else actions)
         work.read_version = work.read_version if read_version is None else read_version
         work.at_version = work.at_version if at_version is None else at_version
 
-    def stage_lines(self, table: str, lines: bytes | Iterable[bytes], *, at_version: int) -> None:
+    def stage_lines(
+        self, table: str, lines: bytes | Iterable[bytes], *, at_version: int, verify_files: bool = False
+    ) -> None:
         """Take complete lines of another writer, commitInfo included, as exactly this version."""
         work = self._of(table)
-        work.lines = lines.splitlines(keepends=True) if isinstance(lines, bytes) else lines
+        whole = lines.splitlines(keepends=True) if isinstance(lines, bytes) else lines
+        work.lines = self._verifier(table).verified_lines(whole) if verify_files else whole
         work.at_version = at_version
 
     def commit(self) -> Committed:
@@ -255,7 +269,7 @@ class Transaction:
         taken = self._snapshot(work)
         metadata, protocol = taken.metadata, taken.protocol
         for alteration in work.alterations:
-            after, upgraded = altered(alteration, metadata, protocol)
+            after, upgraded = altered(alteration, metadata, protocol, fresh=lambda: str(uuid.uuid4()))
             metadata, protocol = after or metadata, upgraded or protocol
         changed = [metadata] if metadata != taken.metadata else []
         return [*changed, *([protocol] if protocol != taken.protocol else [])]

@@ -56,6 +56,11 @@ logger = logging.getLogger(__name__)
     is_flag=True,
     help="The rows of the added files were checked against the table's constraints, which the log cannot show.",
 )
+@click.option(
+    "--verify-files",
+    is_flag=True,
+    help="Look up each added file in the store before the commit: it has to be there, with the stated size.",
+)
 @click.option("--verbatim", is_flag=True, help="Store complete lines, commitInfo included, as they are.")
 @click.option(
     "--wait",
@@ -75,6 +80,7 @@ def commit(
     token: str | None,
     operation: str | None,
     rows_checked: bool,
+    verify_files: bool,
     verbatim: bool,
     wait: float | None,
 ) -> None:
@@ -89,10 +95,10 @@ def commit(
     with invocation.open() as catalog, _opened(file) as stream:
         with catalog.transaction(token=token, operation=operation, rows_checked=rows_checked) as tx:
             if at_version is not None and verbatim:
-                tx.stage_lines(table, stream, at_version=at_version)
+                tx.stage_lines(table, stream, at_version=at_version, verify_files=verify_files)
             else:
                 actions = read_ndjson(stream, source=stream.name)
-                tx.stage(table, actions, read_version=read_version, at_version=at_version)
+                tx.stage(table, actions, read_version=read_version, at_version=at_version, verify_files=verify_files)
             with stream.named_in_errors():
                 tx.commit()
         result = tx.result

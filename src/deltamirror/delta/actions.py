@@ -36,6 +36,9 @@ Version = NewType("Version", int)
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """The integers of the log: signed, of 64 bits. No reader takes in a larger one, and no database stores it."""
 
+Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""The integers that readers hold in 32 bits: a larger one makes the whole table unreadable."""
+
 FileKey: TypeAlias = tuple[str, str | None]
 """What identifies a file in a table: its path as spelled, and the id of its deletion vector."""
 
@@ -45,8 +48,8 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     storage_type: str
     path_or_inline_dv: str
-    offset: Long | None = None
-    size_in_bytes: Long
+    offset: Int | None = None
+    size_in_bytes: Int
     cardinality: Long
 
     @property
@@ -121,8 +124,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a client has to understand to read and to write the table."""
 
-    min_reader_version: Long
-    min_writer_version: Long
+    min_reader_version: Int
+    min_writer_version: Int
     reader_features: list[str] | None = None
     writer_features: list[str] | None = None
 

@@ -6,9 +6,41 @@ from dataclasses import replace
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 
-__all__ = ["assign_columns"]
+__all__ = ["assign_columns", "keep_mapping"]
 
 _COLUMN_ID = "delta.columnMapping.id"
+_KEPT = (_COLUMN_ID, PHYSICAL_NAME, "delta.columnMapping.nested.ids")
+
+
+def keep_mapping(schema: StructType, before: StructType) -> StructType:
+    """The schema with the ids and physical names that columns of the same names have in the one before.
+
+    A column that states either of them is left as it is: that is how one is renamed.
+    """
+    return StructType(tuple(_kept(column, _namesake(column, before)) for column in schema.fields))
+
+
+def _namesake(column: Field, before: StructType) -> Field | None:
+    return next((each for each in before.fields if each.name == column.name), None)
+
+
+def _kept(column: Field, before: Field | None) -> Field:
+    if before is None or any(key in column.metadata for key in _KEPT):
+        return column
+    mapping = {key: before.metadata[key] for key in _KEPT if key in before.metadata}
+    return replace(column, metadata={**column.metadata, **mapping}, type=_kept_inside(column.type, before.type))
+
+
+def _kept_inside(kind: DataType, before: DataType) -> DataType:
+    match kind, before:
+        case StructType(), StructType():
+            return keep_mapping(kind, before)
+        case ArrayType(), ArrayType():
+            return replace(kind, element=_kept_inside(kind.element, before.element))
+        case MapType(), MapType():
+            return replace(kind, key=_kept_inside(kind.key, before.key), value=_kept_inside(kind.value, before.value))
+        case _:
+            return kind
 
 
 def assign_columns(schema: StructType, *, above: int, fresh_name: Callable[[Field], str]) -> tuple[StructType, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from deltamirror.delta.actions import DomainMetadata, Format, Metadata, Protocol
-from deltamirror.delta.columnmapping import assign_columns
+from deltamirror.delta.columnmapping import assign_columns, keep_mapping
 from deltamirror.delta.features import (
     features_for,
     is_enabled,
@@ -83,8 +83,14 @@ def first_actions(
     return metadata, protocol_for(wanted, named={*asked, *definition.features}), *clustering
 
 
-def altered(alteration: Alteration, metadata: Metadata, protocol: Protocol) -> tuple[Metadata | None, Protocol | None]:
-    """The metadata and protocol after an alteration; ``None`` where it leaves them as they are."""
+def altered(
+    alteration: Alteration, metadata: Metadata, protocol: Protocol, *, fresh: Fresh
+) -> tuple[Metadata | None, Protocol | None]:
+    """The metadata and protocol after an alteration; ``None`` where it leaves them as they are.
+
+    Whether the table may make the change is decided when it is committed (``delta.evolution``): that depends on its
+    files. Under column mapping, a column keeps its id and its physical name, unless the schema states others.
+    """
     properties, asked = table_features_from_properties(alteration.properties)
     properties = canonical_properties(properties)
     kept = {key: value for key, value in metadata.configuration.items() if key not in alteration.unset}
@@ -96,7 +102,9 @@ def altered(alteration: Alteration, metadata: Metadata, protocol: Protocol) -> t
             f"{_ROW_TRACKING} cannot be set on an existing table: its files would need row ids first",
             hint="set it when the table is created",
         )
-    schema = parse_schema(metadata.schema_string) if alteration.schema is None else alteration.schema
+    mapped, schema = column_mapping_mode(metadata) != "none", parse_schema(metadata.schema_string)
+    if alteration.schema is not None:
+        schema = keep_mapping(alteration.schema, schema) if mapped else alteration.schema
     after = replace(
         metadata,
         name=metadata.name if alteration.name is None else alteration.name,
@@ -104,7 +112,8 @@ def altered(alteration: Alteration, metadata: Metadata, protocol: Protocol) -> t
         schema_string=metadata.schema_string if alteration.schema is None else schema_string(schema),
         configuration=ordered({**kept, **properties}),
     )
-    after = _with_mapping(after, schema, lambda column: column.name)
+    # A dropped column may have had the name of an added one, and its data is in the files yet.
+    after = _with_mapping(after, schema, lambda column: f"col-{fresh()}" if mapped else column.name)
     protocol_after = upgrade(protocol, {*asked, *alteration.features, *features_for(after)})
     return None if after == metadata else after, None if protocol_after == protocol else protocol_after
 

@@ -12,10 +12,21 @@ from typing import Literal, cast
 import msgspec
 
 from deltamirror.delta.actions import Action, Remove
-from deltamirror.delta.shapes import ACTION_TYPES, TIMES, Place, explain, hides_something, unencodable
+from deltamirror.delta.keys import repeated_key
+from deltamirror.delta.shapes import ACTION_TYPES, TIMES, Place, explain, hides_something, repeats_key, unencodable
 from deltamirror.errors import InvalidInput
 
-__all__ = ["decode", "decode_commit", "encode", "encode_commit", "json_bytes", "json_text", "read_ndjson", "wire_name"]
+__all__ = [
+    "decode",
+    "decode_admitted",
+    "decode_commit",
+    "encode",
+    "encode_commit",
+    "json_bytes",
+    "json_text",
+    "read_ndjson",
+    "wire_name",
+]
 
 _NAMES: Mapping[type[Action], str] = {struct: name for name, struct in ACTION_TYPES.items()}
 _PREFIXES: Mapping[type[Action], bytes] = {struct: f'{{"{name}":'.encode() for name, struct in ACTION_TYPES.items()}
@@ -87,6 +98,14 @@ def decode(line: bytes | str, *, number: int | None = None) -> Action:
     """The typed view of one line; errors name its ``number``, if it has one."""
     text = line.encode(errors="surrogatepass") if isinstance(line, str) else line
     return _decode(text.strip(), authored=False, place=Place(line=number))
+
+
+def decode_admitted(line: bytes, *, number: int) -> Action:
+    """The typed view of a line that another writer made and that is to be committed: no key comes twice."""
+    action, place = decode(line, number=number), Place(line=number)
+    if (key := repeated_key(line)) is not None:
+        raise repeats_key(wire_name(action), key, place)
+    return action
 
 
 def decode_commit(data: bytes, *, source: str = "") -> list[Action]:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 __all__ = [
     "NULL_PARTITION",
     "PartitionValue",
+    "canonical_path",
     "decode_path",
     "encode_path",
     "is_absolute",
@@ -48,6 +49,14 @@ def encode_path(physical: str) -> str:
 def decode_path(uri: str) -> str:
     """The physical path of a URI reference."""
     return unquote(uri)
+
+
+def canonical_path(path: str) -> str:
+    """The one spelling that we write a relative path in: Delta Spark's, and a colon is escaped wherever it is.
+
+    In the first name of a path, a colon would make it a scheme; Delta Spark itself has none in the names of folders.
+    """
+    return encode_path(decode_path(path)).replace(":", "%3A")
 
 
 def is_absolute(path: str) -> bool:

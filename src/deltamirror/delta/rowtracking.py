@@ -6,27 +6,33 @@ and again, from the bare actions, whenever a commit is rebased.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from deltamirror.delta.actions import Action, Add, DomainMetadata
+from deltamirror.delta.actions import Action, Add, DomainMetadata, Long
 from deltamirror.errors import InvalidAction
 
-__all__ = ["ROW_TRACKING_DOMAIN", "assign", "high_water_mark"]
+__all__ = ["MOST_RECORDS", "MOST_ROW_ID", "ROW_TRACKING_DOMAIN", "NumRecords", "assign", "high_water_mark"]
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
+
+MOST_ROW_ID = 2**63 - 1
+MOST_RECORDS = 2**40
+"""No file has more rows. A larger count is a mistake that would use up the row ids of its table."""
+
+NumRecords: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MOST_RECORDS)]
 
 _BEFORE_FIRST_ROW = -1
 
 
 class _Stats(msgspec.Struct):
-    numRecords: Annotated[int, msgspec.Meta(ge=0)]  # noqa: N815  # the member's name on the wire
+    numRecords: NumRecords  # noqa: N815  # the member's name on the wire
 
 
 class _Mark(msgspec.Struct):
-    rowIdHighWaterMark: int  # noqa: N815  # the member's name on the wire
+    rowIdHighWaterMark: Long  # noqa: N815  # the member's name on the wire
 
 
 _STATS = msgspec.json.Decoder(_Stats)
@@ -78,7 +84,10 @@ def _with_ids(add: Add, *, index: int, start: int, mark: int, version: int) -> t
     commit_version = version if add.default_row_commit_version is None else add.default_row_commit_version
     if add.base_row_id is None:
         stated = replace(add, base_row_id=mark + 1, default_row_commit_version=commit_version)
-        return stated, mark + _num_records(add, index)
+        reached = mark + _num_records(add, index)
+        if reached >= MOST_ROW_ID:
+            raise _exhausted(add, index=index, mark=mark)
+        return stated, reached
     if add.base_row_id > start:
         raise _beyond_mark(add, index=index, mark=start)
     if add.default_row_commit_version is None:
@@ -111,6 +120,18 @@ def _beyond_mark(add: Add, *, index: int, mark: int) -> InvalidAction:
         index=index,
         field="baseRowId",
         found=str(add.base_row_id),
+    )
+
+
+def _exhausted(add: Add, *, index: int, mark: int) -> InvalidAction:
+    return InvalidAction(
+        f"{add.path} would use up the row ids of the table: its mark is {mark}, the last id {MOST_ROW_ID}",
+        hint="rewrite the table into a new one: its row ids begin again",
+        rule="add.baseRowId.exhausted",
+        action="add",
+        index=index,
+        field="baseRowId",
+        found=str(mark),
     )
 
 

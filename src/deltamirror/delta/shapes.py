@@ -24,9 +24,10 @@ from deltamirror.delta.actions import (
     Sidecar,
     Txn,
 )
+from deltamirror.delta.keys import repeated_key
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidLine, Unsupported
 
-__all__ = ["ACTION_TYPES", "TIMES", "Place", "ShapeRule", "explain", "hides_something", "unencodable"]
+__all__ = ["ACTION_TYPES", "TIMES", "Place", "ShapeRule", "explain", "hides_something", "repeats_key", "unencodable"]
 
 ACTION_TYPES: Mapping[str, type[Action]] = {
     "add": Add,
@@ -73,6 +74,7 @@ class ShapeRule(StrEnum):
     JSON_TEXT = "shape.json-text"
     MISSING_FIELD = "shape.missing-field"
     NEGATIVE_TIME = "shape.negative-time"
+    REPEATED_KEY = "shape.repeated-key"
     SNAKE_CASE = "shape.snake-case"
     TEXT = "shape.text"
     UNKNOWN_FIELD = "shape.unknown-field"
@@ -84,6 +86,7 @@ _REMEDIES: Mapping[ShapeRule, str] = {
     ShapeRule.JSON_TEXT: "encode the JSON once more, as a string",
     ShapeRule.MISSING_FIELD: "give the field: the protocol requires it",
     ShapeRule.NEGATIVE_TIME: "give the time in milliseconds since 1970",
+    ShapeRule.REPEATED_KEY: "give each key once: some readers take the first value, others the last",
     ShapeRule.SNAKE_CASE: "spell fields as the protocol does, in camelCase",
     ShapeRule.TEXT: "give text that has a UTF-8 form",
     ShapeRule.UNKNOWN_FIELD: "leave it out, or commit complete lines verbatim (--verbatim --at-version N)",
@@ -125,7 +128,8 @@ def explain(line: bytes, *, authored: bool, place: Place) -> DeltaMirrorError:
         return _Field(name, "", body, place).invalid(ShapeRule.BODY, what)
     problem = _snake_case(name, body, place) or _wrong_field(name, body, place)
     if problem is None and authored:
-        problem = _unknown_field(name, body, place)
+        key = repeated_key(line)
+        problem = _unknown_field(name, body, place) if key is None else repeats_key(name, key, place)
     return problem or _invalid_line(f"not a well-formed {name}", place)
 
 
@@ -136,9 +140,14 @@ def hides_something(line: bytes, *, authored: bool) -> bool:
     """
     line.decode()
     ((name, body),) = _OUTLINE.decode(line).items()
-    if authored and not body.keys() <= _FIELDS[name]:
+    if authored and (not body.keys() <= _FIELDS[name] or repeated_key(line) is not None):
         return True
     return line.count(f'"{name}"'.encode()) > 1 and _repeats_its_action(line)
+
+
+def repeats_key(name: str, key: str, place: Place) -> InvalidAction:
+    """An object of the action called ``name`` has a key twice."""
+    return _Field(name, key, key, place).invalid(ShapeRule.REPEATED_KEY, "comes twice in one object")
 
 
 def unencodable(name: str, error: UnicodeEncodeError) -> InvalidAction:

@@ -10,10 +10,23 @@ from deltamirror.delta.actions import Metadata
 from deltamirror.delta.order import ordered
 from deltamirror.delta.properties import in_commit_timestamps
 
-__all__ = ["ENABLEMENT_TIMESTAMP", "ENABLEMENT_VERSION", "next_timestamp", "with_enablement"]
+__all__ = [
+    "ENABLEMENT_TIMESTAMP",
+    "ENABLEMENT_VERSION",
+    "LAST_TIMESTAMP",
+    "MOST_AHEAD",
+    "next_timestamp",
+    "with_enablement",
+]
 
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+LAST_TIMESTAMP = 253_402_300_799_999
+"""The end of the year 9999 (ms). After a later one no commit could follow for long, and readers show no such date."""
+
+MOST_AHEAD = 24 * 60 * 60 * 1000
+"""How far the time of a commit may be ahead of the database's clock (ms): every later commit has to exceed it."""
 
 
 def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:

@@ -200,6 +200,7 @@ class _Adoption:
                 lines=data.splitlines(keepends=True),
                 at_version=commit.version,
                 committed_at=commit.modified,
+                is_in_log=True,
             )
             draft = draft_of(change, self._state, actions, data)
             info = _info_of(actions)

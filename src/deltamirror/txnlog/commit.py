@@ -34,6 +34,7 @@ from deltamirror.txnlog.ratify import (
     ratify,
     require_follows,
     require_room,
+    require_timely,
     require_undiverged,
 )
 from deltamirror.txnlog.request import Committed, Request
@@ -222,6 +223,7 @@ class _Run:
                         require_undiverged(draft, heads[draft.state.table_id])
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
             writing = [draft for draft in drafts if draft.writes]
+            require_timely(writing, heads, clock)
             if (limit := self._settings.writer.backlog_limit) is not None:
                 for draft in writing:
                     require_room(session, draft, heads[draft.state.table_id], limit)

@@ -1,11 +1,12 @@
 """One table's part of a transaction, before any lock: checked against the table as it was seen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.commitinfo import metrics_for, write_parameters
 from deltamirror.delta.conflicts import CommitFacts, ReadSet, implied_reads
+from deltamirror.delta.evolution import adds_demands
 from deltamirror.delta.features import row_tracking
 from deltamirror.delta.validation import OncePerCommit, TableRules, check_actions
 from deltamirror.txnlog.request import Change, Operation
@@ -13,7 +14,7 @@ from deltamirror.txnlog.staging import Staged
 from deltamirror.txnlog.state import TableState
 from deltamirror.txnlog.winners import Standing
 
-__all__ = ["Draft", "after", "authored_facts", "check_foundation", "draft_of", "foundation_of", "rules_for"]
+__all__ = ["Draft", "after", "authored_facts", "check_foundation", "draft_of", "foundation_of", "reads_of", "rules_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +115,8 @@ def draft_of(change: Change, state: TableState, actions: Sequence[Action], raw: 
     """The draft of a commit that is held in memory, its actions checked."""
     foundation = foundation_of(actions)
     check_foundation(change, state, foundation)
-    _check_each(rules_for(change, state, foundation), actions)
-    reads = implied_reads(actions, change.reads)
+    actions = _admitted(rules_for(change, state, foundation), actions)
+    reads = reads_of(change, state, actions)
     founds = raw is None and bool(foundation)
     return Draft(
         change=change,
@@ -126,6 +127,17 @@ def draft_of(change: Change, state: TableState, actions: Sequence[Action], raw: 
         facts=CommitFacts.of(actions) if raw is not None else authored_facts(change, actions, reads),
         reads=reads,
     )
+
+
+def reads_of(change: Change, state: TableState, actions: Sequence[Action]) -> ReadSet:
+    """What a change read: what it says, what its actions show, and all rows where it makes demands on them."""
+    reads = implied_reads(actions, change.reads)
+    metadata = next((action for action in actions if isinstance(action, Metadata)), None)
+    if metadata is None or change.lines is not None or state.version < 0:
+        return reads
+    protocol, _ = after(state, actions)
+    # Else rows that came in meanwhile would pass as checked.
+    return replace(reads, whole_table=True) if adds_demands(state.metadata, metadata, protocol=protocol) else reads
 
 
 def authored_facts(change: Change, actions: Sequence[Action], reads: ReadSet) -> CommitFacts:
@@ -144,6 +156,7 @@ def rules_for(change: Change, state: TableState, foundation: Sequence[Action] = 
         verbatim=change.lines is not None,
         rows_checked=change.rows_checked,
         system_domains=change.system_domains,
+        previous=state.metadata if foundation else None,
     )
 
 
@@ -163,11 +176,13 @@ def check_foundation(change: Change, state: TableState, foundation: Sequence[Act
     )
 
 
-def _check_each(rules: TableRules, actions: Sequence[Action]) -> None:
-    once = OncePerCommit()
+def _admitted(rules: TableRules, actions: Sequence[Action]) -> list[Action]:
+    """The actions as they are written, each of them checked."""
+    once, admitted = OncePerCommit(), []
     for index, action in enumerate(actions):
-        rules.check(action, index)
+        admitted.append(rules.admit(action, index))
         once.see(action, index)
+    return admitted
 
 
 def after(state: TableState, actions: Sequence[Action]) -> tuple[Protocol, Metadata]:

@@ -86,8 +86,7 @@ class Gathered:
                         continue
                     if raw is None and isinstance(action, Metadata | Protocol):
                         raise _late(action, index)
-                    rules.check(action, index)
-                    kept.append((raw, action))
+                    kept.append((raw, rules.admit(action, index)))
                 block = _block(kept)
             yield block
             start += len(some)
@@ -108,7 +107,7 @@ class Gathered:
         for number, line in _with_blanks(self.change.lines or ()):
             if self._hash is not None:
                 self._hash.update(line)
-            yield line, lines.decode(line, number=number)
+            yield line, lines.decode_admitted(line, number=number)
 
 
 def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> Block | None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from deltamirror.delta import lines
-from deltamirror.delta.actions import Action, Add, Cdc, CheckpointMetadata, Remove, Sidecar
+from deltamirror.delta.actions import Action, Add, Cdc, CheckpointMetadata, CommitInfo, Remove, Sidecar
 from deltamirror.delta.chunks import Chunk, compressed_chunk, plain_chunk
+from deltamirror.delta.timestamps import LAST_TIMESTAMP
 from deltamirror.delta.validation import OncePerCommit
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, InvalidInput, InvalidLine
@@ -163,6 +164,7 @@ class _Reading:
         try:
             self._once.see(action)
             _require_in_commit(action)
+            _require_datable(action)
         except InvalidInput as error:
             error.message = f"{self._source}, line {number}: {error.message}"
             raise
@@ -173,3 +175,16 @@ def _require_in_commit(action: Action) -> None:
     if isinstance(action, CheckpointMetadata | Sidecar):
         name = lines.wire_name(action)
         raise violation(f"{name}.in-commit", action=name, index=None, field="", found=name)
+
+
+def _require_datable(action: Action) -> None:
+    """Refuse a history after which no commit could follow."""
+    time = action.in_commit_timestamp if isinstance(action, CommitInfo) else None
+    if time is not None and time > LAST_TIMESTAMP:
+        raise violation(
+            "commitInfo.in-commit-timestamp.range",
+            action="commitInfo",
+            index=None,
+            field="inCommitTimestamp",
+            found=time,
+        )

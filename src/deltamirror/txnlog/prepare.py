@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from deltamirror.config import CatalogSettings
 from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Txn
-from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, implied_reads, isolation_for, table_isolation
+from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
 from deltamirror.errors import Conflict, InvalidAction, NotFound, Transient, Unavailable
 from deltamirror.txnlog.database import Database
@@ -16,6 +16,7 @@ from deltamirror.txnlog.draft import (
     check_foundation,
     draft_of,
     foundation_of,
+    reads_of,
     rules_for,
 )
 from deltamirror.txnlog.gather import Block, Gathered
@@ -127,7 +128,7 @@ class Preparation:
         blocks = self.gathered.checked(rules, skip=opening, size=self._settings.chunk_lines)
         sweep_stages(self._database, older_than=self._settings.stage_ttl)
         staged = self._filled(Stage(self._database, state.table_id), blocks)
-        reads = implied_reads((*staged.small_actions, *staged.sample), change.reads)
+        reads = reads_of(change, state, (*foundation, *staged.small_actions, *staged.sample))
         return Draft(
             change=change,
             state=state,

@@ -1,6 +1,6 @@
 """Keeping the typed columns in step with the lines: which file rows a commit adds, and which it ends."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy.sql import ColumnElement, Select
 from deltamirror.delta.actions import Action, Add, FileKey, Remove
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.replay import reconciliation_key
+from deltamirror.delta.validation.rules import violation
 from deltamirror.txnlog.database import Row, Session
 from deltamirror.txnlog.rows import file_row, path_hash, remove_row, small_row
 from deltamirror.txnlog.schema import file_ends, files, removes, versions
@@ -18,11 +19,14 @@ from deltamirror.txnlog.schema import file_ends, files, removes, versions
 __all__ = [
     "FileChanges",
     "LiveFile",
+    "MetFiles",
+    "RemainingFiles",
     "ended_by",
     "hash_batches",
     "insert_ends",
     "insert_small_actions",
     "live_files",
+    "require_live_once",
     "staged_keys",
     "staged_overlaps",
 ]
@@ -37,6 +41,18 @@ class LiveFile:
     commit_id: int
     ordinal: int
     key: FileKey
+
+
+@dataclass(frozen=True, slots=True)
+class MetFiles:
+    """The rows at the head whose paths a commit names."""
+
+    ended: Sequence[LiveFile] = ()
+    """Removed by the commit, or replaced by adding them again."""
+    doubled: Sequence[LiveFile] = ()
+    """Not ended by the commit, though it adds their paths with other deletion vectors."""
+    kept: bool = False
+    """Whether some of the files that it ends are added again by it: their data stays."""
 
 
 class FileChanges:
@@ -60,10 +76,19 @@ class FileChanges:
         """The files that the commit removes and the table does not have."""
         return self.removed.keys() - {file.key for file in ended}
 
-    def ended(self, session: Session) -> list[LiveFile]:
-        """The file rows that the commit ends: removed by it, or replaced by adding them again."""
+    def meet(self, session: Session) -> "MetFiles":
+        """The file rows at the head that the commit ends, and those that would stay beside it under one path."""
         keys = self.added.keys() | self.removed.keys()
-        return [file for file in live_files(session, self._table_id, [key[0] for key in keys]) if file.key in keys]
+        live = list(live_files(session, self._table_id, [key[0] for key in keys]))
+        ended = [file for file in live if file.key in keys]
+        if not live:
+            return MetFiles(ended)
+        paths = {path for path, _ in self.added}
+        return MetFiles(
+            ended,
+            doubled=[file for file in live if file.key not in keys and file.key[0] in paths],
+            kept=any(file.key[0] in paths for file in ended),
+        )
 
     def insert(self, session: Session, ended: Iterable[LiveFile]) -> None:
         """Insert the rows, in the order of the path index."""
@@ -113,30 +138,101 @@ def live_files(session: Session, table_id: int, paths: Sequence[str]) -> Iterato
             yield _live_file(row)
 
 
-def staged_overlaps(connection: Connection, source: Table, table_id: int, commit_id: int) -> Iterator[LiveFile]:
-    """The rows at the head that a staged commit ends, by its adds or by its removes (``source`` says which)."""
+def staged_overlaps(
+    connection: Connection, source: Table, table_id: int, commit_id: int
+) -> tuple[set[LiveFile], set[LiveFile]]:
+    """The rows at the head whose paths a staged commit adds or removes (``source`` says which).
+
+    First those with the same deletion vector, which the commit ends, then those with another one.
+    """
     staged = source.alias("staged")
     query = (
         _LIVE.add_columns(staged.c.path.label("staged_path"), staged.c.dv_id.label("staged_dv_id"))
         .join(staged, (staged.c.table_id == files.c.table_id) & (staged.c.path_hash == files.c.path_hash))
         .where(staged.c.table_id == table_id, staged.c.commit_id == commit_id, files.c.commit_id != commit_id)
     )
+    same: set[LiveFile] = set()
+    others: set[LiveFile] = set()
     for row in connection.execute(query):
-        found = _live_file(row)
-        if found.key == (path_identity(row.staged_path), row.staged_dv_id):
-            yield found
+        found, path = _live_file(row), path_identity(row.staged_path)
+        if found.key == (path, row.staged_dv_id):
+            same.add(found)
+        elif found.key[0] == path:
+            others.add(found)
+    return same, others
 
 
-def staged_keys(connection: Connection, table_id: int, commit_id: int, paths: Sequence[str]) -> set[FileKey]:
+def staged_keys(
+    connection: Connection,
+    table_id: int,
+    commit_id: int,
+    paths: Sequence[str],
+    *,
+    sources: Sequence[Table] = (files, removes),
+) -> set[FileKey]:
     """The files among these paths that a staged commit adds or removes; others of equal hash among them."""
     keys: set[FileKey] = set()
     for some in hash_batches(paths):
-        for source in (files, removes):
+        for source in sources:
             query = select(source.c.path, source.c.dv_id).where(
                 source.c.table_id == table_id, source.c.commit_id == commit_id, source.c.path_hash.in_(some)
             )
             keys.update((path_identity(row.path), row.dv_id) for row in connection.execute(query))
     return keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingFiles:
+    """The files that a commit leaves in the table, as far as they were there before it.
+
+    The rows that it ends are given, or they are those that a stage has recorded.
+    """
+
+    session: Session
+    table_id: int
+    ended: Collection[LiveFile] = ()
+    kept: bool = False
+    """Whether the commit adds some of the files again that it ends: they count as staying."""
+    stage: int | None = None
+
+    def any(self) -> bool:
+        """Whether there are any."""
+        return self.kept or self._finds(_LIVE)
+
+    def any_without_row_ids(self) -> bool:
+        """Whether one of them has no row ids. What is added again gets them."""
+        return self._finds(_LIVE.where(files.c.base_row_id.is_(None)))
+
+    def _finds(self, query: Select[Any]) -> bool:
+        query = query.where(files.c.table_id == self.table_id)
+        if self.stage is not None:
+            query = query.where(~_ended_in(self.stage))
+        gone = {(file.commit_id, file.ordinal) for file in self.ended}
+        rows = self.session.execute(query.limit(len(gone) + 1)).all()
+        return any((row.commit_id, row.ordinal) not in gone for row in rows)
+
+
+def _ended_in(stage: int) -> ColumnElement[bool]:
+    """Whether a stage has recorded that it ends a row of ``dl_files``."""
+    return (
+        select(1)
+        .select_from(file_ends)
+        .where(
+            file_ends.c.table_id == files.c.table_id,
+            file_ends.c.file_commit_id == files.c.commit_id,
+            file_ends.c.file_ordinal == files.c.ordinal,
+            file_ends.c.commit_id == stage,
+        )
+        .exists()
+    )
+
+
+def require_live_once(doubled: Iterable[LiveFile]) -> None:
+    """Refuse a commit that adds the paths of these files, which stay in the table with other deletion vectors."""
+    if (file := next(iter(doubled), None)) is not None:
+        path, vector = file.key
+        found = f"{path} is there with " + (f"the deletion vector {vector}" if vector else "no deletion vector")
+        raise violation("add.path.live-twice", action="add", index=None, field="path", found=found)
 
 
 def insert_ends(session: Session, table_id: int, commit_id: int, ended: Iterable[LiveFile]) -> None:

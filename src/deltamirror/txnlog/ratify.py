@@ -14,14 +14,22 @@ from deltamirror.delta.actions import Action, CommitInfo, DomainMetadata, Metada
 from deltamirror.delta.chunks import commit_digest, plain_chunk
 from deltamirror.delta.commitinfo import commit_info
 from deltamirror.delta.conflicts import isolation_for, table_isolation
+from deltamirror.delta.evolution import check_change
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
-from deltamirror.delta.timestamps import with_enablement
+from deltamirror.delta.timestamps import MOST_AHEAD, with_enablement
 from deltamirror.errors import Conflict, Diverged, InvalidAction, Refused, Unavailable
 from deltamirror.txnlog.chunks import chunk_row
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft, after
-from deltamirror.txnlog.projection import FileChanges, insert_small_actions
+from deltamirror.txnlog.projection import (
+    FileChanges,
+    LiveFile,
+    MetFiles,
+    RemainingFiles,
+    insert_small_actions,
+    require_live_once,
+)
 from deltamirror.txnlog.request import Change
 from deltamirror.txnlog.schema import chunks, domains, tables, versions
 from deltamirror.txnlog.staging import catch_up, claim, fresh_commit_id
@@ -39,6 +47,7 @@ __all__ = [
     "require_exact",
     "require_follows",
     "require_room",
+    "require_timely",
     "require_undiverged",
 ]
 
@@ -119,6 +128,25 @@ def require_undiverged(draft: Draft, head: Head) -> None:
     )
 
 
+def require_timely(drafts: Sequence[Draft], heads: Mapping[int, Head], clock: int) -> None:
+    """Refuse a transaction that would date a table far ahead of the database's clock.
+
+    Every later commit has to exceed the time of the one before it, and a transaction has one time in all its tables.
+    """
+    for draft in drafts:
+        stated = None if draft.info is None or not draft.is_verbatim else draft.info.in_commit_timestamp
+        if stated is not None and stated > clock + MOST_AHEAD and _is_timestamped(draft):
+            raise _wrong_time(draft, "ahead", f"inCommitTimestamp {stated} is over a day ahead of the clock, {clock}")
+        newest = heads[draft.state.table_id].committed_at
+        if len(drafts) > 1 and newest > clock + MOST_AHEAD:
+            raise Refused(
+                f"the newest version of table {draft.state.name!r} has the time {newest}, over a day ahead of the "
+                f"clock, {clock}: a transaction would carry it to its other tables",
+                hint="commit to this table in a transaction of its own",
+                table=draft.state.name,
+            )
+
+
 def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None:
     """Refuse a commit to a table whose mirror is too far behind."""
     query = select(tables.c.published_version).where(tables.c.table_id == draft.state.table_id)
@@ -142,7 +170,7 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
         info = authored_info(draft, time=time, txn_id=txn_id, engine_info=engine_info)
         opening = lines.encode_commit((info, *foundation, *actions))
         actions = (*foundation, *actions)
-    commit_id = _insert_files(session, draft, actions) if draft.staged is None else _adopt_stage(session, draft, head)
+    commit_id = _insert_files(session, draft, actions) if draft.staged is None else _adopt_stage(session, draft)
     small = actions if draft.staged is None else (*actions, *draft.staged.small_actions)
     insert_small_actions(session, draft.state.table_id, version, small)
     operation = None if info is None else info.operation
@@ -234,23 +262,30 @@ def _verbatim_time(draft: Draft, head: Head, clock: int) -> int:
     """The time of a verbatim commit: the one that it states, in order."""
     info = draft.info
     stated = None if info is None else info.in_commit_timestamp
-    _, metadata = after(draft.state, draft.small_actions)
-    if in_commit_timestamps(metadata):
+    if _is_timestamped(draft):
         if stated is None or not any(isinstance(action, CommitInfo) for action in draft.body[:1]):
             raise _wrong_time(draft, "first-missing", f"{draft.state.name!r} has in-commit timestamps, the commit none")
         if stated <= head.committed_at:
             problem = f"inCommitTimestamp {stated} does not exceed that of the version before, {head.committed_at}"
             raise _wrong_time(draft, "order", problem)
-    if stated is not None and stated > head.committed_at:
         return stated
-    claimed = draft.change.committed_at or (None if info is None else info.timestamp) or clock
-    return max(claimed, head.committed_at + 1)
+    later = None if stated is None or stated <= head.committed_at else stated
+    claims = (later, draft.change.committed_at, None if info is None else info.timestamp)
+    # Without in-commit timestamps, a time that the commit states binds no reader: an impossible one is passed over.
+    likely = next((claim for claim in claims if claim and claim <= clock + MOST_AHEAD), clock)
+    return max(likely, head.committed_at + 1)
+
+
+def _is_timestamped(draft: Draft) -> bool:
+    _, metadata = after(draft.state, draft.small_actions)
+    return in_commit_timestamps(metadata)
 
 
 def _wrong_time(draft: Draft, rule: str, problem: str) -> InvalidAction:
     return InvalidAction(
         problem,
-        hint="the commit begins with a commitInfo, whose inCommitTimestamp exceeds that of the version before",
+        hint="the commit begins with a commitInfo, whose inCommitTimestamp exceeds that of the version before and is "
+        "at most a day ahead of the database's clock",
         rule=f"commitInfo.inCommitTimestamp.{rule}",
         action="commitInfo",
         field="inCommitTimestamp",
@@ -260,28 +295,54 @@ def _wrong_time(draft: Draft, rule: str, problem: str) -> InvalidAction:
 
 
 def _insert_files(session: Session, draft: Draft, actions: Sequence[Action]) -> int:
-    commit_id = fresh_commit_id()
-    changes = FileChanges(draft.state.table_id, commit_id, actions)
-    ended = changes.ended(session) if changes else []
-    missing = changes.missing(ended)
+    commit_id, table_id = fresh_commit_id(), draft.state.table_id
+    changes = FileChanges(table_id, commit_id, actions)
+    met = changes.meet(session) if changes else MetFiles()
+    missing = changes.missing(met.ended)
     if missing and not draft.is_verbatim:
         raise not_in_table(draft.state.name, sorted(path for path, _ in missing))
-    changes.insert(session, ended)
+    left = RemainingFiles(session=session, table_id=table_id, ended=met.ended, kept=met.kept)
+    _require_lawful(draft, doubled=met.doubled, left=left)
+    changes.insert(session, met.ended)
     return commit_id
 
 
-def _adopt_stage(session: Session, draft: Draft, head: Head) -> int:
+def _adopt_stage(session: Session, draft: Draft) -> int:
     staged, table_id = draft.staged, draft.state.table_id
     assert staged is not None  # noqa: S101 - narrows the type; the caller has just tested it
     if staged.num_missing and not draft.is_verbatim:
         raise not_in_table(draft.state.name, [f"{staged.num_missing} of {staged.num_removed} files"])
-    catch_up(session, staged, table_id=table_id, winners=_commits_since(session, table_id, staged.resolved_version))
+    winners = _commits_since(session, table_id, staged.resolved_version)
+    kept = catch_up(session, staged, table_id=table_id, winners=winners) or staged.keeps_files
+    left = RemainingFiles(session=session, table_id=table_id, kept=kept, stage=staged.commit_id)
+    _require_lawful(draft, doubled=(), left=left)
     if not claim(session, staged):
         raise Unavailable(
             f"the staged commit to {draft.state.name!r} took so long that it was swept",
             hint="commit again; if this repeats, raise catalog.stage_ttl",
         )
     return staged.commit_id
+
+
+def _require_lawful(draft: Draft, *, doubled: Sequence[LiveFile], left: RemainingFiles) -> None:
+    """Refuse a commit after which the files that stay could not be read as they were; before anything is written.
+
+    Under the lock, since an append that came in between has files, too. A version that is in the log already is taken
+    as it is: its readers have it, and the table could not go on without it.
+    """
+    state, change = draft.state, draft.change
+    if change.is_in_log:
+        return
+    try:
+        require_live_once(doubled)
+        metadata = next((action for action in draft.small_actions if isinstance(action, Metadata)), None)
+        if metadata is not None and state.version >= 0:
+            protocol, _ = after(state, draft.small_actions)
+            checked = draft.is_verbatim or change.rows_checked
+            check_change(state.metadata, metadata, protocol=protocol, left=left, rows_checked=checked)
+    except InvalidAction as error:
+        error.table = state.name
+        raise
 
 
 def _commits_since(session: Session, table_id: int, version: int) -> Sequence[int]:

@@ -224,15 +224,31 @@ def snapshot(
 
 
 def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
-    """The files of a snapshot at these paths, under the paths as the caller spells them."""
-    found: dict[str, Add] = {}
+    """The files of these paths, as they were added; under the paths as the caller spells them.
+
+    Another writer may have left a path in the table twice, with different deletion vectors: then a path does not say
+    which file is meant.
+    """
+    found: dict[str, list[Add]] = {}
     with taken.database.read() as connection:
         for some in hash_batches(paths):
             for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
-                found[path_identity(row.path)] = add_of(row)
+                found.setdefault(path_identity(row.path), []).append(add_of(row))
     if missing := [path for path in paths if path_identity(path) not in found]:
         raise not_in_table(taken.table, missing)
-    return {path: found[path_identity(path)] for path in paths}
+    for path in paths:
+        if len(several := found[path_identity(path)]) > 1:
+            raise _ambiguous(taken.table, path, several)
+    return {path: found[path_identity(path)][0] for path in paths}
+
+
+def _ambiguous(table: str, path: str, several: Sequence[Add]) -> InvalidInput:
+    vectors = [each.deletion_vector for each in several]
+    told = " and ".join("none" if vector is None else vector.unique_id for vector in vectors)
+    return InvalidInput(
+        f"table {table!r} has {path} {len(several)} times, with the deletion vectors {told}",
+        hint="say which one: give a complete remove with its deletion vector, one of them in each commit",
+    )
 
 
 def history(database: Database, name: str, *, limit: int | None = None) -> list[HistoryEntry]:

@@ -44,6 +44,8 @@ class Change:
     """Which history of the table was read: an adoption begins another one. None: not known."""
     committed_at: int | None = None
     """The time of a verbatim commit that does not state one itself."""
+    is_in_log: bool = False
+    """The version is in the log, written by another writer: it is not asked what it leaves of the table."""
     operation: Operation = field(default_factory=Operation)
     system_domains: frozenset[str] = frozenset()
     """Domains below ``delta.`` that the change may set: they belong to Delta, not to users."""

@@ -23,7 +23,7 @@ from deltamirror.txnlog.chunks import chunk_row, commit_actions
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
-from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, staged_overlaps
+from deltamirror.txnlog.projection import insert_ends, live_files, require_live_once, staged_keys, staged_overlaps
 from deltamirror.txnlog.rows import file_row, file_rows, remove_row
 from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
 
@@ -51,12 +51,24 @@ class Staged:
     num_removed: int
     num_missing: int
     """How many of the files that it removes the table did not have when the stage was resolved."""
+    keeps_files: bool
+    """Whether it adds paths that the table had when the stage was resolved."""
     digests: tuple[bytes, ...]
     small_actions: tuple[Action, ...]
     sample: tuple[Remove, ...]
     """One of its removes, if it has any."""
     metrics: dict[str, str]
     data_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """What a stage comes to in the table as it was at a version."""
+
+    version: int
+    num_removed: int = 0
+    """How many of the files that it removes the table had."""
+    keeps_files: bool = False
 
 
 @dataclass(slots=True)
@@ -103,19 +115,20 @@ class Stage:
                 begun_at, had_files = self._head(session.connection), _has_files(session, self._table_id)
                 session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
             self._store(iter(blocks))
-            resolved, found = self._resolve() if had_files else (begun_at, 0)
+            resolved = self._resolve() if had_files else _Resolved(begun_at)
         except BaseException:
             discard(self._database, self._table_id, self.commit_id)
             raise
         tally = self._tally
         return Staged(
             commit_id=self.commit_id,
-            resolved_version=resolved,
+            resolved_version=resolved.version,
             num_lines=tally.lines,
             num_bytes=tally.size,
             num_added=tally.added,
             num_removed=tally.removed,
-            num_missing=tally.removed - found,
+            num_missing=tally.removed - resolved.num_removed,
+            keeps_files=resolved.keeps_files,
             digests=tuple(tally.digests),
             small_actions=tuple(tally.small),
             sample=tally.sample,
@@ -183,16 +196,17 @@ class Stage:
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
 
-    def _resolve(self) -> tuple[int, int]:
-        """Record which files the commit ends: as of which version, and how many of the removed ones were found."""
+    def _resolve(self) -> "_Resolved":
+        """Record which files the commit ends. Refuse to add a path that stays with another deletion vector."""
         with self._database.read() as connection:
             head = self._head(connection)
-            replaced = set(staged_overlaps(connection, files, self._table_id, self.commit_id))
-            removed = set(staged_overlaps(connection, removes, self._table_id, self.commit_id))
+            replaced, beside = staged_overlaps(connection, files, self._table_id, self.commit_id)
+            removed, _ = staged_overlaps(connection, removes, self._table_id, self.commit_id)
+        require_live_once(beside - removed)
         with self._database.write() as session:
             self._touch(session)
             insert_ends(session, self._table_id, self.commit_id, replaced | removed)
-        return head, len(removed)
+        return _Resolved(head, num_removed=len(removed), keeps_files=bool(replaced or beside))
 
     def _head(self, connection: Connection) -> int:
         """The head of the table; -1 for one that was dropped, which is noticed when the commit is ratified."""
@@ -209,14 +223,24 @@ class Stage:
             )
 
 
-def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> None:
-    """End the files that these winners added, and that the staged commit adds or removes."""
+def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> bool:
+    """End the files that these winners added, and that the staged commit adds or removes; whether it adds one of them.
+
+    Refuse to add a path that a winner added with another deletion vector.
+    """
     actions = chain.from_iterable(commit_actions(session.connection, winner) for winner in winners)
     added = [action.path for action in actions if isinstance(action, Add)]
     keys = staged_keys(session.connection, table_id, staged.commit_id, added)
     live = live_files(session, table_id, [path for path, _ in keys])
-    ended = {file for file in live if file.key in keys and file.commit_id in winners}
+    theirs = [file for file in live if file.commit_id in winners]
+    ended = {file for file in theirs if file.key in keys}
+    adds = staged_keys(
+        session.connection, table_id, staged.commit_id, [file.key[0] for file in theirs], sources=[files]
+    )
+    paths = {path for path, _ in adds}
+    require_live_once(file for file in theirs if file.key[0] in paths and file not in ended)
     insert_ends(session, table_id, staged.commit_id, ended)
+    return any(file.key[0] in paths for file in ended)
 
 
 def claim(session: Session, staged: Staged) -> bool:

@@ -394,14 +394,15 @@ def test_a_stream_is_read_one_line_at_a_time() -> None:
 
 TEXT = st.text(max_size=12) | st.text(alphabet='\x00\x1f\x0b\\"u0f1é', max_size=12)
 LONG = st.integers(0, 2**63 - 1)
+INT = st.integers(0, 2**31 - 1)
 TEXTS = st.dictionaries(TEXT, TEXT, max_size=5)
 PARTITIONS = st.dictionaries(TEXT, TEXT | st.none(), max_size=3)
 VECTORS = st.builds(
     DeletionVector,
     storage_type=TEXT,
     path_or_inline_dv=TEXT,
-    offset=LONG | st.none(),
-    size_in_bytes=LONG,
+    offset=INT | st.none(),
+    size_in_bytes=INT,
     cardinality=LONG,
 )
 
@@ -440,8 +441,8 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     ),
     st.builds(
         Protocol,
-        min_reader_version=LONG,
-        min_writer_version=LONG,
+        min_reader_version=INT,
+        min_writer_version=INT,
         reader_features=maybe(st.lists(TEXT, max_size=3)),
         writer_features=maybe(st.lists(TEXT, max_size=3)),
     ),

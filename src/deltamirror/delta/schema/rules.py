@@ -16,7 +16,8 @@ def validate_schema(schema: StructType, *, column_mapping: bool = False) -> None
     """Raise InvalidSchema, naming the column, unless Delta can hold this schema.
 
     Names are unique in their struct without regard to case, and free of `` ,;{}()=``, tabs and line
-    ends unless the table maps columns to physical names; decimals have 1 to 38 digits.
+    ends unless the table maps columns to physical names; decimals have 1 to 38 digits; a struct inside of the schema
+    has a field, because Parquet has no empty one.
     """
     for path, kind in _types((), schema):
         if isinstance(kind, StructType):
@@ -40,6 +41,8 @@ def _types(path: tuple[str, ...], kind: DataType) -> Iterator[tuple[tuple[str, .
 
 def _check_names(path: tuple[str, ...], struct: StructType, column_mapping: bool) -> None:
     seen: set[str] = set()
+    if path and not struct.fields:
+        raise _wrong(path, "a struct has at least one field: neither Parquet nor the readers have an empty one")
     for each in struct.fields:
         where = (*path, each.name)
         if not each.name:

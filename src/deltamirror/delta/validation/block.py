@@ -12,7 +12,9 @@ from operator import attrgetter
 import msgspec
 
 from deltamirror.delta.actions import Add
-from deltamirror.delta.validation.table import Stats, TableRules
+from deltamirror.delta.keys import repeated_key
+from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
+from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, Stats, TableRules
 
 __all__ = ["PlainBlock", "plain_block"]
 
@@ -29,7 +31,7 @@ _columns = attrgetter(
     "default_row_commit_version",
     "clustering_provider",
 )
-_are_plain_paths = re.compile(r"(?:[A-Za-z0-9_=/+,~-][A-Za-z0-9_=/.+,~-]*\n)+").fullmatch
+_are_plain_paths = re.compile(rf"(?:{PLAIN_PATH}\n)+").fullmatch
 _decode_stats = msgspec.json.Decoder(Stats).decode_lines
 
 
@@ -59,6 +61,7 @@ def plain_block(rules: TableRules, adds: Sequence[Add]) -> PlainBlock | None:
             and all(column.count(None) == len(adds) for column in special)
             and _are_counts(sizes)
             and _are_counts(times)
+            and (min(times) >= FIRST_MILLISECONDS or max(times) < FIRST_SECONDS)
             and set(map(type, changes)) == {bool}
             and set(map(type, values)) == {dict}
             and _are_paths(paths)
@@ -73,12 +76,17 @@ def plain_block(rules: TableRules, adds: Sequence[Add]) -> PlainBlock | None:
 
 
 def _are_counts(numbers: Sequence[int]) -> bool:
-    return set(map(type, numbers)) == {int} and min(numbers) >= 0
+    return set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) <= LARGEST
 
 
 def _are_paths(paths: Sequence[str]) -> bool:
-    joined = "\n".join((*paths, ""))
-    return joined.count("\n") == len(paths) and _are_plain_paths(joined) is not None and "/." not in joined
+    joined = "\n".join(("", *paths, ""))
+    return (
+        joined.count("\n") == len(paths) + 1
+        and _are_plain_paths(joined, 1) is not None
+        and f"\n{LOG_FOLDER}" not in joined
+        and max(map(len, paths)) <= LONGEST_PATH
+    )
 
 
 def _num_records(stats: Sequence[str | None], *, needed: bool) -> Sequence[int | None] | None:
@@ -88,8 +96,17 @@ def _num_records(stats: Sequence[str | None], *, needed: bool) -> Sequence[int |
     texts = [text for text in stats if text is not None and text[-1:] == "}"]
     if len(texts) < len(stats):
         return None
-    records = [each.num_records for each in _decode_stats("\n".join(texts))]
+    joined = "\n".join(texts)
+    records = [each.num_records for each in _decode_stats(joined)]
+    if joined.count('"numRecords"') > len(texts) or not _have_distinct_keys(texts):
+        return None
     return records if len(records) == len(texts) and not (needed and None in records) else None
+
+
+def _have_distinct_keys(texts: Sequence[str]) -> bool:
+    """Of the statistics with equally many keys, one is looked at: to parse all of them would double the cost."""
+    examples = {text.count('":'): text for text in texts}
+    return all(repeated_key(text) is None for text in examples.values())
 
 
 def _partition_texts(rules: TableRules, values: Sequence[dict[str, str | None]]) -> list[str] | None:

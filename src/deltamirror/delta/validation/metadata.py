@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import FEATURES, is_enabled, missing_features
+from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.properties import (
     FEATURE_PREFIX,
     PROTOCOL_PROPERTIES,
@@ -36,6 +37,8 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
     if metadata.created_time is not None and metadata.created_time < 0:
         raise _broken("created-time.negative", index, "createdTime", metadata.created_time)
     schema = _schema(metadata, index)
+    if not schema.fields and not verbatim:  # Delta Spark makes a table without columns, and adds them later
+        raise _broken("schema.empty", index, "schemaString", metadata.schema_string)
     _check_partition_columns(metadata.partition_columns, schema, index)
     _check_configuration(metadata, index, verbatim=verbatim)
     if column_mapping_mode(metadata) != "none":
@@ -44,6 +47,8 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
 
 
 def _schema(metadata: Metadata, index: int | None) -> StructType:
+    if (key := repeated_key(metadata.schema_string)) is not None:
+        raise _broken("schema.repeated-key", index, "schemaString", key)
     try:
         schema = parse_schema(metadata.schema_string)
         validate_schema(schema, column_mapping=column_mapping_mode(metadata) != "none")

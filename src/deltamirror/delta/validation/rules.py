@@ -31,7 +31,32 @@ _PATHS = {
     "path.backslash": ("a path has no backslash", "separate folders by '/'; in a name, write %5C"),
     "path.raw-character": ("a path is percent-encoded like a URI", "encode spaces and reserved characters: 'a%20b'"),
     "path.bad-escape": ("a percent sign begins an escape of two hexadecimal digits", "write a percent sign as %25"),
-    "path.parent": ("a path has no '..'", "name the file without a detour"),
+    "path.parent": ("a path has no '..', not as %2E%2E either", "name the file without a detour"),
+    "path.point": ("no name in a path is a single point", "leave './' out"),
+    "path.empty-name": (
+        "no name in a path is empty: it has no '//', and no '/' at its end",
+        "separate names by one '/'",
+    ),
+    "path.colon": (
+        "a relative path has no ':' in its first name, which would be a scheme, and no file has one in its name",
+        "write %3A in the name of a folder, and choose another name for the file",
+    ),
+    "path.not-text": (
+        "a decoded path is UTF-8 text without control characters",
+        "rename the file: readers would look for different ones",
+    ),
+    "path.log": ("no data file is below _delta_log/", "put it beside the log: cleanup may delete it there"),
+    "path.long": ("a decoded path has at most 4096 bytes", "choose a shorter name"),
+}
+_NEW_PATHS = {
+    "path.absolute": (
+        "a path is relative to the table: delta-rs and DuckDB look for an absolute one below it",
+        "put the file below the table's location; lines of Delta Spark with absolute paths can be committed verbatim",
+    ),
+    "path.spelling": (
+        "a path has the spelling of Delta Spark: in another one it would be a second file",
+        "escape what a URI has to, and ':', in capital letters: 'day=1/a%20é%3A.parquet' for 'day=1/a é:.parquet'",
+    ),
 }
 _SIZES = {"size.negative": ("a size is a number of bytes, at least 0", "give the length of the file")}
 _PARTITIONS = {
@@ -39,20 +64,28 @@ _PARTITIONS = {
         "partition values are those of the table's partition columns, by physical name",
         "leave out columns that the table is not partitioned by",
     ),
-    "partition.value": (
-        "a partition value is null or the text of a value of its column's type",
-        "write it as the protocol does: 2024-01-31, 17, true, 1.50, 2024-01-31T00:00:00.000000Z",
-    ),
 }
-_MISSING_PARTITION = {
+_PARTITION_VALUES = {
+    "partition.value": (
+        "a partition value is null or a value of its column's type, in a spelling that every reader takes",
+        "write it as Delta Spark does: 2024-01-31, 17, true, 1.50 (at its scale), 2024-01-31T00:00:00.000000Z",
+    ),
     "partition.missing": (
         "every partition column has a value, or null",
         "add the missing column, with null if it has none",
-    )
+    ),
+    "partition.null": (
+        "a partition column that is NOT NULL has a value, and the empty text is null",
+        "give the value, or drop NOT NULL from the column",
+    ),
 }
 _STATS = {
     "stats.json": ("stats is the text of a JSON object", "give statistics as one JSON text, not as an object"),
-    "stats.num-records": ("numRecords is an integer, at least 0", "give the number of rows in the file"),
+    "stats.repeated-key": (
+        "no object in stats has a key twice: some readers take the first value, others the last",
+        "give each key once",
+    ),
+    "stats.num-records": ("numRecords is an integer from 0 to 2^40", "give the number of rows in the file"),
 }
 _VECTORS = {
     "deletion-vector.feature": (
@@ -74,11 +107,15 @@ _VECTORS = {
 _ROW_IDS = {
     "row-ids.feature": ("row ids need the table feature rowTracking", "leave them out, or upgrade the protocol first"),
     "row-ids.negative": ("row ids and commit versions are at least 0", "leave them out: they are assigned at commit"),
+    "row-ids.range": (
+        "the row ids of a file fit into 64 bits",
+        "leave baseRowId out, or repeat that of the file that is added again",
+    ),
 }
 _OF_FILES: Mapping[str, tuple[Mapping[str, tuple[str, str]], ...]] = {
-    "add": (_PATHS, _SIZES, _PARTITIONS, _MISSING_PARTITION, _STATS, _VECTORS, _ROW_IDS),
+    "add": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES, _STATS, _VECTORS, _ROW_IDS),
     "remove": (_PATHS, _SIZES, _PARTITIONS, _STATS, _VECTORS, _ROW_IDS),
-    "cdc": (_PATHS, _SIZES, _PARTITIONS, _MISSING_PARTITION),
+    "cdc": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES),
 }
 
 _OTHERS = (
@@ -104,9 +141,19 @@ _OTHERS = (
         "commitInfo has an inCommitTimestamp where commits carry their time",
         "commit through a writer that knows the feature inCommitTimestamp",
     ),
+    Rule(
+        "commitInfo.in-commit-timestamp.range",
+        "an inCommitTimestamp is before the year 10000",
+        "give milliseconds since 1970; no commit could follow after a later time",
+    ),
     Rule("checkpointMetadata.in-commit", "checkpointMetadata belongs into checkpoints only", "leave it out"),
     Rule("sidecar.in-commit", "sidecar belongs into checkpoints only", "leave it out"),
     Rule("add.modification-time.negative", "a time is in milliseconds since 1970, at least 0", "give the file's time"),
+    Rule(
+        "add.modification-time.seconds",
+        "modificationTime is in milliseconds: this one is before 1971, and looks like seconds",
+        "multiply it by 1000",
+    ),
     Rule(
         "add.deletion-vector.num-records",
         "a file with a deletion vector has numRecords in its stats",
@@ -163,6 +210,12 @@ _OTHERS = (
     Rule("protocol.downgrade", "a protocol keeps all features of the table but the fence", "name these, too"),
     Rule("metaData.id.empty", "a table has an id", "give a UUID"),
     Rule("metaData.format", "data files are Parquet", "set the format's provider to parquet"),
+    Rule(
+        "metaData.schema.repeated-key",
+        "no object in schemaString has a key twice: some readers take the first value, others the last",
+        "give each key once",
+    ),
+    Rule("metaData.schema.empty", "a table has a column: no reader reads one without", "give the columns"),
     Rule("metaData.schema", "the schema is one that Delta can hold", "correct the column that is named"),
     Rule("metaData.created-time.negative", "a time is in milliseconds since 1970, at least 0", "give the time"),
     Rule("metaData.partition.unknown", "a partition column is a column of the schema", "use the schema's spelling"),
@@ -203,6 +256,82 @@ _OTHERS = (
     Rule("metaData.features", "the protocol has the features that the metadata uses", "upgrade the protocol as well"),
 )
 
+_CHANGES = (
+    Rule(
+        "add.path.live-twice",
+        "a path is in the table once, whatever its deletion vector",
+        "remove the file as it is in the table, with its deletion vector, in the same commit; or leave the add out",
+    ),
+    Rule("metaData.change.id", "a table with files keeps its id", "keep the id; for another table, create one"),
+    Rule(
+        "metaData.change.partitioning",
+        "a table with files keeps its partition columns, in their order",
+        "overwrite the table: remove every file and add the rewritten ones in the same commit",
+    ),
+    Rule(
+        "metaData.change.missing-column",
+        "a table with files keeps its columns and their spelling, unless it maps columns",
+        "set delta.columnMapping.mode to name first; then rename or drop the column, keeping ids and physical names",
+    ),
+    Rule(
+        "metaData.change.type",
+        "a table with files keeps the types of its columns, but for widenings that it records",
+        "add a column of the other type, or overwrite the table; to widen a type, set delta.enableTypeWidening and "
+        "record the change in the field's delta.typeChanges",
+    ),
+    Rule(
+        "metaData.change.nullability",
+        "in a table with files, what is nullable stays nullable",
+        "leave it nullable and add a CHECK constraint, or overwrite the table",
+    ),
+    Rule(
+        "metaData.change.added-not-null",
+        "a column that is added to a table with files is nullable, and so are the fields inside of it",
+        "add it without NOT NULL: the rows that are there have no value for it",
+    ),
+    Rule(
+        "metaData.change.map-fields",
+        "in a table with files, a struct inside of a map keeps its fields: not every reader can add or drop them there",
+        "add a column beside the map, or overwrite the table",
+    ),
+    Rule(
+        "metaData.change.default",
+        "a column of a table with files gets no default for the rows that are there: readers would disagree about them",
+        "leave EXISTS_DEFAULT out; CURRENT_DEFAULT alone is for rows to come",
+    ),
+    Rule(
+        "metaData.change.mapping-mode",
+        "in a table with files, delta.columnMapping.mode goes from none to name, and no other way",
+        "keep the mode, or overwrite the table",
+    ),
+    Rule(
+        "metaData.change.physical-name",
+        "columns of a table with files keep their physical names: by them they are found in the files",
+        "keep delta.columnMapping.physicalName; where mapping begins, it is the name that the column has",
+    ),
+    Rule(
+        "metaData.change.column-id",
+        "columns keep their ids, and a column that is added has one above delta.columnMapping.maxColumnId",
+        "keep delta.columnMapping.id; number added columns from maxColumnId on",
+    ),
+    Rule(
+        "metaData.change.max-column-id",
+        "delta.columnMapping.maxColumnId does not fall: ids are never used twice",
+        "keep the property, and raise it for columns that are added",
+    ),
+    Rule(
+        "metaData.change.row-tracking",
+        "row tracking is enabled once every file has row ids",
+        "enable the feature rowTracking, add the files again (they get ids), and set the property then; "
+        "or set it when the table is created",
+    ),
+    Rule(
+        "metaData.change.rows-unchecked",
+        "the change makes demands on rows, which those in the table's files were not checked against",
+        "check them with a query engine, and say so: rows_checked=True, or --rows-checked",
+    ),
+)
+
 
 def _file_rules() -> Iterator[Rule]:
     for action, groups in _OF_FILES.items():
@@ -210,7 +339,7 @@ def _file_rules() -> Iterator[Rule]:
             yield from (Rule(f"{action}.{name}", text, remedy) for name, (text, remedy) in group.items())
 
 
-RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*_file_rules(), *_OTHERS)}
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*_file_rules(), *_OTHERS, *_CHANGES)}
 
 
 def violation(rule: str, *, action: str, index: int | None, field: str, found: object) -> InvalidAction:

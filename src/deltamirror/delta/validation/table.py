@@ -10,16 +10,17 @@ A *verbatim* commit was made by another writer, who may lawfully
 - drop features from the protocol, and leave out writer features that only the reference writer asks for;
 - set properties to values that its own version knows;
 - keep row ids of a feature that the table does not have (older type widening does);
-- spell paths with raw characters: readers take them as they are, and so do we.
+- name files outside of the table by absolute paths, as a shallow clone does; escape a path otherwise;
+- spell partition values in any way that every reader takes.
 
 Everything else holds for both kinds of commits.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from deltamirror.delta.actions import (
     Action,
@@ -36,27 +37,36 @@ from deltamirror.delta.actions import (
     Txn,
 )
 from deltamirror.delta.features import row_duties, writer_features_of
+from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.lines import wire_name
+from deltamirror.delta.paths import canonical_path
 from deltamirror.delta.properties import append_only, change_data_feed, column_mapping_mode, in_commit_timestamps
+from deltamirror.delta.rowtracking import MOST_RECORDS, MOST_ROW_ID, NumRecords, high_water_mark
 from deltamirror.delta.schema import Field, StructType, parse_schema
+from deltamirror.delta.timestamps import LAST_TIMESTAMP
 from deltamirror.delta.validation.metadata import check_metadata
 from deltamirror.delta.validation.paths import broken_path_rule, is_plain_path
 from deltamirror.delta.validation.protocol import check_protocol
 from deltamirror.delta.validation.rules import violation
-from deltamirror.delta.validation.values import Parses, value_test
+from deltamirror.delta.validation.values import PartitionColumn
 from deltamirror.delta.validation.vectors import broken_vector_rule
 from deltamirror.errors import InvalidAction
 
-__all__ = ["Stats", "TableRules"]
+__all__ = ["FIRST_MILLISECONDS", "FIRST_SECONDS", "LARGEST", "Stats", "TableRules"]
 
 
 class Stats(msgspec.Struct, rename="camel", gc=False):
     """What the rules ask of statistics."""
 
-    num_records: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    num_records: NumRecords | None = None
 
 
 _decode_stats = msgspec.json.Decoder(Stats).decode
+LARGEST = 2**63 - 1
+"""The largest integer of the log."""
+
+FIRST_SECONDS, FIRST_MILLISECONDS = 100_000_000, 31_536_000_000
+"""From the one to the other, a number is taken for a time in seconds, after 1973: in milliseconds it was in 1970."""
 _File = Add | Remove | Cdc
 
 
@@ -67,7 +77,9 @@ class TableRules:
     protocol: Protocol
     metadata: Metadata
     features: frozenset[str]
-    partitions: Mapping[str, Parses | None]
+    partitions: Mapping[str, PartitionColumn]
+    left_partitions: Mapping[str, PartitionColumn]
+    """Those before the commit: a file that it removes has values of these, where it changes the partitioning."""
     duties: tuple[str, ...]
     stats_needed: bool
     verbatim: bool
@@ -82,11 +94,13 @@ class TableRules:
         verbatim: bool = False,
         rows_checked: bool = False,
         system_domains: Iterable[str] = (),
+        previous: Metadata | None = None,
     ) -> "TableRules":
         """The rules under the protocol and metadata in force after the commit, its own included.
 
-        ``rows_checked`` asserts that the engine which wrote the files met the demands that the table makes on
-        rows; ``system_domains`` are the domains below ``delta.`` that the commit may set.
+        ``previous`` is the metadata before a commit that changes it. ``rows_checked`` asserts that the engine which
+        wrote the files met the demands that the table makes on rows; ``system_domains`` are the domains below
+        ``delta.`` that the commit may set.
         """
         schema = parse_schema(metadata.schema_string)
         return cls(
@@ -94,6 +108,7 @@ class TableRules:
             metadata=metadata,
             features=writer_features_of(protocol),
             partitions=_partitions(schema, metadata),
+            left_partitions={} if previous is None else _partitions(parse_schema(previous.schema_string), previous),
             duties=() if verbatim or rows_checked else tuple(row_duties(metadata, schema).values()),
             stats_needed=_needs_stats(metadata),
             verbatim=verbatim,
@@ -102,8 +117,19 @@ class TableRules:
 
     def check(self, action: Action, index: int | None = None) -> None:
         """Raise InvalidAction, naming ``index``, unless the action is in order on its own."""
-        if type(action) is not Add or not self._is_plain(action):
-            self._check_slowly(action, index)
+        self.admit(action, index)
+
+    def admit(self, action: Action, index: int | None = None) -> Action:
+        """The action as it is written: partition values that we author are in the reference writer's spelling.
+
+        Raise InvalidAction, naming ``index``, unless it is in order on its own.
+        """
+        if type(action) is Add and self._is_plain(action):
+            return action
+        _check_types(action, index)
+        action = self._respelled(action)
+        self._check_slowly(action, index)
+        return action
 
     def _is_plain(self, add: Add) -> bool:
         """Whether all is surely well: cheap tests, written out because a million adds run through them."""
@@ -116,17 +142,20 @@ class TableRules:
             or add.default_row_commit_version is not None
             or add.clustering_provider is not None
             or type(size) is not int
-            or size < 0
+            or not 0 <= size <= LARGEST
             or type(time) is not int
-            or time < 0
+            or not 0 <= time <= LARGEST
+            or FIRST_SECONDS <= time < FIRST_MILLISECONDS
             or type(add.data_change) is not bool  # type: ignore[redundant-expr]  # a struct made in Python may lie
             or type(path) is not str
-            or ((is_plain_path(path) is None or "/." in path) and broken_path_rule(path) is not None)
+            or not (is_plain_path(path) or broken_path_rule(path) is None)
         ):
             return False
         if stats is not None or self.stats_needed:
             try:
                 if type(stats) is not str or (_decode_stats(stats).num_records is None and self.stats_needed):
+                    return False
+                if repeated_key(stats) is not None:
                     return False
             except (msgspec.MsgspecError, UnicodeError):
                 return False
@@ -136,14 +165,23 @@ class TableRules:
         """Whether these are surely the partition values of an add."""
         if type(values) is not dict or len(values) != len(self.partitions):
             return False
-        for name, parses in self.partitions.items():
-            value = values.get(name, 0)
-            if value is not None and (type(value) is not str or (parses is not None and value and not parses(value))):
+        for name, column in self.partitions.items():  # noqa: SIM110 - a generator would cost more than the tests
+            if not column.is_plain(values.get(name, 0)):
                 return False
         return True
 
+    def _respelled(self, action: Action) -> Action:
+        """An add or a cdc of ours with the reference writer's partition values; a remove repeats those of its file."""
+        if self.verbatim or not isinstance(action, Add | Cdc):
+            return action
+        restates = _restates(action)
+        values = {
+            name: self.partitions[name].respelled(text, restates=restates) if name in self.partitions else text
+            for name, text in action.partition_values.items()
+        }
+        return action if values == action.partition_values else replace(action, partition_values=values)
+
     def _check_slowly(self, action: Action, index: int | None) -> None:
-        _check_types(action, index)
         match action:
             case Add():
                 self._check_add(action, index)
@@ -168,8 +206,7 @@ class TableRules:
     def _check_add(self, add: Add, index: int | None) -> None:
         self._check_place(add, index)
         self._check_partitions(add, add.partition_values, index)
-        if add.modification_time < 0:
-            raise _broken("modification-time.negative", add, index, "modificationTime", add.modification_time)
+        self._check_modification_time(add, index)
         records = _num_records(add, add.stats, index)
         self._check_row_ids(add, index)
         self._check_vector(add, add.deletion_vector, index)
@@ -181,6 +218,13 @@ class TableRules:
             raise _broken("iceberg.num-records", add, index, "stats", add.stats)
         if self.duties and add.data_change:
             raise _broken("rows-unchecked", add, index, "dataChange", "; ".join(self.duties))
+
+    def _check_modification_time(self, add: Add, index: int | None) -> None:
+        time = add.modification_time
+        if time < 0:
+            raise _broken("modification-time.negative", add, index, "modificationTime", time)
+        if FIRST_SECONDS <= time < FIRST_MILLISECONDS and not self.verbatim:
+            raise _broken("modification-time.seconds", add, index, "modificationTime", time)
 
     def _check_remove(self, remove: Remove, index: int | None) -> None:
         self._check_place(remove, index)
@@ -215,6 +259,7 @@ class TableRules:
             raise _broken("feature", domain, index, "domain", name)
         if name.startswith("delta.") and not self.verbatim and name not in self.system_domains:
             raise _broken("system", domain, index, "domain", name)
+        high_water_mark({name: domain})  # which later commits have to read
 
     def _check_commit_info(self, info: CommitInfo, index: int | None) -> None:
         if not self.verbatim:
@@ -225,24 +270,32 @@ class TableRules:
             raise _broken("first", info, index, "", f"index {index}")
         if info.in_commit_timestamp is None:
             raise _broken("in-commit-timestamp", info, index, "inCommitTimestamp", None)
+        if info.in_commit_timestamp > LAST_TIMESTAMP:
+            raise _broken("in-commit-timestamp.range", info, index, "inCommitTimestamp", info.in_commit_timestamp)
 
     def _check_place(self, action: _File, index: int | None) -> None:
-        if rule := broken_path_rule(action.path, raw_characters=self.verbatim):
-            raise _broken(rule, action, index, "path", action.path)
+        if rule := broken_path_rule(action.path, verbatim=self.verbatim or _restates(action)):
+            instead = f" instead of {canonical_path(action.path)}" if rule == "path.spelling" else ""
+            raise _broken(rule, action, index, "path", action.path + instead)
         if action.size is not None and action.size < 0:
             raise _broken("size.negative", action, index, "size", action.size)
 
     def _check_partitions(self, action: _File, values: Mapping[str, str | None], index: int | None) -> None:
         for name, value in values.items():
-            if name not in self.partitions:
+            if name not in self.partitions and not (isinstance(action, Remove) and name in self.left_partitions):
                 raise _broken("partition.unknown", action, index, "partitionValues", name)
-            parses = self.partitions[name]
-            if value and parses is not None and not parses(value):
+            # Readers do not parse the values of a remove, and it has to repeat those of its file.
+            if value and not isinstance(action, Remove) and not self.partitions[name].is_readable(value):
                 raise _broken("partition.value", action, index, f"partitionValues.{name}", value)
-        # A remove leaves out null values, and may leave out all of them.
-        missing = [name for name in self.partitions if name not in values]
-        if missing and not isinstance(action, Remove):
-            raise _broken("partition.missing", action, index, "partitionValues", missing[0])
+        if not isinstance(action, Remove):  # which leaves out null values, and may leave out all of them
+            self._check_presence(action, values, index)
+
+    def _check_presence(self, action: Add | Cdc, values: Mapping[str, str | None], index: int | None) -> None:
+        for name, column in self.partitions.items():
+            if name not in values:
+                raise _broken("partition.missing", action, index, "partitionValues", name)
+            if not values[name] and not column.nullable:
+                raise _broken("partition.null", action, index, f"partitionValues.{name}", values[name])
 
     def _check_row_ids(self, action: Add | Remove, index: int | None) -> None:
         ids = {"baseRowId": action.base_row_id, "defaultRowCommitVersion": action.default_row_commit_version}
@@ -251,6 +304,8 @@ class TableRules:
                 raise _broken("row-ids.feature", action, index, field, value)
             if value is not None and value < 0:
                 raise _broken("row-ids.negative", action, index, field, value)
+        if action.base_row_id is not None and action.base_row_id > MOST_ROW_ID - MOST_RECORDS:
+            raise _broken("row-ids.range", action, index, "baseRowId", action.base_row_id)
 
     def _check_vector(self, action: Add | Remove, vector: DeletionVector | None, index: int | None) -> None:
         if vector is None:
@@ -263,11 +318,18 @@ class TableRules:
             )
 
 
-def _partitions(schema: StructType, metadata: Metadata) -> dict[str, Parses | None]:
-    """The tests for partition values, by physical name."""
+def _restates(action: _File) -> bool:
+    """Whether the file may be in the table already, so that its spelling has to be repeated."""
+    if isinstance(action, Add):
+        return action.deletion_vector is not None or not action.data_change
+    return isinstance(action, Remove)
+
+
+def _partitions(schema: StructType, metadata: Metadata) -> dict[str, PartitionColumn]:
+    """The partition columns, by physical name."""
     mapped = column_mapping_mode(metadata) != "none"
     columns = [schema.get(name) or Field(name, StructType()) for name in metadata.partition_columns]
-    return {each.physical_name if mapped else each.name: value_test(each.type) for each in columns}
+    return {each.physical_name if mapped else each.name: PartitionColumn.of(each) for each in columns}
 
 
 def _needs_stats(metadata: Metadata) -> bool:
@@ -295,6 +357,8 @@ def _check_types(action: Action, index: int | None) -> None:
 def _num_records(action: Add | Remove, stats: str | None, index: int | None) -> int | None:
     if stats is None:
         return None
+    if (key := repeated_key(stats)) is not None:
+        raise _broken("stats.repeated-key", action, index, "stats", key)
     try:
         return _decode_stats(stats).num_records
     except msgspec.ValidationError as error:

@@ -1,94 +1,100 @@
-"""Whether a text is a partition value of a type.
+"""What the texts of a partition column have to be: the reference writer's, or at least ones that every reader takes.
+
+Delta Spark reads a partition value by a lenient cast; the Delta kernel, in delta-rs and DuckDB, fails the whole table
+where it cannot parse one: decimals at another scale than the column's, times with ``T`` and no zone, spaces. DuckDB
+takes no notice of an offset such as ``+02:00``.
 
 Partition values of a bulk commit repeat, so each test remembers what it has seen.
 """
 
-import decimal
 import re
-from collections.abc import Callable, Mapping
-from datetime import date
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal as Number
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from deltamirror.delta.schema import DataType, Decimal, Primitive
+from deltamirror.delta.partitions import parse_partition, partition_text
+from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
 
-__all__ = ["Parses", "value_test"]
+__all__ = ["Parses", "PartitionColumn", "value_test"]
 
 Parses: TypeAlias = Callable[[str], bool]
 
-_REMEMBERED = 4096
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
-_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity")
-_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?")
-_ZONE = re.compile(r"Z|[+-][0-9]{2}:?[0-9]{2}")
-_DATE_LENGTH = len("2024-01-31")
+_REMEMBERED: Final = 4096
+_FREE: Final = frozenset({"string", "binary"})
+_ZONED: Final = re.compile(r".{8,10}[ T].{7,8}(?:\.[0-9]+)?Z|.{8,10} .{7,8}(?:\.[0-9]+)?")
+_LOCAL: Final = re.compile(r".{8,10} .{7,8}(?:\.[0-9]+)?")
+_BEYOND_MICROSECONDS: Final = re.compile(r"(?<=\.[0-9]{6})[0-9]{1,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """A partition column, and what its texts have to be."""
+
+    kind: DataType
+    nullable: bool
+    is_canonical: Parses | None
+    """Whether a text is the reference writer's; None where every text is, as for strings."""
+
+    @classmethod
+    def of(cls, field: Field) -> "PartitionColumn":
+        """The column of a field of the schema."""
+        free = isinstance(field.type, Primitive) and field.type.name in _FREE
+        test = None if free else lru_cache(_REMEMBERED)(partial(_is_canonical, field.type))
+        return cls(field.type, field.nullable, test)
+
+    def is_plain(self, text: object) -> bool:
+        """Whether this is surely a value as the reference writes it."""
+        if text is None:
+            return self.nullable
+        return type(text) is str and text != "" and (self.is_canonical is None or self.is_canonical(text))
+
+    def is_readable(self, text: str) -> bool:
+        """Whether every reader takes the text, which is not empty, for the same value."""
+        if not _is_value(self.kind, _BEYOND_MICROSECONDS.sub("", text)):
+            return False
+        match self.kind:
+            case Decimal(_, scale):
+                return Number(text).as_tuple().exponent == -scale
+            case Primitive("timestamp"):
+                return _ZONED.fullmatch(text) is not None
+            case Primitive("timestamp_ntz"):
+                return _LOCAL.fullmatch(text) is not None
+            case _:
+                return True
+
+    def respelled(self, text: str | None, *, restates: bool) -> str | None:
+        """The reference writer's text of the value; the text itself where it spells none.
+
+        ``restates``: the file may be in the table already. A text that readers take then stays, because Delta Spark
+        reads a time without a zone in its session's zone, and the rows of a file must not move.
+        """
+        if text and restates and self.is_readable(text):
+            return text
+        try:
+            return partition_text(text, self.kind)
+        except ValueError:
+            return text
 
 
 def value_test(kind: DataType) -> Parses | None:
-    """The test for texts of a type; ``None`` where every text is a value, as for strings."""
-    test: Parses | None = None
-    match kind:
-        case Decimal(precision, scale):
-            test = partial(_is_decimal, precision, scale)
-        case Primitive(name):
-            test = _TESTS.get(name)
-    return None if test is None else lru_cache(_REMEMBERED)(test)
+    """The test whether a text spells a value of the type; ``None`` where every text does, as for strings."""
+    if isinstance(kind, Primitive) and kind.name in _FREE:
+        return None
+    return lru_cache(_REMEMBERED)(partial(_is_value, kind))
 
 
-def _is_integer(bits: int, text: str) -> bool:
-    bound = 1 << (bits - 1)
-    return _INTEGER.fullmatch(text) is not None and -bound <= int(text) < bound
-
-
-def _is_float(text: str) -> bool:
-    return _FLOAT.fullmatch(text) is not None
-
-
-def _is_decimal(precision: int, scale: int, text: str) -> bool:
-    if _DECIMAL.fullmatch(text) is None:
-        return False
-    value = decimal.Decimal(text)
-    fraction = max(0, -int(value.as_tuple().exponent))
-    return (fraction <= scale and value.adjusted() < precision - scale) or value == 0
-
-
-def _is_boolean(text: str) -> bool:
-    return text in ("true", "false")
-
-
-def _is_date(text: str) -> bool:
-    if _DATE.fullmatch(text) is None:
-        return False
+def _is_value(kind: DataType, text: str) -> bool:
     try:
-        date.fromisoformat(text)
+        parse_partition(text, kind)
     except ValueError:
         return False
     return True
 
 
-def _is_timestamp_ntz(text: str) -> bool:
-    separated = text[_DATE_LENGTH : _DATE_LENGTH + 1] in (" ", "T")
-    return separated and _is_date(text[:_DATE_LENGTH]) and _CLOCK.fullmatch(text, _DATE_LENGTH + 1) is not None
-
-
-def _is_timestamp(text: str) -> bool:
-    """With a zone, as the protocol wants it, or without one, as older writers spell it."""
-    zone = _ZONE.search(text, _DATE_LENGTH)
-    local = text if zone is None or zone.end() != len(text) else text[: zone.start()]
-    return _is_timestamp_ntz(local)
-
-
-_TESTS: Mapping[str, Parses] = {
-    "byte": partial(_is_integer, 8),
-    "short": partial(_is_integer, 16),
-    "integer": partial(_is_integer, 32),
-    "long": partial(_is_integer, 64),
-    "float": _is_float,
-    "double": _is_float,
-    "boolean": _is_boolean,
-    "date": _is_date,
-    "timestamp": _is_timestamp,
-    "timestamp_ntz": _is_timestamp_ntz,
-}
+def _is_canonical(kind: DataType, text: str) -> bool:
+    try:
+        return partition_text(text, kind) == text
+    except ValueError:
+        return False

@@ -1,0 +1,354 @@
+"""Which changes of its metadata a table may make, given the files that it keeps.
+
+Data files are written once, under the metadata that was in force then, and read under that of the head. Nothing in a
+file follows a change, so a change is lawful only if every reader finds the same rows in the files that stay:
+
+- columns are found in files by their physical names, which are their names in a table without column mapping: they
+  stay, and so do types, but for the widenings that the table records in ``delta.typeChanges``;
+- rows that are there have no value for a column that comes later, so it is nullable, without a default for old rows;
+- partition values are in the log, by physical name: partition columns stay, in their order;
+- rows that are there were not checked against demands that come later.
+
+A commit that leaves no earlier file in the table (an overwrite, or a replaced table) may change all of that. These are
+the demands of the protocol and of Delta Lake on Spark; they are stricter only where another reader could not follow:
+partition values of widened columns, and structs inside of maps, to which delta-rs cannot add fields.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol as Interface
+
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.features import is_enabled, writer_features_of
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, column_mapping_mode, max_column_id
+from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, parse_schema
+from deltamirror.delta.validation.rules import violation
+
+__all__ = ["Breach", "FilesLeft", "Scope", "adds_demands", "check_change", "find_breaches"]
+
+_COLUMN_ID = "delta.columnMapping.id"
+_EXISTS_DEFAULT = "EXISTS_DEFAULT"
+_ROW_TRACKING = "delta.enableRowTracking"
+_TYPE_CHANGES = "delta.typeChanges"
+_WIDENING_FEATURES = frozenset({"typeWidening", "typeWidening-preview"})
+_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_DEMANDS = (
+    "delta.generationExpression",
+    "delta.invariants",
+    "delta.identity.start",
+    "delta.identity.step",
+    _CHAR_VARCHAR,
+)
+_LENGTH = re.compile(r"(?:var)?char\((\d{1,10})\)")
+_VOID = Primitive("void")
+
+_WIDER: Mapping[str, tuple[str, ...]] = {
+    "byte": ("short", "integer", "long", "double"),
+    "short": ("integer", "long", "double"),
+    "integer": ("long", "double"),
+    "long": (),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+"""The least number of digits before the point that a decimal has to have for an integer of this type."""
+_SAME_TEXTS = frozenset({"byte", "short", "integer", "long", "float", "double"})
+"""Types whose partition values read the same after widening, to whole or to broken numbers."""
+
+
+class Scope(StrEnum):
+    """What has to be left in a table for a change to be unlawful."""
+
+    FILES = "files"
+    UNCHECKED_ROWS = "unchecked rows"
+    FILES_WITHOUT_ROW_IDS = "files without row ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A rule that a change breaks in a table that has what ``scope`` says."""
+
+    rule: str
+    field: str
+    found: str
+    scope: Scope = Scope.FILES
+
+
+class FilesLeft(Interface):
+    """The files that were in the table before the commit and are in it after."""
+
+    def any(self) -> bool:
+        """Whether there are any."""
+
+    def any_without_row_ids(self) -> bool:
+        """Whether one of them has no row ids."""
+
+
+def check_change(
+    before: Metadata, after: Metadata, *, protocol: Protocol, left: FilesLeft, rows_checked: bool = False
+) -> None:
+    """Raise InvalidAction unless a table may go from one metadata to the other with the files that are left.
+
+    ``protocol`` is in force after the change; ``rows_checked`` asserts that an engine checked the rows of the table
+    against demands that come with the change. ``left`` is asked only where it matters.
+    """
+    for breach in find_breaches(before, after, protocol=protocol):
+        if _applies(breach.scope, left, rows_checked=rows_checked):
+            rule = f"metaData.change.{breach.rule}"
+            raise violation(rule, action="metaData", index=None, field=breach.field, found=breach.found)
+
+
+def find_breaches(before: Metadata, after: Metadata, *, protocol: Protocol) -> Iterator[Breach]:
+    """Every rule that the change breaks, with what has to be left in the table for it to matter."""
+    if before.id != after.id:
+        yield Breach("id", "id", f"{before.id} became {after.id}")
+    comparison = _Comparison(before, after, widens=bool(writer_features_of(protocol) & _WIDENING_FEATURES))
+    yield from comparison.breaches()
+    yield from (
+        Breach("rows-unchecked", f"configuration.{key}", after.configuration[key], Scope.UNCHECKED_ROWS)
+        for key in _new_constraints(before, after)
+    )
+    if is_enabled(after, _ROW_TRACKING) and not is_enabled(before, _ROW_TRACKING):
+        yield Breach("row-tracking", f"configuration.{_ROW_TRACKING}", "true", Scope.FILES_WITHOUT_ROW_IDS)
+
+
+def adds_demands(before: Metadata, after: Metadata, *, protocol: Protocol) -> bool:
+    """Whether the change makes demands on the rows of the table: who makes it has to have read them."""
+    return any(each.scope is Scope.UNCHECKED_ROWS for each in find_breaches(before, after, protocol=protocol))
+
+
+def _applies(scope: Scope, left: FilesLeft, *, rows_checked: bool) -> bool:
+    match scope:
+        case Scope.FILES:
+            return left.any()
+        case Scope.UNCHECKED_ROWS:
+            return not rows_checked and left.any()
+        case Scope.FILES_WITHOUT_ROW_IDS:
+            return left.any_without_row_ids()
+
+
+def _new_constraints(before: Metadata, after: Metadata) -> list[str]:
+    had = before.configuration
+    return sorted(
+        key for key, value in after.configuration.items() if key.startswith(CONSTRAINT_PREFIX) and had.get(key) != value
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a type stands: the names down to it, the nearest field, and the steps from there into arrays and maps."""
+
+    path: tuple[str, ...]
+    field: Field
+    steps: tuple[str, ...] = ()
+    in_map: bool = False
+
+    @property
+    def name(self) -> str:
+        return "schemaString: " + ".".join((*self.path, *self.steps))
+
+    def into(self, step: str) -> "_Place":
+        return replace(self, steps=(*self.steps, step), in_map=self.in_map or step in ("key", "value"))
+
+    def below(self, field: Field) -> "_Place":
+        return _Place((*self.path, *self.steps, field.name), field, in_map=self.in_map)
+
+
+class _Comparison:
+    """The schema, partitioning and column mapping of a table, before and after a change."""
+
+    def __init__(self, before: Metadata, after: Metadata, *, widens: bool) -> None:
+        self._before, self._after = before, after
+        self._old, self._new = parse_schema(before.schema_string), parse_schema(after.schema_string)
+        self._modes = column_mapping_mode(before), column_mapping_mode(after)
+        self._was_mapped, self._is_mapped = (mode != "none" for mode in self._modes)
+        self._widens = widens
+        self._partitions = {self._old_name(self._old.get(name)) for name in before.partition_columns}
+        self._old_ids = {each.metadata.get(_COLUMN_ID) for _, each in self._old.walk()} if self._was_mapped else set()
+
+    def breaches(self) -> Iterator[Breach]:
+        yield from self._mapping()
+        yield from self._partitioning()
+        yield from self._structs(self._old, self._new, _Place((), Field("", self._new)))
+
+    def _mapping(self) -> Iterator[Breach]:
+        was, is_now = self._modes
+        # A file that was written without ids has none to be found by; one with physical names has no others.
+        if was != is_now and (was, is_now) != ("none", "name"):
+            yield Breach("mapping-mode", "configuration.delta.columnMapping.mode", f"{was} became {is_now}")
+        if self._was_mapped and self._is_mapped:
+            had, has = max_column_id(self._before) or 0, max_column_id(self._after) or 0
+            if has < had:
+                where = "configuration.delta.columnMapping.maxColumnId"
+                yield Breach("max-column-id", where, f"{had} became {has}")
+
+    def _partitioning(self) -> Iterator[Breach]:
+        had = [self._old_name(self._old.get(name)) for name in self._before.partition_columns]
+        has = [self._new_name(self._new.get(name)) for name in self._after.partition_columns]
+        if had != has:
+            told = [", ".join(each.partition_columns) or "none" for each in (self._before, self._after)]
+            yield Breach("partitioning", "partitionColumns", f"{told[0]} became {told[1]}")
+
+    def _structs(self, old: StructType, new: StructType, parent: _Place) -> Iterator[Breach]:
+        had = {self._old_name(each): each for each in old.fields}
+        has = {self._new_name(each): each for each in new.fields}
+        if parent.in_map and had.keys() != has.keys():
+            yield Breach("map-fields", parent.name, f"{_listed(old)} became {_listed(new)}")
+        for name, each in had.items():
+            if name not in has:
+                yield from self._gone(each, parent.below(each))
+        for name, each in has.items():
+            if name in had:
+                yield from self._fields(had[name], each, parent.below(each))
+            else:
+                yield from self._added(each, parent.below(each))
+
+    def _gone(self, old: Field, place: _Place) -> Iterator[Breach]:
+        """A column under whose physical name there is none any more: dropped, which only mapped columns can be."""
+        if not self._was_mapped and self._is_mapped:
+            yield Breach("physical-name", place.name, f"no column has the physical name {old.name}")
+        elif not self._was_mapped:
+            yield Breach("missing-column", place.name, f"{old.name} is gone")
+        elif any(each.metadata.get(_COLUMN_ID) == old.metadata.get(_COLUMN_ID) for _, each in self._new.walk()):
+            yield Breach("physical-name", place.name, f"its id has another physical name than {old.physical_name}")
+
+    def _added(self, new: Field, place: _Place) -> Iterator[Breach]:
+        if required := next((each for each in _struct_fields(new) if not each.nullable), None):
+            yield Breach("added-not-null", place.name, f"{required.name} NOT NULL")
+        if self._was_mapped and self._is_mapped:
+            yield from self._fresh_ids(new, place)
+        for each in _all_fields(new):
+            yield from _new_default(None, each, place)
+            yield from _new_demands(None, each, place)
+
+    def _fresh_ids(self, new: Field, place: _Place) -> Iterator[Breach]:
+        highest = max_column_id(self._before) or 0
+        for each in _all_fields(new):
+            number = each.metadata.get(_COLUMN_ID)
+            if number in self._old_ids or (isinstance(number, int) and number <= highest):
+                yield Breach("column-id", place.name, f"{each.name} has {number}; ids up to {highest} are taken")
+
+    def _fields(self, old: Field, new: Field, place: _Place) -> Iterator[Breach]:
+        if old.nullable and not new.nullable:
+            yield Breach("nullability", place.name, "nullable became NOT NULL")
+        if self._was_mapped and self._is_mapped:
+            had, has = old.metadata.get(_COLUMN_ID), new.metadata.get(_COLUMN_ID)
+            if had != has:
+                yield Breach("column-id", place.name, f"{had} became {has}")
+        yield from _new_default(old, new, place)
+        yield from _new_demands(old, new, place)
+        yield from self._types(old.type, new.type, place)
+
+    def _types(self, old: DataType, new: DataType, place: _Place) -> Iterator[Breach]:
+        match old, new:
+            case StructType(), StructType():
+                yield from self._structs(old, new, place)
+            case ArrayType(), ArrayType():
+                yield from _nulls(old.contains_null, new.contains_null, place.into("element"))
+                yield from self._types(old.element, new.element, place.into("element"))
+            case MapType(), MapType():
+                yield from _nulls(old.value_contains_null, new.value_contains_null, place.into("value"))
+                yield from self._types(old.key, new.key, place.into("key"))
+                yield from self._types(old.value, new.value, place.into("value"))
+            case _:
+                if old not in (new, _VOID) and not self._is_recorded_widening(old, new, place):
+                    yield Breach("type", place.name, f"{_spelled(old)} became {_spelled(new)}")
+
+    def _is_recorded_widening(self, old: DataType, new: DataType, place: _Place) -> bool:
+        if not self._widens or not _is_widening(old, new):
+            return False
+        partitions = len(place.path) == 1 and self._new_name(place.field) in self._partitions
+        if partitions and not {_spelled(old), _spelled(new)} <= _SAME_TEXTS:
+            return False
+        return _is_recorded(_spelled(old), _spelled(new), place)
+
+    def _old_name(self, field: Field | None) -> str | None:
+        return None if field is None else field.physical_name if self._was_mapped else field.name
+
+    def _new_name(self, field: Field | None) -> str | None:
+        return None if field is None else field.physical_name if self._is_mapped else field.name
+
+
+def _nulls(had: bool, has: bool, place: _Place) -> Iterator[Breach]:
+    if had and not has:
+        yield Breach("nullability", place.name, "nullable became NOT NULL")
+
+
+def _struct_fields(field: Field) -> Iterator[Field]:
+    """The field, and those inside of it that are null where it is: not those in arrays and maps, which are empty."""
+    yield field
+    if isinstance(field.type, StructType):
+        for each in field.type.fields:
+            yield from _struct_fields(each)
+
+
+def _listed(struct: StructType) -> str:
+    return ", ".join(each.name for each in struct.fields)
+
+
+def _all_fields(field: Field) -> Iterator[Field]:
+    return (each for _, each in StructType((field,)).walk())
+
+
+def _new_default(old: Field | None, new: Field, place: _Place) -> Iterator[Breach]:
+    """A value for rows that have none: Delta Lake on Spark shows it, other readers show null."""
+    had, has = None if old is None else old.metadata.get(_EXISTS_DEFAULT), new.metadata.get(_EXISTS_DEFAULT)
+    if has is not None and had != has:
+        yield Breach("default", place.name, f"{_EXISTS_DEFAULT} {has}")
+
+
+def _new_demands(old: Field | None, new: Field, place: _Place) -> Iterator[Breach]:
+    for key in _DEMANDS:
+        had, has = None if old is None else old.metadata.get(key), new.metadata.get(key)
+        if has is None or had == has or (key == _CHAR_VARCHAR and _is_longer(had, has)):
+            continue
+        yield Breach("rows-unchecked", place.name, f"{key}: {has}", Scope.UNCHECKED_ROWS)
+
+
+def _is_longer(old: object, new: object) -> bool:
+    """Whether every text that one ``char(…)`` or ``varchar(…)`` takes is taken by the other."""
+    found = [_LENGTH.fullmatch(each) for each in (old, new) if isinstance(each, str)]
+    lengths = [int(each[1]) for each in found if each is not None]
+    pads = isinstance(new, str) and new.startswith("char") and new != old
+    return len(lengths) == 2 and lengths[0] <= lengths[1] and not pads
+
+
+def _is_widening(old: DataType, new: DataType) -> bool:
+    """Whether the protocol lets a reader take the one type for the other."""
+    match old, new:
+        case Primitive(had), Primitive(has):
+            return has in _WIDER.get(had, ())
+        case Primitive(had), Decimal(precision, scale):
+            return had in _DIGITS and precision - scale >= _DIGITS[had]
+        case Decimal(), Decimal():
+            return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
+        case _:
+            return False
+
+
+def _is_recorded(old: str, new: str, place: _Place) -> bool:
+    """Whether the field's list of type changes leads from the one to the other, step by step."""
+    recorded = place.field.metadata.get(_TYPE_CHANGES)
+    reached = {old}
+    for change in recorded if isinstance(recorded, list) else ():
+        if not isinstance(change, Mapping) or change.get("fieldPath", "") != ".".join(place.steps):
+            continue
+        if change.get("fromType") in reached:
+            reached.add(str(change.get("toType")))
+    return new in reached
+
+
+def _spelled(kind: DataType) -> str:
+    match kind:
+        case Primitive(name):
+            return name
+        case Decimal(precision, scale):
+            return f"decimal({precision},{scale})"
+        case ArrayType():
+            return "array"
+        case MapType():
+            return "map"
+        case StructType():
+            return "struct"

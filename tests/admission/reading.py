@@ -1,0 +1,66 @@
+"""Readers open what was published; whatever differs from the model is a finding."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.admission.cases import Tried
+from tests.support.readers import Reader
+from tests.support.worker import Worker
+
+__all__ = ["LIMITATIONS", "MODULES", "open_readers", "read_all"]
+
+MODULES: Final = {
+    "delta-rs": "tests.support.reader_delta_rs",
+    "duckdb": "tests.support.reader_duckdb",
+    "delta-spark": "tests.support.reader_delta_spark",
+}
+LIMITATIONS: Final[Mapping[tuple[str, str], str]] = {
+    ("duckdb", "mapped partition"): "DuckDB 1.5.5 reads null from a partition column that has a physical name",
+}
+"""What readers get wrong, whoever wrote the table: by reader and trait. The table has to open all the same."""
+
+
+@contextmanager
+def open_readers(folder: Path, names: Sequence[str] = tuple(MODULES)) -> Iterator[dict[str, Reader]]:
+    """Readers in processes of their own."""
+    with ExitStack() as stack, ThreadPoolExecutor(len(names) or 1) as pool:
+        workers = dict(zip(names, pool.map(lambda name: _worker(folder, name), names), strict=True))
+        for worker in workers.values():
+            stack.callback(worker.close)
+        yield {name: Reader(worker) for name, worker in workers.items()}
+
+
+def _worker(folder: Path, name: str) -> Worker:
+    own = folder / f"reader-{name}"
+    own.mkdir()
+    return Worker(MODULES[name], own)
+
+
+def read_all(readers: Mapping[str, Reader], tried: Sequence[Tried], *, filtered: bool = True) -> dict[str, list[str]]:
+    """What is wrong with each case, by its name: from the way there, and from every reader."""
+    wrong = {each.name: list(each.findings) for each in tried if each.findings}
+    tables = [each for each in tried if each.rows is not None]
+    asked: list[tuple[str, str | None]] = [(each.location, None) for each in tables]
+    asked += [(each.location, each.column) for each in tables if filtered and each.column]
+    wanted = [(each, each.rows or ()) for each in tables]
+    wanted += [(each, each.filtered) for each in tables if filtered and each.column]
+    for name, reader in readers.items():
+        for (each, rows), answer in zip(wanted, reader.rows_of(asked), strict=True):
+            if problem := _problem(name, each, rows, answer):
+                found = wrong.setdefault(each.name, [])
+                if not any(text.startswith(f"{name}: ") for text in found):
+                    found.append(f"{name}: {problem}")
+    return wrong
+
+
+def _problem(reader: str, tried: Tried, rows: Sequence[str], answer: Mapping[str, Any]) -> str:
+    if "error" in answer:
+        return " ".join(str(answer["error"]).split())[:400]
+    found = answer["rows"]
+    if found == list(rows) or any((reader, trait) in LIMITATIONS for trait in tried.traits):
+        return ""
+    missing, more = [row for row in rows if row not in found], [row for row in found if row not in rows]
+    return f"{len(found)} rows for {len(rows)}; missing {missing[:2]}; instead {more[:2]}"

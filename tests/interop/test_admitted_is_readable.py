@@ -1,0 +1,99 @@
+"""What is admitted is readable: every commit that the log accepts leaves a table that Delta Spark, delta-rs and DuckDB
+open, with the rows that a model of plain Python has.
+
+``python -m tests.admission --seed N`` runs one case again, ``--directed NAME`` a named one; ``make soak`` thousands.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deltamirror.delta import evolution
+from deltamirror.delta.validation import table as table_rules
+from deltamirror.delta.validation.values import PartitionColumn
+from tests.admission.cases import STEPS, Lake, Tried, counted, open_lake, run_seed
+from tests.admission.directed import GROUPS, run_group
+from tests.admission.reading import read_all
+from tests.admission.report import directed_problems, told
+from tests.support.readers import Reader
+
+pytestmark = [pytest.mark.spark, pytest.mark.requirement("R119")]
+
+SEEDS = range(60)
+
+
+@pytest.fixture(scope="module")
+def readers(delta_rs: Reader, duckdb_delta: Reader, delta_spark: Reader) -> dict[str, Reader]:
+    return {"delta-rs": delta_rs, "duckdb": duckdb_delta, "delta-spark": delta_spark}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with open_lake(tmp_path_factory.mktemp("admission")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def tried(lake: Lake) -> list[Tried]:
+    return [run_seed(lake, seed) for seed in SEEDS]
+
+
+def test_whatever_is_admitted_is_read_with_the_same_rows(
+    lake: Lake, tried: list[Tried], readers: dict[str, Reader]
+) -> None:
+    wrong = read_all(readers, tried)
+    texts = [
+        told(lake, readers, seed, wrong[each.name])
+        for seed, each in zip(SEEDS, tried, strict=True)
+        if each.name in wrong
+    ]
+    assert not texts, "\n".join(texts)
+
+
+def test_every_kind_of_step_is_tried_and_the_valid_ones_are_admitted(tried: list[Tried]) -> None:
+    admitted, refused = counted(tried)
+    assert set(STEPS) <= set(admitted) | set(refused)
+    assert {kind for kind, step in STEPS.items() if step.valid} <= set(admitted)
+    assert sum(refused.values()) > 20
+
+
+def test_every_named_oddity_is_refused_or_read(lake: Lake, readers: dict[str, Reader]) -> None:
+    problems = directed_problems(lake, readers, list(GROUPS.values()))
+    assert not problems, "\n".join(problems)
+
+
+def _no_rule_for_paths(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(table_rules, "broken_path_rule", lambda *_, **__: None)
+
+
+def _no_rule_for_partition_values(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionColumn, "is_readable", lambda *_: True)
+    patch.setattr(PartitionColumn, "respelled", lambda _, text, **__: text)
+
+
+def _no_rule_for_changes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evolution, "find_breaches", lambda *_, **__: iter(()))
+
+
+@pytest.mark.parametrize(
+    ("defect", "group", "part", "reader"),
+    [
+        (_no_rule_for_paths, "paths", "a:b.parquet", "delta-spark"),
+        (_no_rule_for_partition_values, "partition values", "timestamp '2024-01-02T03:04:05'", "delta-rs"),
+        (_no_rule_for_changes, "another type", "", "delta-spark"),
+    ],
+)
+def test_a_rule_that_is_missing_is_found(
+    lake: Lake,
+    readers: dict[str, Reader],
+    defect: Callable[[pytest.MonkeyPatch], None],
+    group: str,
+    part: str,
+    reader: str,
+) -> None:
+    only = next(name for name in GROUPS[group].parts if part in name)
+    with pytest.MonkeyPatch.context() as patch:
+        defect(patch)
+        tried = run_group(lake, GROUPS[group], only=only, name=f"defect in {group}")
+    [problem] = read_all({reader: readers[reader]}, [tried])[tried.name]
+    assert problem.startswith(reader)
