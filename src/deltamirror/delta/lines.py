@@ -15,7 +15,18 @@ from deltamirror.delta.actions import Action, Remove
 from deltamirror.delta.shapes import ACTION_TYPES, TIMES, Place, explain, hides_something, unencodable
 from deltamirror.errors import InvalidInput
 
-__all__ = ["decode", "decode_commit", "encode", "encode_commit", "json_bytes", "json_text", "read_ndjson", "wire_name"]
+__all__ = [
+    "canonical_json",
+    "canonical_line",
+    "decode",
+    "decode_commit",
+    "encode",
+    "encode_commit",
+    "json_bytes",
+    "json_text",
+    "read_ndjson",
+    "wire_name",
+]
 
 _NAMES: Mapping[type[Action], str] = {struct: name for name, struct in ACTION_TYPES.items()}
 _PREFIXES: Mapping[type[Action], bytes] = {struct: f'{{"{name}":'.encode() for name, struct in ACTION_TYPES.items()}
@@ -38,6 +49,7 @@ def _line(name: str, struct: type[Action]) -> type[_Line]:
 
 _LINES: Mapping[type[Action], type[_Line]] = {struct: _line(name, struct) for name, struct in ACTION_TYPES.items()}
 _ENCODER = msgspec.json.Encoder()
+_SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODERS = {name.encode(): msgspec.json.Decoder(_LINES[struct]) for name, struct in ACTION_TYPES.items()}
 _COMMIT_INFO = msgspec.json.Decoder(dict[Literal["commitInfo"], dict[str, msgspec.Raw]])
 _VALUES = msgspec.json.Decoder(dict[str, object])
@@ -70,6 +82,19 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
     return _upper_case_escapes(text)
 
 
+def canonical_line(action: Action) -> bytes:
+    """The action with its fields and the keys of its mappings sorted: equal for equal actions, for digests."""
+    try:
+        return b"%b%b}" % (_PREFIXES[type(action)], _SORTING_ENCODER.encode(action))
+    except UnicodeEncodeError as error:
+        raise unencodable(wire_name(action), error) from None
+
+
+def canonical_json(value: object) -> bytes:
+    """Compact JSON with sorted keys, for digests; text that has no UTF-8 form is refused."""
+    return _json(_SORTING_ENCODER, value)
+
+
 def json_text(value: object) -> str:
     """Compact JSON as Jackson writes it, for JSON inside of strings: schemas, domain configurations, parameters."""
     return _upper_case_escapes(json_bytes(value)).decode()
@@ -77,8 +102,12 @@ def json_text(value: object) -> str:
 
 def json_bytes(value: object) -> bytes:
     """Compact JSON; text that has no UTF-8 form is refused."""
+    return _json(_ENCODER, value)
+
+
+def _json(encoder: msgspec.json.Encoder, value: object) -> bytes:
     try:
-        return _ENCODER.encode(value)
+        return encoder.encode(value)
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{error.object!r:.200} cannot be written: {error.reason}", hint="text is UTF-8") from None
 
