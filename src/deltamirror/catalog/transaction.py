@@ -34,8 +34,8 @@ class _Work:
     snapshot: Snapshot | None = None
     seen: TableState | None = None
     """The table when the transaction first named it, or as the catalog remembered it then."""
-    since: int | None = None
-    """The version at which the transaction looked again, since what was remembered did not do."""
+    looked: int | None = None
+    """The version at which the transaction looked at the table itself, since more was done than to add files."""
     read_version: int | None = None
     """The oldest version that actions were said to be computed from."""
     at_version: int | None = None
@@ -240,9 +240,9 @@ class Transaction:
     def _looked(self, table: str) -> _Work:
         """What the transaction does to a table, at which it has looked."""
         work = self._of(table)
-        if work.snapshot is None and work.since is None and work.read_version is None:
+        if work.snapshot is None and work.looked is None and work.read_version is None:
             state = self._state(table)
-            work.since = None if work.seen is None or state is None else state.version
+            work.looked = None if state is None else state.version
             work.seen = work.seen or state
         return work
 
@@ -264,10 +264,11 @@ class Transaction:
 
     def _change(self, table: str, work: _Work) -> Change:
         taken = work.snapshot
-        read_version = _oldest(work.read_version, work.since, None if taken is None else taken.version)
-        if (
-            exact := work.at_version
-        ) is not None:  # computed from the version before, unless something was read earlier
+        read_version = _oldest(work.read_version, work.looked, None if taken is None else taken.version)
+        if taken is None and work.read_version is None and work.seen is not None and work.seen.version == work.looked:
+            read_version = None  # the first sight says as much, and leaves blind appends free of it
+        if (exact := work.at_version) is not None:
+            # It is computed from the version before, unless something was read earlier.
             read_version = _oldest(work.read_version, None if taken is None else min(taken.version, max(0, exact - 1)))
         return Change(
             table=table,

@@ -86,15 +86,22 @@ class CommitPath:
         try:
             committed = run.to_the_end()
         except CommitUnknown:
+            self._forget_all(request)
             raise  # a stage may be part of the log; if not, it is swept later
         except BaseException:
             run.discard_stages()
             raise
+        if run.in_doubt or committed.already_applied:
+            self._forget_all(request)  # what this or an earlier attempt changed of the tables is not known here
         if committed.already_applied:
             run.discard_stages()
         else:
             self.database.announce()
         return committed
+
+    def _forget_all(self, request: Request) -> None:
+        for change in request.changes:
+            self.forget(change.table)
 
     def find_token(self, token: str, content: bytes, tables: Collection[str]) -> Committed | None:
         """The answer to an earlier use of a token, if there was one; ``tables`` are those that it changes."""
@@ -124,7 +131,7 @@ class _Run:
         self._random_id = str(uuid.uuid4())
         self._after: dict[int, tuple[str, int]] = {}
         """The tables by their ids, with the version that each had before the first attempt."""
-        self._in_doubt = False
+        self.in_doubt = False
         """A COMMIT of an earlier attempt had no reply: whether it takes place is for the log to say."""
         self._now: int | None = None
         digested = request.token is not None and request.content is None
@@ -151,7 +158,7 @@ class _Run:
                     raise Transient("the table's metadata changes too fast to commit", hint="try again") from None
             except Transient as error:
                 if isinstance(error, CommitUnknown):
-                    self._in_doubt = True
+                    self.in_doubt = True
                     if (found := self._look(error)) is not None:
                         return found
                 failures += 1
@@ -205,7 +212,7 @@ class _Run:
         draft = drafts[0]
         return (
             self._database.appends_in_one_statement
-            and not self._in_doubt
+            and not self.in_doubt
             and len(drafts) == 1
             and self._request.token is None
             and self._settings.writer.backlog_limit is None
@@ -336,7 +343,7 @@ class _Run:
 
     def _ratified_in(self, session: Session) -> Committed | None:
         """The answer if the transaction is there: a statement that was delayed may arrive after any look."""
-        return self._versions_in(session) if self._in_doubt else None
+        return self._versions_in(session) if self.in_doubt else None
 
     def _versions_in(self, session: Session) -> Committed | None:
         """The versions that the transaction has, under the locks of its tables; None if it has none."""
