@@ -25,7 +25,7 @@ test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-soak: setup ## Ten thousand random schedules, then processes and servers amid faults for 15 minutes
+soak: setup ## Random schedules and interleavings by the thousand, then processes and servers amid faults for 15 minutes
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
 	$(BIN)/pytest -s -m soak tests/soak
 

@@ -78,7 +78,7 @@ def partition_types(metadata: Metadata) -> dict[str, DataType]:
 def value_key(text: str | None, kind: DataType) -> Hashable:
     """What two texts of a partition column have in common exactly when they spell one value; ValueError for none."""
     value = parse_partition(text, kind)
-    return "NaN" if value != value else value
+    return "NaN" if value != value else value  # NaN equals nothing, not even itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """From a change to a draft: everything about a commit that can be done before a lock is taken."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -192,12 +193,21 @@ class Preparation:
             self._read_version, self._lineage = min(stated, self._seen.version), self._seen.lineage
 
     def _require_adoptable(self, state: TableState) -> None:
-        """Refuse what follows a change of metadata or protocol that it had to know, whatever else it does."""
+        """Refuse what follows a change of metadata or protocol that it had to know, before the rules are asked."""
         newest = max(state.metadata_version, state.protocol_version)
         if self.gathered.change.lines is None and self._read_version is not None and newest > self._read_version:
             self._require_same_lineage(state)
-            facts = CommitFacts.of(foundation_of(self.gathered.actions))
-            self._checked_standing(Draft(change=self.gathered.change, state=state, facts=facts), state)
+            self._checked_standing(self._unchecked(state), state)
+
+    def _unchecked(self, state: TableState) -> Draft:
+        """What is known of the change before its actions are checked; of a large one, metaData and protocol."""
+        change, actions = self.gathered.change, self.gathered.actions
+        if not self.gathered.is_large:
+            with suppress(TypeError):  # fields of wrong types, which the rules will name
+                reads = implied_reads(actions, change.reads)
+                facts = authored_facts(change, actions, reads)
+                return Draft(change=change, state=state, body=tuple(actions), facts=facts, reads=reads)
+        return Draft(change=change, state=state, facts=CommitFacts.of(foundation_of(actions)))
 
     def _standing(self, draft: Draft, state: TableState) -> Standing | None:
         if draft.is_verbatim or (draft.change.at_version is not None and self._read_version is None):
