@@ -26,7 +26,7 @@ test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-soak: setup ## Random schedules, odd tables for all readers, processes amid faults, every database and store
+soak: setup ## Random schedules, tables and interleavings, processes amid faults, every database and store
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
 	$(BIN)/python -m tests.admission --count $(TABLES)
 	$(BIN)/pytest -s -m soak tests/soak

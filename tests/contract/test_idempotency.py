@@ -11,6 +11,7 @@ from deltamirror import Catalog, Committed, Table, Txn
 from deltamirror.config import WriterSettings
 from deltamirror.errors import Conflict, InvalidAction, TokenReused
 from deltamirror.txnlog.request import Change, Request
+from tests.support.faults import losing_replies
 from tests.support.lake import add, create, opened, paths, remove_of, row_counts
 
 pytestmark = pytest.mark.requirement("R38")
@@ -203,6 +204,106 @@ def test_progress_in_some_of_the_tables_is_a_conflict(catalog: Catalog, table: T
         progress(catalog, 1, "a", tables="tu")
     assert (caught.value.reason, caught.value.table) == ("partly-applied", "u")
     assert row_counts(catalog) == before
+
+
+def record(catalog: Catalog, app_versions: dict[str, int], *, at_version: int | None = None) -> Committed:
+    actions = [Txn(app_id=app_id, version=version) for app_id, version in app_versions.items()]
+    with catalog.transaction() as tx:
+        tx.stage("t", actions, at_version=at_version)
+    return tx.result
+
+
+@pytest.mark.parametrize("second", [{"A": 5, "B": 1}, {"A": 9, "B": 1}])
+def test_an_application_never_goes_back(lake: Catalog, second: dict[str, int]) -> None:
+    """Two applications in one commit: what one of them has done is not done again for the sake of the other."""
+    table = create(lake)
+    record(lake, {"A": 9})
+    with pytest.raises(Conflict) as caught:
+        record(lake, second)
+    assert (caught.value.reason, caught.value.table) == ("partly-applied", "t")
+    assert "of A already, but not of B" in caught.value.message
+    assert {name: txn.version for name, txn in table.snapshot().transactions().items()} == {"A": 9}
+    assert record(lake, {"A": 10, "B": 1}).versions == {"t": 2}
+    assert record(lake, {"A": 9, "B": 1}).already_applied
+
+
+@pytest.mark.parametrize(
+    ("app_version", "at_version", "reason"),
+    [(4, 1, "version-taken"), (5, 3, "already-applied"), (9, 3, "already-applied"), (7, 9, "version-ahead")],
+)
+def test_a_named_version_is_that_version_or_a_refusal(
+    lake: Catalog, app_version: int, at_version: int, reason: str
+) -> None:
+    table = create(lake)
+    record(lake, {"A": 5, "B": 1})
+    record(lake, {"A": 9})
+    with pytest.raises(Conflict) as caught:
+        record(lake, {"A": app_version}, at_version=at_version)
+    assert caught.value.reason == reason
+    assert table.info().head == 2
+    again = record(lake, {"A": 9}, at_version=2)
+    assert (again.already_applied, again.versions) == (True, {"t": 2})
+
+
+def test_lines_of_another_writer_say_of_applications_what_they_say(lake: Catalog) -> None:
+    table = create(lake, properties={"delta.enableInCommitTimestamps": "false"})
+    record(lake, {"A": 9})
+    with lake.transaction() as tx:
+        tx.stage_lines("t", b'{"txn":{"appId":"A","version":5}}\n', at_version=2)
+    assert (tx.result.already_applied, tx.result.versions) == (False, {"t": 2})
+    assert table.snapshot().transactions()["A"].version == 5
+
+
+def test_the_content_of_a_token_is_all_that_is_asked_for(lake: Catalog) -> None:
+    """Lines of another writer count, too, beside files that are removed elsewhere; the order of mappings does not."""
+    create(lake).append([add("old")])
+    create(lake, "u", properties={"delta.enableInCommitTimestamps": "false"})
+
+    def send(line: bytes, **properties: str) -> Committed:
+        with lake.transaction(token="mixed") as tx:
+            tx.remove("t", ["old"])
+            tx.set_metadata("t", properties=properties)
+            tx.stage_lines("u", line, at_version=1)
+        return tx.result
+
+    line = b'{"commitInfo":{"operation":"WRITE"}}\n'
+    assert one_answer([send(line, a="1", b="2"), send(line, b="2", a="1")]) == {"t": 2, "u": 1}
+    with pytest.raises(TokenReused):
+        send(b'{"commitInfo":{"operation":"OTHER"}}\n', a="1", b="2")
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_token_does_not_answer_for_a_table_that_was_made_again(lake: Catalog, commits: int) -> None:
+    create(lake).append([add("a")], token="once")
+    lake.drop_table("t", unpublished=True)
+    table = create(lake)
+    for number in range(commits):
+        table.append([add(str(number))])
+    with pytest.raises(Conflict) as caught:
+        table.append([add("a")], token="once")
+    assert (caught.value.reason, caught.value.table) == ("table-replaced", "t")
+    assert table.append([add("a")], token="another").versions == {"t": commits + 1}
+
+
+def test_a_token_of_a_dropped_table_keeps_its_answer(lake: Catalog) -> None:
+    table = create(lake)
+    first = table.append([add("a")], token="once")
+    lake.drop_table("t", unpublished=True)
+    assert table.append([add("a")], token="once").versions == first.versions
+
+
+@pytest.mark.parametrize("names", ["t", "tu"])
+def test_a_commit_that_shows_up_after_the_look_is_not_repeated(
+    catalog: Catalog, table: Table, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply is lost, the log does not have the transaction yet, and when it is tried again it does."""
+    create(catalog, "u")
+    monkeypatch.setattr("deltamirror.txnlog.commit._Run._find_by_txn_id", lambda _: None)
+    with losing_replies(catalog.database), catalog.transaction() as tx:
+        for name in names:
+            tx.append(name, [add("a")])
+    assert tx.result.versions == dict.fromkeys(names, 1)
+    assert [catalog.table(name).info().head for name in names] == [1] * len(names)
 
 
 def test_the_answer_names_all_tables_of_the_transaction(catalog: Catalog, table: Table) -> None:

@@ -104,9 +104,11 @@ def test_commit_at_another_version_is_a_conflict(writer: TxnLogWriter, version: 
     assert writer.next_version("t") == 2
 
 
-def test_a_change_names_one_kind_of_version(writer: TxnLogWriter) -> None:
-    with pytest.raises(InvalidInput):
-        writer.commit(Request(changes=(Change(table="t", actions=[add("a")], read_version=0, at_version=1),)))
+def test_a_change_comes_after_the_version_that_it_was_computed_from(writer: TxnLogWriter) -> None:
+    with pytest.raises(InvalidInput, match="computed from version 1"):
+        writer.commit(Request(changes=(Change(table="t", actions=[add("a")], read_version=1, at_version=1),)))
+    exact = Change(table="t", actions=[add("a")], read_version=0, at_version=1)
+    assert writer.commit(Request(changes=(exact,))).versions == {"t": 1}
 
 
 @pytest.mark.parametrize("version", [-1, -5, 2**63])

@@ -9,6 +9,7 @@ import pytest
 
 from deltamirror import Add, Catalog, Transaction
 from deltamirror.errors import CommitUnknown
+from deltamirror.txnlog.commit import _Run
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R35"), pytest.mark.requirement("R38")]
 
@@ -91,4 +92,32 @@ def test_a_statement_that_arrives_after_its_retry_commits_nothing(
         monkeypatch.setattr(catalog.database, "append", append)
         assert table.append([_file("a")]).versions == {"t": 1}
         assert real({**delayed[0], "files": "[]"}) is None
+        assert table.info().head == 1
+
+
+def test_a_statement_that_arrives_between_the_look_and_the_retry_is_the_commit(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer has looked and found nothing; its statement arrives; what it tries next must find that."""
+    with Catalog(postgres_url) as catalog:
+        catalog.init()
+        table = catalog.create_table("t", location="memory://lake/t", schema="id long")
+        real, delayed = catalog.database.append, list[dict[str, object]]()
+
+        def append(values: dict[str, object]) -> object:
+            if not delayed:
+                delayed.append(values)
+                raise CommitUnknown("the reply of COMMIT was lost: the connection broke")
+            return real(values)
+
+        look = _Run._find_by_txn_id
+
+        def looked(run: _Run) -> object:
+            found = look(run)
+            assert real(delayed[0]) is not None
+            return found
+
+        monkeypatch.setattr(catalog.database, "append", append)
+        monkeypatch.setattr(_Run, "_find_by_txn_id", looked)
+        assert table.append([_file("a")]).versions == {"t": 1}
         assert table.info().head == 1

@@ -116,6 +116,7 @@ class ModelTable:
 class Tokened:
     """A transaction that was committed with a token."""
 
+    table: ModelTable
     name: str
     files: list[Add]
     answer: Committed
@@ -267,7 +268,7 @@ class LogMachine(RuleBasedStateMachine):
             return
         self.committed(outcome, short, added=files)
         if token is not None and isinstance(outcome, Committed):
-            self.tokens[token] = Tokened(self.name(short), files, outcome)
+            self.tokens[token] = Tokened(self.tables[short], self.name(short), files, outcome)
 
     @precondition(lambda self: len(self.tables) == len(NAMES))
     @rule(spots=some_spots, fault=faults)
@@ -392,10 +393,14 @@ class LogMachine(RuleBasedStateMachine):
         first = self.tokens[token]
         files = [*first.files, self.add(("x", 9))] if other else first.files
         outcome = self.attempt(self.transact(lambda tx: tx.append(first.name, files), token=token), fault)
+        now = self.tables.get(first.name.removeprefix(f"{self.prefix}."))
         if isinstance(outcome, NotFound):
-            assert first.name.removeprefix(f"{self.prefix}.") not in self.tables
+            assert now is None
         elif other:
             assert outcome is None or isinstance(outcome, TokenReused), repr(outcome)
+        elif now not in (None, first.table) and outcome is not None:
+            assert isinstance(outcome, Conflict), repr(outcome)
+            assert outcome.reason == "table-replaced"
         elif outcome is not None:
             assert isinstance(outcome, Committed), repr(outcome)
             assert outcome.already_applied

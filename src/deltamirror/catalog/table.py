@@ -40,6 +40,8 @@ class Table:
 
     def snapshot(self, version: int | None = None, as_of: int | str | datetime | None = None) -> Snapshot:
         """The table at a version, at a time (milliseconds, ISO text or datetime), or at its head."""
+        if version is None and as_of is None:
+            self._catalog.writer.state(self.name)  # files that are added from here on are for the table as it is now
         return snapshot(self._catalog.database, self.name, version=version, as_of=as_of)
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:

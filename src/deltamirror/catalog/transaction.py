@@ -1,6 +1,5 @@
 """A transaction over one table or many: all of it takes place, or none."""
 
-import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +14,13 @@ from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration, altered
-from deltamirror.delta.lines import json_bytes
 from deltamirror.delta.paths import PartitionValue, partition_text
 from deltamirror.delta.schema import StructType, read_schema
-from deltamirror.errors import InvalidInput
+from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.txnlog.contents import ActionsDigest, TableContent, content_digest
 from deltamirror.txnlog.reads import Snapshot, live_adds, snapshot
 from deltamirror.txnlog.request import Change, Committed, Operation, Request
+from deltamirror.txnlog.state import TableState
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = ["Partitions", "Transaction"]
@@ -34,7 +34,12 @@ class _Work:
     """What the transaction does to one table."""
 
     snapshot: Snapshot | None = None
+    seen: TableState | None = None
+    """The table when the transaction first named it, or as the catalog remembered it then."""
+    looked: int | None = None
+    """The version at which the transaction looked at the table itself, since more was done than to add files."""
     read_version: int | None = None
+    """The oldest version that actions were said to be computed from."""
     at_version: int | None = None
     streams: list[Iterable[Action]] = field(default_factory=list)
     removed: list[tuple[str, bool]] = field(default_factory=list)
@@ -55,8 +60,9 @@ class _Work:
 class Transaction:
     """Collects changes to tables; commits them at the end of its ``with`` block, or by ``commit()``.
 
-    The first time that it reads a table, removes from it or alters it, it takes the table as it is then. What others
-    commit afterwards is checked by Delta's rules, when it commits. A plain append goes after whatever is there.
+    The first time that it names a table, it takes the table as it is then. What others commit afterwards is checked by
+    Delta's rules, when it commits. Files that are only added go after everything but changes of metadata or protocol;
+    for them, the table is as this catalog last saw it, by a snapshot or by a commit.
     """
 
     def __init__(
@@ -104,7 +110,11 @@ class Transaction:
 
         ``verify_files`` looks each file up in the store before the commit: it has to be there, with the stated size.
         """
-        self.stage(table, adds(files), verify_files=verify_files)
+        work = self._of(table)
+        if work.seen is None and work.snapshot is None:
+            work.seen = self._state(table, remembered=True)
+        named = adds(files)
+        work.streams.append(self._verifier(table).verified(named) if verify_files else named)
 
     def remove(self, table: str, files: Iterable[str | Add | Remove], *, data_change: bool = True) -> None:
         """Remove files: by path (its other fields come from the table), or as complete actions.
@@ -165,7 +175,7 @@ class Transaction:
 
     def set_transaction(self, table: str, app_id: str, version: int) -> None:
         """Record the progress of an application. At or below its latest version, the transaction is already applied."""
-        work = self._of(table)
+        work = self._looked(table)
         work.app_versions[app_id] = version
         work.streams.append([Txn(app_id=app_id, version=version)])
 
@@ -190,10 +200,13 @@ class Transaction:
         at_version: int | None = None,
         verify_files: bool = False,
     ) -> None:
-        """Add any actions. They may say which version they were computed from, or which exact one they become."""
-        work = self._of(table)
+        """Add any actions. They may say which version they were computed from, or which exact one they become.
+
+        Of several versions that a transaction read, the oldest counts.
+        """
+        work = self._looked(table) if read_version is None and at_version is None else self._of(table)
         work.streams.append(self._verifier(table).verified(actions) if verify_files else actions)
-        work.read_version = work.read_version if read_version is None else read_version
+        work.read_version = _oldest(work.read_version, read_version)
         work.at_version = work.at_version if at_version is None else at_version
 
     def stage_lines(
@@ -229,12 +242,30 @@ class Transaction:
             return None
         changed = [table for table, work in self._work.items() if work.writes]
         known = self._writer.find_token(self._token, self._content(), changed)
-        return known or self._writer.find_applied({table: work.app_versions for table, work in self._work.items()})
+        return known or self._writer.find_applied(
+            {table: work.app_versions for table, work in self._work.items()},
+            {table: work.at_version for table, work in self._work.items()},
+        )
 
     def _of(self, table: str) -> _Work:
         if self._sent:
             raise InvalidInput("the transaction was committed, or has failed", hint="begin another one")
         return self._work.setdefault(table, _Work())
+
+    def _looked(self, table: str) -> _Work:
+        """What the transaction does to a table, at which it has looked."""
+        work = self._of(table)
+        if work.snapshot is None and work.looked is None and work.read_version is None:
+            state = self._state(table)
+            work.looked = None if state is None else state.version
+            work.seen = work.seen or state
+        return work
+
+    def _state(self, table: str, *, remembered: bool = False) -> TableState | None:
+        try:
+            return self._writer.state(table, remembered=remembered)
+        except NotFound:
+            return None  # for the commit to say, which may have taken place before
 
     def _taken(self, table: str) -> _Work:
         work = self._of(table)
@@ -247,17 +278,22 @@ class Transaction:
         return work.snapshot
 
     def _change(self, table: str, work: _Work) -> Change:
-        read_version = work.read_version
-        if read_version is None and work.snapshot is not None and work.at_version is None:
-            read_version = work.snapshot.version
+        taken = work.snapshot
+        read_version = _oldest(work.read_version, work.looked, None if taken is None else taken.version)
+        if taken is None and work.read_version is None and work.seen is not None and work.seen.version == work.looked:
+            read_version = None  # the first sight says as much, and leaves blind appends free of it
+        if (exact := work.at_version) is not None:
+            # It is computed from the version before, unless something was read earlier.
+            read_version = _oldest(work.read_version, None if taken is None else min(taken.version, max(0, exact - 1)))
         return Change(
             table=table,
-            table_id=None if work.snapshot is None else work.snapshot.table_id,
+            table_id=None if taken is None else taken.table_id,
+            seen=work.seen if exact is None else None,
             actions=chain(self._foundation(work), *work.streams, self._removes(table, work)),
             lines=work.lines,
             read_version=read_version,
             at_version=work.at_version,
-            lineage=None if work.snapshot is None else work.snapshot.lineage,
+            lineage=None if taken is None else taken.lineage,
             reads=_read_set(work) if work.reads else None,
             operation=self._operation,
             rows_checked=self._rows_checked,
@@ -284,13 +320,24 @@ class Transaction:
         """A digest of what was asked for, where that is not simply the actions; None leaves it to the log."""
         if self._token is None or not any(work.removed or work.alterations for work in self._work.values()):
             return None
-        digest = hashlib.sha256()
-        for table, work in sorted(self._work.items()):
-            work.streams = [list(stream) for stream in work.streams]
-            digest.update(json_bytes([table, work.removed, work.at_version, self._operation.name]))
-            digest.update(repr(work.alterations).encode())
-            digest.update(json_bytes(work.streams))
-        return digest.digest()
+        return content_digest(self._table_content(table, work) for table, work in self._work.items())
+
+    def _table_content(self, table: str, work: _Work) -> TableContent:
+        work.streams = [list(stream) for stream in work.streams]
+        work.lines = None if work.lines is None else list(work.lines)
+        return TableContent(
+            table=table,
+            operation=self._operation.name,
+            at_version=work.at_version,
+            is_verbatim=work.lines is not None,
+            actions=ActionsDigest.of(chain(*work.streams), work.lines or ()).text(),
+            removed=work.removed,
+            alterations=work.alterations,
+        )
+
+
+def _oldest(*versions: int | None) -> int | None:
+    return min((version for version in versions if version is not None), default=None)
 
 
 def _remove(add: Add, data_change: bool) -> Remove:

@@ -88,8 +88,8 @@ def commit(
 
     FILE holds one JSON action a line: add, remove, txn, metaData, protocol, domainMetadata, cdc. Either all of them
     become one version, or nothing is written. Without --read-version, a commit that only adds files goes after
-    whatever is there; a remove is checked against the whole table. With --wait the commit is done before the waiting
-    begins: it stays, however that ends.
+    whatever is there, unless schema or properties change while it is being read; a remove is checked against the whole
+    table. With --wait the commit is done before the waiting begins: it stays, however that ends.
     """
     _require_consistent(at_version=at_version, read_version=read_version, verbatim=verbatim, operation=operation)
     with invocation.open() as catalog, _opened(file) as stream:

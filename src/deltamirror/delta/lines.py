@@ -17,6 +17,8 @@ from deltamirror.delta.shapes import ACTION_TYPES, TIMES, Place, explain, hides_
 from deltamirror.errors import InvalidInput
 
 __all__ = [
+    "canonical_json",
+    "canonical_line",
     "decode",
     "decode_admitted",
     "decode_commit",
@@ -49,6 +51,7 @@ def _line(name: str, struct: type[Action]) -> type[_Line]:
 
 _LINES: Mapping[type[Action], type[_Line]] = {struct: _line(name, struct) for name, struct in ACTION_TYPES.items()}
 _ENCODER = msgspec.json.Encoder()
+_SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODERS = {name.encode(): msgspec.json.Decoder(_LINES[struct]) for name, struct in ACTION_TYPES.items()}
 _COMMIT_INFO = msgspec.json.Decoder(dict[Literal["commitInfo"], dict[str, msgspec.Raw]])
 _VALUES = msgspec.json.Decoder(dict[str, object])
@@ -81,6 +84,19 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
     return _upper_case_escapes(text)
 
 
+def canonical_line(action: Action) -> bytes:
+    """The action with its fields and the keys of its mappings sorted: equal for equal actions, for digests."""
+    try:
+        return b"%b%b}" % (_PREFIXES[type(action)], _SORTING_ENCODER.encode(action))
+    except UnicodeEncodeError as error:
+        raise unencodable(wire_name(action), error) from None
+
+
+def canonical_json(value: object) -> bytes:
+    """Compact JSON with sorted keys, for digests; text that has no UTF-8 form is refused."""
+    return _json(_SORTING_ENCODER, value)
+
+
 def json_text(value: object) -> str:
     """Compact JSON as Jackson writes it, for JSON inside of strings: schemas, domain configurations, parameters."""
     return _upper_case_escapes(json_bytes(value)).decode()
@@ -88,8 +104,12 @@ def json_text(value: object) -> str:
 
 def json_bytes(value: object) -> bytes:
     """Compact JSON; text that has no UTF-8 form is refused."""
+    return _json(_ENCODER, value)
+
+
+def _json(encoder: msgspec.json.Encoder, value: object) -> bytes:
     try:
-        return _ENCODER.encode(value)
+        return encoder.encode(value)
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{error.object!r:.200} cannot be written: {error.reason}", hint="text is UTF-8") from None
 

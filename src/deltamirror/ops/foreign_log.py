@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 from deltamirror.delta.actions import Protocol
+from deltamirror.delta.lines import canonical_json
 from deltamirror.mirror.log.admission import require_importable
 from deltamirror.mirror.log.checkpoints import checkpoint_pieces
 from deltamirror.mirror.log.commits import changed, read_blocks, read_ranges
@@ -14,7 +15,13 @@ from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.importing import ImportedCheckpoint, StoredFile
 
-__all__ = ["ForeignLog"]
+__all__ = ["ForeignLog", "metas_digest"]
+
+
+def metas_digest(metas: Iterable[Meta]) -> str:
+    """What tells objects from others of the same names; the same in every release, which goes on with an import."""
+    facts = [[each.key, each.size, each.modified, each.etag] for each in metas]
+    return sha256(canonical_json({"format": "deltamirror objects 1", "objects": facts})).hexdigest()
 
 
 class ForeignLog:
@@ -32,7 +39,7 @@ class ForeignLog:
         """The checkpoint that the first version comes from: its name, and what tells its content from any other."""
         if self.base is None:
             return None
-        return f"{self.base.name} {sha256(repr(self.base.metas).encode()).hexdigest()[:16]}"
+        return f"{self.base.name} {metas_digest(self.base.metas)[:16]}"
 
     def slices(self, table_id: int, version: int, part: int) -> Iterator[LogSlice]:
         """What is to be read from a version on; of the first one from a part of its checkpoint on."""

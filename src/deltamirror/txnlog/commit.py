@@ -20,8 +20,9 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
-from deltamirror.txnlog.applied import Progress, find_applied
+from deltamirror.txnlog.applied import find_applied, require_progress
 from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.contents import content_digest
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft
 from deltamirror.txnlog.gather import Gathered
@@ -71,8 +72,10 @@ class CommitPath:
         return found
 
     def see(self, state: TableState) -> None:
-        """Remember a table as it was just seen."""
-        self._states[state.name] = state
+        """Remember a table as it was just seen, unless a later sight of it is remembered."""
+        known = self._states.get(state.name)
+        if known is None or known.table_id != state.table_id or known.version <= state.version:
+            self._states[state.name] = state
 
     def forget(self, name: str) -> None:
         """Drop what is remembered of a table."""
@@ -84,22 +87,29 @@ class CommitPath:
         try:
             committed = run.to_the_end()
         except CommitUnknown:
+            self._forget_all(request)
             raise  # a stage may be part of the log; if not, it is swept later
         except BaseException:
             run.discard_stages()
             raise
+        if run.in_doubt or committed.already_applied:
+            self._forget_all(request)  # what this or an earlier attempt changed of the tables is not known here
         if committed.already_applied:
             run.discard_stages()
         else:
             self.database.announce()
         return committed
 
+    def _forget_all(self, request: Request) -> None:
+        for change in request.changes:
+            self.forget(change.table)
+
     def find_token(self, token: str, content: bytes, tables: Collection[str]) -> Committed | None:
         """The answer to an earlier use of a token, if there was one; ``tables`` are those that it changes."""
         use = TokenUse(token, content)
         with self.database.read() as connection:
-            rows = connection.execute(FIND_TOKEN, use.values).all()
-        return use.answer([tuple(row) for row in rows], tables)
+            rows = [tuple(row) for row in connection.execute(FIND_TOKEN, use.values)]
+            return use.answer(connection, rows, tables)
 
     def remember(self, drafts: Sequence[Draft], ratified: Mapping[str, Ratified]) -> None:
         """Keep what a commit taught us of its tables; one that it changed is looked at again."""
@@ -120,7 +130,10 @@ class _Run:
         self._database, self._settings = path.database, path.settings
         self._request = _sound(request)
         self._random_id = str(uuid.uuid4())
-        self._after: dict[str, tuple[int, int]] = {}
+        self._after: dict[int, tuple[str, int]] = {}
+        """The tables by their ids, with the version that each had before the first attempt."""
+        self.in_doubt = False
+        """A COMMIT of an earlier attempt had no reply: whether it takes place is for the log to say."""
         self._now: int | None = None
         digested = request.token is not None and request.content is None
         limit = self._settings.catalog.stage_above
@@ -145,8 +158,10 @@ class _Run:
                 if moves > _MOVES_TOLERATED:
                     raise Transient("the table's metadata changes too fast to commit", hint="try again") from None
             except Transient as error:
-                if isinstance(error, CommitUnknown) and (found := self._look(error)) is not None:
-                    return found
+                if isinstance(error, CommitUnknown):
+                    self.in_doubt = True
+                    if (found := self._look(error)) is not None:
+                        return found
                 failures += 1
                 if failures > self._settings.writer.retries:
                     raise
@@ -166,7 +181,8 @@ class _Run:
         if (found := self._known_token()) is not None:
             return found
         drafts = [self._draft(preparation, fresh=fresh) for preparation in self._preparations]
-        self._after = {draft.state.name: (draft.state.table_id, draft.state.version) for draft in drafts}
+        for state in (draft.state for draft in drafts):
+            self._after.setdefault(state.table_id, (state.name, state.version))
         if not any(draft.writes for draft in drafts):
             raise InvalidInput("the transaction writes nothing", hint="give it at least one action")
         return self._append(drafts) or self._ratify(drafts)
@@ -197,6 +213,7 @@ class _Run:
         draft = drafts[0]
         return (
             self._database.appends_in_one_statement
+            and not self.in_doubt
             and len(drafts) == 1
             and self._request.token is None
             and self._settings.writer.backlog_limit is None
@@ -213,6 +230,8 @@ class _Run:
         with self._database.write() as session:
             heads, clock = lock_heads(self._database, session, drafts)
             # Under the locks: whoever sent the same at the same time has committed, or will find ours.
+            if (found := self._ratified_in(session)) is not None:
+                return found
             if (found := self._token_in(session)) is not None:
                 return found
             if (found := self._progress_in(session, drafts)) is not None:
@@ -224,6 +243,7 @@ class _Run:
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
             writing = [draft for draft in drafts if draft.writes]
             require_timely(writing, heads, clock)
+            require_progress(session.connection, [draft.progress for draft in writing])
             if (limit := self._settings.writer.backlog_limit) is not None:
                 for draft in writing:
                     require_room(session, draft, heads[draft.state.table_id], limit)
@@ -261,12 +281,7 @@ class _Run:
         """What tells a retry of the transaction from another one that uses the same token."""
         if self._request.content is not None:
             return self._request.content
-        return lines.json_bytes(
-            [
-                (p.table, p.gathered.change.operation.name, p.gathered.change.at_version, p.gathered.content)
-                for p in self._preparations
-            ]
-        )
+        return content_digest(each.gathered.content for each in self._preparations)
 
     def _known_token(self) -> Committed | None:
         """The answer to an earlier use of the token, before any work is done for this one."""
@@ -280,12 +295,12 @@ class _Run:
             return found
         if not any(p.app_versions for p in self._preparations):
             return None
-        progress = [Progress(p.table, self._path.state(p.table).table_id, p.app_versions) for p in self._preparations]
+        progress = [p.progress(self._path.state(p.table).table_id) for p in self._preparations]
         with self._database.read() as connection:
             return find_applied(connection, progress)
 
     def _progress_in(self, session: Session, drafts: Sequence[Draft]) -> Committed | None:
-        progress = [Progress(draft.state.name, draft.state.table_id, draft.app_versions) for draft in drafts]
+        progress = [draft.progress for draft in drafts]
         if not any(each.app_versions for each in progress):
             return None
         return find_applied(session.connection, progress)
@@ -294,7 +309,8 @@ class _Run:
         if self._request.token is None:
             return None
         use = TokenUse(self._request.token, self._content())
-        return use.answer(session.rows(FIND_TOKEN, use.values), self._changed)
+        rows = session.rows(FIND_TOKEN, use.values)
+        return use.answer(session.connection, rows, self._changed) if rows else None
 
     def _insert_token(self, session: Session, versions: Mapping[str, int], timestamp: int) -> None:
         if self._request.token is not None:
@@ -321,18 +337,26 @@ class _Run:
         ) from error
 
     def _find_by_txn_id(self) -> Committed | None:
-        found: dict[str, int] = {}
-        timestamp = 0
         with self._database.write() as session:
             # A COMMIT that is still on its way holds the heads: once they are ours, its fate is sealed.
-            for table_id, _ in sorted(self._after.values()):
+            for table_id in sorted(self._after):
                 self._database.lock_head(session, table_id)
-            for name, (table_id, after) in self._after.items():
-                values = {"table_id": table_id, "after": after, "txn_id": self._txn_id}
-                # An adoption may have given it another version since.
-                for query in (COMMITTED_BY, SUPERSEDED_BY):
-                    for version, committed_at in session.rows(query, values):
-                        found[name], timestamp = version, committed_at
+            return self._versions_in(session)
+
+    def _ratified_in(self, session: Session) -> Committed | None:
+        """The answer if the transaction is there: a statement that was delayed may arrive after any look."""
+        return self._versions_in(session) if self.in_doubt else None
+
+    def _versions_in(self, session: Session) -> Committed | None:
+        """The versions that the transaction has, under the locks of its tables; None if it has none."""
+        found: dict[str, int] = {}
+        timestamp = 0
+        for table_id, (name, after) in self._after.items():
+            values = {"table_id": table_id, "after": after, "txn_id": self._txn_id}
+            # An adoption may have given it another version since.
+            for query in (COMMITTED_BY, SUPERSEDED_BY):
+                for version, committed_at in session.rows(query, values):
+                    found[name], timestamp = version, committed_at
         return Committed(versions=found, timestamp=timestamp) if found else None
 
     def _pause(self, attempt: int) -> None:
@@ -362,10 +386,11 @@ def _sound(request: Request) -> Request:
                 raise InvalidInput(
                     f"the change of {change.table!r} names version {version}", hint="versions are counted from 0"
                 )
-        if change.read_version is not None and change.at_version is not None:
+        if change.at_version is not None and (change.read_version or 0) > max(change.at_version - 1, 0):
             raise InvalidInput(
-                f"the change of {change.table!r} names both a version to read and an exact version",
-                hint="give --read-version or --at-version, not both",
+                f"the change of {change.table!r} cannot become version {change.at_version}: "
+                f"it was computed from version {change.read_version}",
+                hint="a commit comes after what it was computed from: leave one of the two versions out",
             )
     return request
 

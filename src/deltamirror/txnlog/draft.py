@@ -9,6 +9,7 @@ from deltamirror.delta.conflicts import CommitFacts, ReadSet, implied_reads
 from deltamirror.delta.evolution import adds_demands
 from deltamirror.delta.features import row_tracking
 from deltamirror.delta.validation import OncePerCommit, TableRules, check_actions
+from deltamirror.txnlog.applied import Progress, progress_of
 from deltamirror.txnlog.request import Change, Operation
 from deltamirror.txnlog.staging import Staged
 from deltamirror.txnlog.state import TableState
@@ -56,6 +57,11 @@ class Draft:
     def app_versions(self) -> dict[str, int]:
         """The application transactions that the commit records."""
         return {action.app_id: action.version for action in self.small_actions if isinstance(action, Txn)}
+
+    @property
+    def progress(self) -> Progress:
+        """What the commit says of applications."""
+        return progress_of(self.change, self.state.table_id, self.app_versions)
 
     @property
     def read_version(self) -> int:

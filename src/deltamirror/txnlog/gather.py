@@ -1,6 +1,5 @@
 """Consuming what a writer hands in, once: into memory where it is small, into a stage where it is large."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -12,6 +11,7 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.validation import OncePerCommit, PlainBlock, TableRules, plain_block
 from deltamirror.errors import InvalidAction, InvalidInput
+from deltamirror.txnlog.contents import ActionsDigest, TableContent
 from deltamirror.txnlog.request import Change
 
 __all__ = ["Block", "Gathered", "Pair"]
@@ -42,7 +42,7 @@ class Gathered:
 
     def __init__(self, change: Change, *, limit: int, clock: Callable[[], int], digested: bool) -> None:
         self.change = change
-        self._hash = hashlib.sha256() if digested else None
+        self._digest = ActionsDigest() if digested else None
         stream = self._authored(clock) if change.lines is None else self._verbatim()
         self.pairs = list(islice(stream, max(limit, _FOUNDATION)))
         following = next(stream, None)
@@ -64,9 +64,16 @@ class Gathered:
         return self.rest is not None
 
     @property
-    def content(self) -> bytes:
-        """A digest of what was handed in, once all of it was read."""
-        return b"" if self._hash is None else self._hash.digest()
+    def content(self) -> TableContent:
+        """What is asked of the table, once all of it was read."""
+        change = self.change
+        return TableContent(
+            table=change.table,
+            operation=change.operation.name,
+            at_version=change.at_version,
+            is_verbatim=change.lines is not None,
+            actions="" if self._digest is None else self._digest.text(),
+        )
 
     def read_all(self) -> None:
         """Take the whole stream into memory, however large it is."""
@@ -94,8 +101,8 @@ class Gathered:
 
     def _authored(self, clock: Callable[[], int]) -> Iterator[Pair]:
         for action in self.change.actions:
-            if self._hash is not None:
-                self._hash.update(lines.encode(action) + b"\n")
+            if self._digest is not None:
+                self._digest.see(action)
             yield None, _timed(action, clock)
 
     def _verbatim(self) -> Iterator[Pair]:
@@ -105,8 +112,8 @@ class Gathered:
                 hint="lines of another writer belong to one exact version: give it (--at-version)",
             )
         for number, line in _with_blanks(self.change.lines or ()):
-            if self._hash is not None:
-                self._hash.update(line)
+            if self._digest is not None:
+                self._digest.see_line(line)
             yield line, lines.decode_admitted(line, number=number)
 
 

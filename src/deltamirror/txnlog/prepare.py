@@ -1,13 +1,17 @@
 """From a change to a draft: everything about a commit that can be done before a lock is taken."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from sqlalchemy import Connection
+
 from deltamirror.config import CatalogSettings
-from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Txn
+from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Txn
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
 from deltamirror.errors import Conflict, InvalidAction, NotFound, Transient, Unavailable
+from deltamirror.txnlog.applied import Progress, progress_of
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.draft import (
     Draft,
@@ -37,16 +41,16 @@ class Preparation:
         self.gathered = gathered
         self._settings = settings
         self._alone = alone
-        self._read_version = gathered.change.read_version
+        self._read_version = _stated_read_version(gathered.change)
+        self._seen = gathered.change.seen
         self._lineage = gathered.change.lineage
         self._staged: Draft | None = None
 
     @property
     def may_be_stale(self) -> bool:
-        """Whether the draft may be made from a state that was seen earlier: for plain appends, it does not matter."""
-        change = self.gathered.change
-        unread = change.read_version is None and change.reads is None
-        return unread and not self.gathered.is_large and _only_appends(self.gathered.actions)
+        """Whether the draft may be made from a state that was seen earlier: plain appends depend on its rules only."""
+        unread = self._read_version is None and self.gathered.change.reads is None
+        return unread and not self.gathered.is_large and _only_adds(self.gathered.actions)
 
     @property
     def table(self) -> str:
@@ -58,6 +62,10 @@ class Preparation:
         """The application transactions among the actions in memory."""
         return {action.app_id: action.version for action in self.gathered.actions if isinstance(action, Txn)}
 
+    def progress(self, table_id: int) -> Progress:
+        """What the actions in memory say of applications; ``table_id`` is the table that has the name."""
+        return progress_of(self.gathered.change, table_id, self.app_versions)
+
     def discard(self) -> None:
         """Delete what was staged."""
         if self._staged is not None and self._staged.staged is not None:
@@ -66,16 +74,24 @@ class Preparation:
     def draft(self, state: TableState) -> Draft:
         """The draft against this state of the table."""
         change = self.gathered.change
+        self._see(state)
         self._require_same_table(state)
+        require_exact(change, state.version)
         if change.lines is None and (self.gathered.pairs or self.gathered.is_large):
             _require_writable(state)
+        if self.gathered.is_large and self._staged is None:
+            self._require_adoptable(state)  # before any work is done
         try:
             draft = self._checked(state)
         except InvalidAction as error:
+            self._require_adoptable(state)  # it may have fitted the table as it was
             error.table = state.name
             raise
-        if draft.staged is not None or not self._is_computed_at_commit(draft):
-            self._require_same_lineage(state)
+        if self._depends_on_rules_only(draft):
+            if draft.staged is None:
+                return draft  # computed when it commits: the rules are those that it was just checked by
+            self._seen = state
+        self._require_same_lineage(state)
         standing = self._standing(draft, state)
         return draft if standing is None else replace(draft, standing=standing)
 
@@ -89,8 +105,9 @@ class Preparation:
         return draft_of(self.gathered.change, state, self.gathered.actions, self.gathered.raw)
 
     def _require_same_table(self, state: TableState) -> None:
-        taken = self.gathered.change.table_id if self._staged is None else self._staged.state.table_id
-        if taken is not None and taken != state.table_id:
+        known = (self._seen, None if self._staged is None else self._staged.state)
+        taken = {self.gathered.change.table_id, *(each.table_id for each in known if each is not None)} - {None}
+        if taken - {state.table_id}:
             raise Conflict(
                 f"the table {state.name!r} was dropped, and another one of this name was created",
                 hint="read the table again and compute the transaction anew",
@@ -101,7 +118,8 @@ class Preparation:
 
     def _require_same_lineage(self, state: TableState) -> None:
         """Refuse to go on from a version of a history that an adoption has replaced."""
-        self._lineage = state.lineage if self._lineage is None else self._lineage
+        if self._lineage is None:
+            self._lineage = state.lineage if self._seen is None else self._seen.lineage
         if self._lineage != state.lineage:
             raise Conflict(
                 f"versions that somebody else wrote to the log of table {state.name!r} were adopted since it was read",
@@ -120,7 +138,6 @@ class Preparation:
     def _stage(self, state: TableState) -> Draft:
         change, actions = self.gathered.change, self.gathered.actions
         verbatim = change.lines is not None
-        require_exact(change, state.version)
         opening = _opening(actions) if verbatim else foundation_of(actions)
         foundation = foundation_of(actions)
         check_foundation(change, state, foundation)
@@ -164,14 +181,46 @@ class Preparation:
             )
         return replace(staged, state=state)
 
+    def _see(self, state: TableState) -> None:
+        """Settle what the change was computed from: what it says, or the table as it was first seen.
+
+        What was seen before metadata or protocol changed counts from there, whatever else was read later.
+        """
+        change = self.gathered.change
+        if self._seen is None and change.at_version is None and change.read_version is None:
+            self._seen = state
+        if self._seen is not None and _differ(self._seen, state):
+            stated = self._seen.version if self._read_version is None else self._read_version
+            self._read_version, self._lineage = min(stated, self._seen.version), self._seen.lineage
+
+    def _require_adoptable(self, state: TableState) -> None:
+        """Refuse what follows a change of metadata or protocol that it had to know, before the rules are asked."""
+        newest = max(state.metadata_version, state.protocol_version)
+        if self.gathered.change.lines is None and self._read_version is not None and newest > self._read_version:
+            self._require_same_lineage(state)
+            self._checked_standing(self._unchecked(state), state)
+
+    def _unchecked(self, state: TableState) -> Draft:
+        """What is known of the change before its actions are checked; of a large one, metaData and protocol."""
+        change, actions = self.gathered.change, self.gathered.actions
+        if not self.gathered.is_large:
+            with suppress(TypeError):  # fields of wrong types, which the rules will name
+                reads = implied_reads(actions, change.reads)
+                facts = authored_facts(change, actions, reads)
+                return Draft(change=change, state=state, body=tuple(actions), facts=facts, reads=reads)
+        return Draft(change=change, state=state, facts=CommitFacts.of(foundation_of(actions)))
+
     def _standing(self, draft: Draft, state: TableState) -> Standing | None:
-        change = draft.change
-        if change.lines is not None or change.at_version is not None:
+        if draft.is_verbatim or (draft.change.at_version is not None and self._read_version is None):
             return None
-        # What is staged was checked against the table as it was when the staging began.
-        if draft.staged is None and self._is_computed_at_commit(draft):
-            return None
-        version = self._read_version = state.version if self._read_version is None else self._read_version
+        if self._read_version is None:
+            self._read_version = state.version if self._seen is None else self._seen.version
+        return self._checked_standing(draft, state)
+
+    def _checked_standing(self, draft: Draft, state: TableState) -> Standing:
+        """The claim of the change on its table, held against everything that is in the log by now."""
+        version = self._read_version
+        assert version is not None  # noqa: S101 - narrows the type; both callers have set it
         if version > state.version:
             raise NotFound(
                 f"table {state.name!r} has no version {version}: its head is {state.version}",
@@ -180,7 +229,7 @@ class Preparation:
                 version=version,
             )
         with self._database.read() as connection:
-            protocol, metadata = in_force(connection, state.table_id, version)
+            protocol, metadata = self._in_force(connection, state, version)
             level = table_isolation(metadata)
             standing = Standing(
                 table=state.name,
@@ -188,18 +237,37 @@ class Preparation:
                 read_version=version,
                 checked_version=version,
                 facts=draft.facts,
-                reads=draft.reads,
+                reads=draft.reads.typed(metadata),
                 isolation=isolation_for(draft.facts, level) if self._alone and draft.writes else level,
                 adopted=Adopted(protocol=protocol, metadata=metadata, row_tracking_enabled=False),
                 stage=None if draft.staged is None else draft.staged.commit_id,
             )
             return require_no_conflict(connection, standing, state.version)
 
-    def _is_computed_at_commit(self, draft: Draft) -> bool:
-        """A blind append that names no version depends on nothing but the table's rules, which are checked anyway."""
-        facts = draft.facts
-        unread = self._read_version is None and draft.change.reads is None
-        return unread and draft.writes and facts.is_blind_append and facts.metadata is None and facts.protocol is None
+    def _in_force(self, connection: Connection, state: TableState, version: int) -> tuple[Protocol, Metadata]:
+        if max(state.metadata_version, state.protocol_version) <= version:
+            return state.protocol, state.metadata
+        return in_force(connection, state.table_id, version)
+
+    def _depends_on_rules_only(self, draft: Draft) -> bool:
+        """Whether it is a blind append that names no version, and the rules are those of the table that it was for."""
+        facts, unread = draft.facts, self._read_version is None and draft.change.reads is None
+        settles = facts.metadata or facts.protocol or facts.app_ids or facts.domains
+        return unread and draft.writes and facts.is_blind_append and not settles
+
+
+def _differ(seen: TableState, state: TableState) -> bool:
+    """Whether metadata or protocol of a table are others than they were."""
+    if seen.lineage != state.lineage:
+        return (seen.metadata, seen.protocol) != (state.metadata, state.protocol)
+    return (seen.metadata_version, seen.protocol_version) != (state.metadata_version, state.protocol_version)
+
+
+def _stated_read_version(change: Change) -> int | None:
+    """The version that a change says it was computed from, where that is not simply the one before it."""
+    if change.read_version is None or change.at_version is None:
+        return change.read_version
+    return None if change.read_version >= change.at_version - 1 else change.read_version
 
 
 def _facts(change: Change, staged: Staged, small: Sequence[Action], reads: ReadSet) -> CommitFacts:
@@ -218,5 +286,5 @@ def _require_writable(state: TableState) -> None:
         raise state.write_obstacle
 
 
-def _only_appends(actions: Sequence[Action]) -> bool:
-    return bool(actions) and all(isinstance(action, Add | Txn | DomainMetadata) for action in actions)
+def _only_adds(actions: Sequence[Action]) -> bool:
+    return bool(actions) and all(type(action) is Add for action in actions)

@@ -1,7 +1,7 @@
 """Reading the log: any version of a table as one state, and the history that led to it."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,8 +16,8 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.paths import path_identity
-from deltamirror.delta.schema import Field, StructType, parse_schema
-from deltamirror.delta.validation.values import value_test
+from deltamirror.delta.readset import value_key
+from deltamirror.delta.schema import DataType, Field, Primitive, StructType, parse_schema
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.chunks import commit_bytes
 from deltamirror.txnlog.database import Database
@@ -109,8 +109,8 @@ class Snapshot:
 
     def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
         """The data files, in no particular order; with a filter, those of these partitions."""
-        query = self.files_query().where(*self._filters(partitions or {}))
         with self.database.read() as connection:
+            query = self.files_query().where(*self._filters(connection, partitions or {}))
             return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
 
     def file_numbers(self, *, limit: int) -> pa.Table:
@@ -160,8 +160,8 @@ class Snapshot:
             .where(~ended_by(self.version))
         )
 
-    def _filters(self, partitions: PartitionFilter) -> list[ColumnElement[bool]]:
-        return [self._filter(column, wanted) for column, wanted in partitions.items()]
+    def _filters(self, connection: Connection, partitions: PartitionFilter) -> list[ColumnElement[bool]]:
+        return [self._filter(connection, column, wanted) for column, wanted in partitions.items()]
 
     def physical_partition(self, column: str) -> str:
         """The name of a partition column in the log; differs from its name under column mapping."""
@@ -169,13 +169,15 @@ class Snapshot:
 
     def require_partition_values(self, column: str, texts: Iterable[str | None]) -> None:
         """Refuse a text that no file can have as its value: it would match nothing, and look like nothing to find."""
-        parses = value_test(self._partition(column).type)
+        kind = self._partition(column).type
         for text in texts:
-            if text and parses is not None and not parses(text):
+            try:
+                value_key(text, kind)
+            except ValueError:
                 raise InvalidInput(
                     f"{text!r} is no value of the partition column {column!r} of table {self.table!r}",
                     hint="write it as the log does: 2024-01-31, 17, true, 2024-01-31T00:00:00.000000Z",
-                )
+                ) from None
 
     def _partition(self, column: str) -> Field:
         wanted = column.lower()
@@ -187,13 +189,34 @@ class Snapshot:
             hint=f"its partition columns: {', '.join(self.metadata.partition_columns) or 'none'}",
         )
 
-    def _filter(self, column: str, wanted: str | Sequence[str | None] | None) -> ColumnElement[bool]:
+    def _filter(
+        self, connection: Connection, column: str, wanted: str | Sequence[str | None] | None
+    ) -> ColumnElement[bool]:
         value = self.database.json_member(files.c.partition_values, self.physical_partition(column))
         values = [wanted] if wanted is None or isinstance(wanted, str) else list(wanted)
         self.require_partition_values(column, values)
         present = [value for value in values if value]
         nothing = or_(value.is_(None), value == "")  # an empty string is null as a partition value
-        return or_(value.in_(present), *([nothing] if len(present) < len(values) else []))
+        texts = self._spellings(connection, value, column, present)
+        return or_(value.in_(texts), *([nothing] if len(present) < len(values) else []))
+
+    def _spellings(
+        self, connection: Connection, value: ColumnElement[str], column: str, wanted: Sequence[str]
+    ) -> Sequence[str]:
+        """All texts by which the log names these values of a column."""
+        kind = self._partition(column).type
+        if not wanted or kind == Primitive("string"):
+            return wanted
+        keys = {value_key(text, kind) for text in wanted}
+        used = connection.execute(select(value).where(files.c.table_id == self.table_id).distinct()).scalars()
+        return [text for text in used if text and _key_or_none(text, kind) in keys]
+
+
+def _key_or_none(text: str, kind: DataType) -> Hashable:
+    try:
+        return value_key(text, kind)
+    except ValueError:  # no value of the column: readers cannot take it for one either
+        return None
 
 
 def snapshot(

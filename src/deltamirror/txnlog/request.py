@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from deltamirror.delta.actions import Action
 from deltamirror.delta.conflicts import ReadSet
+from deltamirror.txnlog.state import TableState
 
 __all__ = ["Change", "Committed", "Operation", "Request"]
 
@@ -28,8 +29,11 @@ class Change:
     writer made them, stored untouched at exactly ``at_version``. Neither: the table is only read.
 
     ``actions`` and ``lines`` may be streams: they are consumed once. ``read_version`` says which version the change
-    was computed from; without one, a plain append is taken to be computed when it commits, and anything else from
-    the head as it is when the commit begins.
+    was computed from; without one, it is the version of ``seen``, or the head as it is when the commit begins. Files
+    that are only added depend on nothing but metadata and protocol of that version.
+
+    ``at_version`` is the version that the change becomes, computed from the one before it; an older ``read_version``
+    says that something was read earlier.
     """
 
     table: str
@@ -37,6 +41,8 @@ class Change:
     """The table that was read; by its name there may be another one when the change is committed."""
     actions: Iterable[Action] = ()
     lines: Iterable[bytes] | None = None
+    seen: TableState | None = None
+    """The table as it was when the transaction first named it; may be what the process remembered."""
     read_version: int | None = None
     at_version: int | None = None
     reads: ReadSet | None = None

@@ -11,21 +11,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
 from deltamirror.errors import Conflict, TokenReused
 from deltamirror.txnlog.database import Row
 from deltamirror.txnlog.request import Committed
+from deltamirror.txnlog.schema import tables as known_tables
 from deltamirror.txnlog.schema import tokens
+from deltamirror.txnlog.schema import versions as known_versions
 from deltamirror.txnlog.superseding import txn_token
 
 __all__ = ["FIND_TOKEN", "TokenUse"]
 
 _C = tokens.c
-FIND_TOKEN = select(_C.token, _C.content, _C.committed_at, _C.versions).where(
+FIND_TOKEN = select(_C.token, _C.content, _C.txn_id, _C.committed_at, _C.versions).where(
     (_C.token == bindparam("token")) | (_C.token == bindparam("adopted"))
 )
 """The answers that a token has: to its use, or to its transaction as it came back from a log."""
+
+_TABLE_ID = select(known_tables.c.table_id).where(known_tables.c.name == bindparam("name"))
+_TXN_ID = (
+    select(known_versions.c.txn_id)
+    .join(known_tables, known_tables.c.table_id == known_versions.c.table_id)
+    .where(known_tables.c.name == bindparam("name"), known_versions.c.version == bindparam("version"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +56,35 @@ class TokenUse:
         """What ``FIND_TOKEN`` is asked with."""
         return {"token": self.token, "adopted": txn_token(self.txn_id)}
 
-    def answer(self, rows: Sequence[Row], tables: Collection[str]) -> Committed | None:
-        """The answer to an earlier use; ``tables`` are those that the transaction changes."""
-        found = {token: (bytes(content), time, text) for token, content, time, text in rows}
+    def answer(self, connection: Connection, rows: Sequence[Row], tables: Collection[str]) -> Committed | None:
+        """The answer to an earlier use, which ``FIND_TOKEN`` found; ``tables`` are those that are changed now.
+
+        A table that was dropped and created again has nothing of the transaction: that is a conflict, since neither
+        the old answer nor another commit is what the token was used for.
+        """
+        found = {token: (bytes(content), *rest) for token, content, *rest in rows}
         if (used := found.get(self.token)) is not None:
-            content, committed_at, versions = used
-            if content != self.content:
+            if used[0] != self.content:
                 raise self._reused()
-            return _committed(committed_at, versions)
+            return self._in_same_tables(connection, *used[1:])
         if (used := found.get(txn_token(self.txn_id))) is not None:
-            return self._whole(_committed(*used[1:]), tables)
+            return self._whole(self._in_same_tables(connection, *used[1:]), tables)
         return None
+
+    def _in_same_tables(self, connection: Connection, txn_id: str, committed_at: int, versions: str) -> Committed:
+        committed = _committed(committed_at, versions)
+        for name, version in committed.versions.items():
+            if connection.execute(_TABLE_ID, {"name": name}).scalar() is None:
+                continue  # dropped: what was answered is still true
+            if connection.execute(_TXN_ID, {"name": name, "version": version}).scalar() != txn_id:
+                raise Conflict(
+                    f"the token {self.token!r} was used for version {version} of a table {name!r} that was dropped; "
+                    "the table that has this name now is another one",
+                    hint="to commit to the new table, choose another token",
+                    table=name,
+                    reason="table-replaced",
+                )
+        return committed
 
     def _whole(self, found: Committed, tables: Collection[str]) -> Committed:
         if not (missing := set(tables) - found.versions.keys()):

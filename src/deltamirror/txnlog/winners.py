@@ -49,6 +49,8 @@ class Standing:
 
 def require_no_conflict(connection: Connection, standing: Standing, head: int) -> Standing:
     """Hold the transaction against every winner up to ``head``; the standing that it has after them."""
+    if head == standing.checked_version:
+        return standing
     for version, operation, winner in _winners(connection, standing, head):
         before = standing.adopted
         reason = find_conflict(

@@ -45,11 +45,16 @@ class SqlTxnLogWriter:
         """The answer to an earlier use of a token; TokenReused if that was for other content."""
         return None if token is None or content is None else self._path.find_token(token, content, tables)
 
-    def find_applied(self, app_versions: Mapping[str, Mapping[str, int]]) -> Committed | None:
+    def find_applied(
+        self, app_versions: Mapping[str, Mapping[str, int]], at_versions: Mapping[str, int | None]
+    ) -> Committed | None:
         """The answer for a transaction whose application versions, by table, are recorded already."""
         if not any(app_versions.values()):
             return None
-        progress = [Progress(name, self.state(name).table_id, each) for name, each in app_versions.items()]
+        progress = [
+            Progress(name, self.state(name).table_id, each, at_versions.get(name))
+            for name, each in app_versions.items()
+        ]
         with self.database.read() as connection:
             return find_applied(connection, progress)
 
@@ -63,6 +68,7 @@ class SqlTxnLogWriter:
     def create_table(self, definition: TableDefinition) -> Committed:
         """Create a table."""
         committed = create_table(self.database, definition, engine_info=self._engine_info)
+        self._path.forget(definition.name)  # what is remembered is of another table
         self.database.announce()
         return committed
 
@@ -71,9 +77,9 @@ class SqlTxnLogWriter:
         drop_table(self.database, name, unpublished=unpublished)
         self._path.forget(name)
 
-    def state(self, name: str) -> TableState:
-        """A table at its head."""
-        return self._path.state(name)
+    def state(self, name: str, *, remembered: bool = False) -> TableState:
+        """A table at its head; ``remembered`` if an earlier sight of it is as good."""
+        return self._path.state(name, remembered=remembered)
 
     def exists(self, name: str) -> bool:
         """Whether there is a table of this name."""
