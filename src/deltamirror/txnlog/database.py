@@ -5,6 +5,7 @@ commit path runs statements that were compiled once, on the driver's own cursor;
 goes through SQLAlchemy. Both are the same connection and the same transaction.
 """
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError,
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.statements import HEAD
 
-__all__ = ["CatalogLocks", "Database", "Row", "Session", "used_columns"]
+__all__ = ["CatalogLocks", "Database", "Row", "Session", "file_identity", "replaced", "used_columns"]
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -98,12 +99,13 @@ class Database(ABC):
 
     name: ClassVar[str]
     file: Path | None = None
-    """The file that the database is, if it is one."""
+    """The file that the database is, if it is one. The first that is found there is the catalog's for good."""
     appends_in_one_statement: ClassVar[bool] = False
     """Whether ``append`` does anything."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._identity: tuple[int, int] | None = None
         self._head_and_clock = HEAD.add_columns(CLOCK)
         self._compiled: dict[ClauseElement, tuple[str, list[str] | None]] = {}
 
@@ -124,8 +126,13 @@ class Database(ABC):
         """
         if not creating:
             self.require_present()
-        with self.exclusive(), self.translated(), self.begun() as session:
-            yield session
+        with self.exclusive():
+            if not creating:  # again: the file may have been replaced while we waited
+                self.require_present()
+            with self.translated(), self.begun() as session:
+                yield session
+            # What went into a file that is no longer the catalog's must not be acknowledged.
+            self.require_present()
 
     @contextmanager
     def begun(self) -> Iterator[Session]:
@@ -150,6 +157,7 @@ class Database(ABC):
 
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
         """What one query returns at this moment, by the shortest way: for questions that are asked very often."""
+        self.require_present()
         text, order = self.compiled(statement)
         with self.translated(), closing(self.engine.raw_connection()) as driver:
             cursor = driver.cursor()
@@ -198,9 +206,16 @@ class Database(ABC):
         yield
 
     def require_present(self) -> None:
-        """Refuse a file that is not there: opening it would make an empty one."""
-        if self.file is not None and not self.file.exists():
+        """Refuse a file that is not there (opening it would make an empty one), or that replaced the one we know."""
+        if self.file is None:
+            return
+        identity = file_identity(self.file)
+        if identity is None:
             raise CatalogMismatch(f"there is no catalog at {self.file}", hint="run `deltamirror init`")
+        if self._identity is None:
+            self._identity = identity
+        if self._identity != identity:
+            raise replaced(self.file)
 
     def snapshot_options(self) -> dict[str, Any]:
         """Execution options under which a transaction reads one state."""
@@ -276,6 +291,23 @@ def used_columns(table: Table, rows: Sequence[Row]) -> list[str]:
     while width > 1 and all(row[width - 1] is None for row in rows):
         width -= 1
     return [column.name for column in table.columns][:width]
+
+
+def file_identity(file: str | Path) -> tuple[int, int] | None:
+    """What tells a file from another one of its name; None if there is none."""
+    try:
+        found = os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def replaced(file: str | Path) -> CatalogMismatch:
+    """The error for a file that is not the one which was opened."""
+    return CatalogMismatch(
+        f"the file {file} was replaced or removed while the catalog was open",
+        hint="open the catalog again (restart the process); whatever was being committed is not part of it",
+    )
 
 
 def _batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
