@@ -1,6 +1,5 @@
 """A database file that is replaced under a running process is noticed: no commit to the old one is acknowledged."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +36,7 @@ def backup(url: str, file: Path) -> Path:
 
 def restored(backup: Path, file: Path) -> None:
     """As `mv` or `rsync` do it; the copy has an inode of its own."""
-    os.replace(shutil.copy(backup, backup.with_name("copy")), file)
+    Path(shutil.copy(backup, backup.with_name("copy"))).replace(file)
 
 
 def removed_and_copied(backup: Path, file: Path) -> None:

@@ -5,7 +5,6 @@ commit path runs statements that were compiled once, on the driver's own cursor;
 goes through SQLAlchemy. Both are the same connection and the same transaction.
 """
 
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine, Executable, Result, Table
+from sqlalchemy import Connection, Engine, Executable, Result, Table, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.pool import PoolProxiedConnection
@@ -23,6 +22,7 @@ from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
 from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.statements import HEAD
 
 __all__ = ["CatalogLocks", "Database", "Row", "Session", "file_identity", "replaced", "used_columns"]
@@ -79,14 +79,19 @@ class Session:
     def lock_tables(self) -> None:
         """Keep others from creating or dropping tables until the transaction ends."""
         self._lock(self._database.lock_statements().tables)
+        self._require_schema()
 
     def lock_claims(self) -> None:
         """Keep others from claiming leases until the transaction ends."""
         self._lock(self._database.lock_statements().claims)
+        self._require_schema()
 
     def _lock(self, statement: Executable | None) -> None:
         if statement is not None:
             self.execute(statement)
+
+    def _require_schema(self) -> None:
+        require_schema(self.execute(select(STORED_SCHEMA)).scalar())
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Insert complete rows (a value for each column, in order) by the engine's fast road."""
@@ -106,7 +111,7 @@ class Database(ABC):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._identity: tuple[int, int] | None = None
-        self._head_and_clock = HEAD.add_columns(CLOCK)
+        self._head_and_clock = HEAD.add_columns(CLOCK, STORED_SCHEMA)
         self._compiled: dict[ClauseElement, tuple[str, list[str] | None]] = {}
 
     def compiled(self, statement: ClauseElement) -> tuple[str, list[str] | None]:
@@ -223,7 +228,10 @@ class Database(ABC):
 
     def lock_head(self, session: Session, table_id: int) -> list[Row]:
         """The head of a table, locked until the transaction ends, and the time once it is."""
-        return session.rows(self._head_and_clock, {"table_id": table_id})
+        rows = session.rows(self._head_and_clock, {"table_id": table_id})
+        for row in rows:
+            require_schema(row[-1])
+        return [row[:-1] for row in rows]
 
     def append(self, values: Mapping[str, Any]) -> Row | None:
         """A small blind append in one statement: its version and time, or None where somebody has to decide."""
@@ -293,16 +301,16 @@ def used_columns(table: Table, rows: Sequence[Row]) -> list[str]:
     return [column.name for column in table.columns][:width]
 
 
-def file_identity(file: str | Path) -> tuple[int, int] | None:
+def file_identity(file: Path) -> tuple[int, int] | None:
     """What tells a file from another one of its name; None if there is none."""
     try:
-        found = os.stat(file)
+        found = file.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
 
 
-def replaced(file: str | Path) -> CatalogMismatch:
+def replaced(file: Path) -> CatalogMismatch:
     """The error for a file that is not the one which was opened."""
     return CatalogMismatch(
         f"the file {file} was replaced or removed while the catalog was open",

@@ -45,6 +45,7 @@ class SqliteDatabase(Database):
         arguments = {"timeout": settings.busy_timeout, "check_same_thread": False}
         super().__init__(create_engine(url, connect_args=arguments, **shared))
         self.file = None if self._is_memory else Path(self.path)
+        self._log = Path(f"{self.path}-wal")
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._turn = threading.Lock()
         event.listen(self.engine, "connect", _configure)
@@ -82,9 +83,9 @@ class SqliteDatabase(Database):
         As long as a connection is open, SQLite does not remove the file.
         """
         if not self._is_memory:
-            log = f"{self.path}-wal"
-            if driver.info.setdefault("log", identity := file_identity(log)) != identity:
-                raise replaced(log)
+            identity = file_identity(self._log)
+            if driver.info.setdefault("log", identity) != identity:
+                raise replaced(self._log)
 
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
         """By ``json_extract``; names that cannot be quoted inside of its path are looked up."""
