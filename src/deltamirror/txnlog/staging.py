@@ -33,9 +33,12 @@ __all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "fresh_commit_id",
 _FILES_AT_ONCE = 100_000
 
 
-def fresh_commit_id() -> int:
-    """An id for the rows of a commit: 42 bits of time, so that its rows lie together, and 21 bits of chance."""
-    return (time.time_ns() // 1_000_000 << 21) | secrets.randbits(21)
+def fresh_commit_id(*, staged: bool = False) -> int:
+    """An id for the rows of a commit: 42 bits of time, so that its rows lie together, and 20 bits of chance.
+
+    The last bit tells the ids of stages from all others: deleting a stage touches the rows of no other commit.
+    """
+    return (time.time_ns() // 1_000_000 << 21) | (secrets.randbits(20) << 1) | staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,8 @@ class Stage:
     def __init__(self, database: Database, table_id: int) -> None:
         self._database = database
         self._table_id = table_id
-        self.commit_id = fresh_commit_id()
+        self.commit_id = fresh_commit_id(staged=True)
+        self._has_begun = False
         self._tally = _Tally()
 
     def fill(self, blocks: Iterable[Block]) -> Staged:
@@ -101,11 +105,13 @@ class Stage:
             with self._database.write() as session:
                 # The head first: a file that comes between the two is found, not overlooked.
                 begun_at, had_files = self._head(session.connection), _has_files(session, self._table_id)
-                session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
+                self._begin(session)
+            self._has_begun = True
             self._store(iter(blocks))
             resolved, found = self._resolve() if had_files else (begun_at, 0)
         except BaseException:
-            discard(self._database, self._table_id, self.commit_id)
+            if self._has_begun:
+                discard(self._database, self._table_id, self.commit_id)
             raise
         tally = self._tally
         return Staged(
@@ -122,6 +128,12 @@ class Stage:
             metrics=tally.metrics.texts(),
             data_change=tally.data_change,
         )
+
+    def _begin(self, session: Session) -> None:
+        """Record the stage under an id that has no rows yet: those of another one would be deleted with ours."""
+        while _is_taken(session, self.commit_id):
+            self.commit_id = fresh_commit_id(staged=True)
+        session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
 
     def _store(self, blocks: Iterator[Block]) -> None:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="deltamirror-stage") as executor:
@@ -258,6 +270,14 @@ def _delete_rows(session: Session, table_id: int, commit_id: int) -> None:
     for projection in (files, removes, file_ends):
         mine = (projection.c.table_id == table_id) & (projection.c.commit_id == commit_id)
         session.execute(delete(projection).where(mine))
+
+
+def _is_taken(session: Session, commit_id: int) -> bool:
+    # Each commit has chunks; each stage has its row from the beginning.
+    return any(
+        session.execute(select(column).where(column == commit_id).limit(1)).first() is not None
+        for column in (chunks.c.commit_id, stages.c.commit_id)
+    )
 
 
 def _has_files(session: Session, table_id: int) -> bool:
