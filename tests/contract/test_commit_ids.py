@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterator
-from itertools import chain, repeat
+from itertools import chain
 
 import pytest
 
@@ -27,8 +27,8 @@ def broken(files: list[Add]) -> Iterator[Add]:
 
 @pytest.fixture
 def unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All draws within one millisecond, and the same number each time for a while."""
-    draws = chain(repeat(0, 4), range(1, 1000))
+    """All draws within one millisecond, and the same number for the second commit and the third."""
+    draws = chain([0, 1, 1], range(2, 1000))
     monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
     monkeypatch.setattr(secrets, "randbits", lambda _: next(draws))
 

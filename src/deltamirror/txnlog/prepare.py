@@ -19,7 +19,7 @@ from deltamirror.txnlog.draft import (
     rules_for,
 )
 from deltamirror.txnlog.gather import Block, Gathered
-from deltamirror.txnlog.ratify import require_exact
+from deltamirror.txnlog.ratify import caught_up, require_exact
 from deltamirror.txnlog.request import Change
 from deltamirror.txnlog.staging import Stage, Staged, discard, sweep_stages
 from deltamirror.txnlog.state import TableState, in_force
@@ -61,6 +61,13 @@ class Preparation:
         """Delete what was staged."""
         if self._staged is not None and self._staged.staged is not None:
             discard(self._database, self._staged.state.table_id, self._staged.staged.commit_id)
+
+    def caught_up(self, draft: Draft) -> Draft:
+        """The draft, held against everything that was committed so far."""
+        draft = caught_up(self._database, draft)
+        if self._staged is not None:
+            self._staged = replace(self._staged, staged=draft.staged)
+        return draft
 
     def draft(self, state: TableState) -> Draft:
         """The draft against this state of the table."""

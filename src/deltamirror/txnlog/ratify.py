@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import Connection, func, select
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
@@ -23,24 +23,31 @@ from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.draft import Draft, after
 from deltamirror.txnlog.projection import FileChanges, insert_small_actions
 from deltamirror.txnlog.request import Change
-from deltamirror.txnlog.schema import chunks, domains, tables, versions
-from deltamirror.txnlog.staging import catch_up, claim, fresh_commit_id
+from deltamirror.txnlog.schema import chunks, domains, heads, tables, versions
+from deltamirror.txnlog.staging import catch_up, catch_up_unlocked, claim, ended_of_winners, fresh_commit_id
 from deltamirror.txnlog.statements import INSERT_CHUNK, INSERT_STATUS, INSERT_VERSION, MOVE_HEAD
 from deltamirror.txnlog.winners import require_no_conflict
 
 __all__ = [
+    "LINES_UNDER_LOCK",
     "Head",
+    "LeftBehind",
     "Ratified",
     "StateMoved",
     "authored_info",
+    "caught_up",
     "lock_heads",
     "not_in_table",
     "ratify",
     "require_exact",
     "require_follows",
+    "require_near",
     "require_room",
     "require_undiverged",
 ]
+
+LINES_UNDER_LOCK = 1_000
+"""How much of what others committed since a draft was checked is read while its table is locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +74,20 @@ class StateMoved(Exception):
     """Metadata, protocol or history of the table are not those that the draft was checked against: check it again."""
 
 
+class LeftBehind(Exception):
+    """So much was committed since the draft was checked that reading it would keep others from the table for long."""
+
+
 def lock_heads(database: Database, session: Session, drafts: Sequence[Draft]) -> tuple[dict[int, Head], int]:
     """Lock the heads of all tables of the transaction, in one order for everybody; then look at the clock."""
-    heads, clock = {}, 0
+    found, clock = {}, 0
     for draft in sorted(drafts, key=lambda draft: draft.state.table_id):
         rows = database.lock_head(session, draft.state.table_id)
         if not rows:
             raise StateMoved  # dropped; by this name there may be another one
         *head, clock = rows[0]
-        heads[draft.state.table_id] = Head(*head)
-    return heads, clock
+        found[draft.state.table_id] = Head(*head)
+    return found, clock
 
 
 def require_exact(change: Change, head: int) -> None:
@@ -104,6 +115,33 @@ def require_follows(session: Session, draft: Draft, head: Head) -> Draft:
     if (head.metadata_version, head.protocol_version) != (state.metadata_version, state.protocol_version):
         raise StateMoved
     return draft
+
+
+def require_near(session: Session, draft: Draft, head: Head) -> None:
+    """Refuse to read, under the lock, more of what others committed than takes a moment."""
+    if (since := draft.checked_version) is not None and since < head.version:
+        c = versions.c
+        lines_since = select(func.sum(c.num_lines)).where(c.table_id == draft.state.table_id, c.version > since)
+        if int(session.execute(lines_since).scalar() or 0) > LINES_UNDER_LOCK:
+            raise LeftBehind
+
+
+def caught_up(database: Database, draft: Draft) -> Draft:
+    """The draft, held against everything that was committed so far, before its table is locked."""
+    state, staged = draft.state, draft.staged
+    if draft.checked_version is None:
+        return draft
+    with database.read() as connection:
+        head = connection.execute(select(heads.c.version).where(heads.c.table_id == state.table_id)).scalar()
+        if head is None:
+            return draft  # dropped, which is noticed under the lock
+        if draft.standing is not None:
+            draft = replace(draft, standing=require_no_conflict(connection, draft.standing, head))
+        if staged is None:
+            return draft
+        winners = _commits_since(connection, state.table_id, staged.resolved_version)
+        ended = ended_of_winners(connection, staged, table_id=state.table_id, winners=winners)
+    return replace(draft, staged=catch_up_unlocked(database, staged, table_id=state.table_id, head=head, ended=ended))
 
 
 def require_undiverged(draft: Draft, head: Head) -> None:
@@ -275,7 +313,8 @@ def _adopt_stage(session: Session, draft: Draft, head: Head) -> int:
     assert staged is not None  # noqa: S101 - narrows the type; the caller has just tested it
     if staged.num_missing and not draft.is_verbatim:
         raise not_in_table(draft.state.name, [f"{staged.num_missing} of {staged.num_removed} files"])
-    catch_up(session, staged, table_id=table_id, winners=_commits_since(session, table_id, staged.resolved_version))
+    winners = _commits_since(session.connection, table_id, staged.resolved_version)
+    catch_up(session, staged, table_id=table_id, winners=winners)
     if not claim(session, staged):
         raise Unavailable(
             f"the staged commit to {draft.state.name!r} took so long that it was swept",
@@ -284,9 +323,9 @@ def _adopt_stage(session: Session, draft: Draft, head: Head) -> int:
     return staged.commit_id
 
 
-def _commits_since(session: Session, table_id: int, version: int) -> Sequence[int]:
+def _commits_since(connection: Connection, table_id: int, version: int) -> Sequence[int]:
     c = versions.c
-    return session.execute(select(c.commit_id).where(c.table_id == table_id, c.version > version)).scalars().all()
+    return connection.execute(select(c.commit_id).where(c.table_id == table_id, c.version > version)).scalars().all()
 
 
 def _insert_version(session: Session, draft: Draft, written: _Written, small: Sequence[Action]) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from sqlalchemy import Connection, delete, select, update
@@ -23,11 +23,28 @@ from deltamirror.txnlog.chunks import chunk_row, commit_actions
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
-from deltamirror.txnlog.projection import insert_ends, live_files, staged_keys, staged_overlaps
+from deltamirror.txnlog.projection import (
+    LiveFile,
+    insert_ends,
+    insert_missing_ends,
+    live_files_in,
+    staged_keys,
+    staged_overlaps,
+)
 from deltamirror.txnlog.rows import file_row, file_rows, remove_row
 from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
 
-__all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "fresh_commit_id", "sweep_stages"]
+__all__ = [
+    "Stage",
+    "Staged",
+    "catch_up",
+    "catch_up_unlocked",
+    "claim",
+    "discard",
+    "ended_of_winners",
+    "fresh_commit_id",
+    "sweep_stages",
+]
 
 # Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _FILES_AT_ONCE = 100_000
@@ -190,7 +207,7 @@ class Stage:
         batch.added.sort(key=_hash_of)
         batch.removed.sort(key=_hash_of)
         with self._database.write() as session:
-            self._touch(session)
+            _touch(session, self.commit_id)
             session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
@@ -202,7 +219,7 @@ class Stage:
             replaced = set(staged_overlaps(connection, files, self._table_id, self.commit_id))
             removed = set(staged_overlaps(connection, removes, self._table_id, self.commit_id))
         with self._database.write() as session:
-            self._touch(session)
+            _touch(session, self.commit_id)
             insert_ends(session, self._table_id, self.commit_id, replaced | removed)
         return head, len(removed)
 
@@ -211,24 +228,30 @@ class Stage:
         head = connection.execute(select(heads.c.version).where(heads.c.table_id == self._table_id)).scalar()
         return -1 if head is None else int(head)
 
-    def _touch(self, session: Session) -> None:
-        """Keep the stage from being swept; rows of one that was swept would be nobody's."""
-        mine = update(stages).where(stages.c.commit_id == self.commit_id).returning(stages.c.commit_id)
-        if session.execute(mine.values(touched_at=_now(session))).first() is None:
-            raise Unavailable(
-                "the commit was being staged for so long that it was swept",
-                hint="commit again; if this repeats, raise catalog.stage_ttl",
-            )
-
 
 def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> None:
     """End the files that these winners added, and that the staged commit adds or removes."""
-    actions = chain.from_iterable(commit_actions(session.connection, winner) for winner in winners)
+    ended = ended_of_winners(session.connection, staged, table_id=table_id, winners=winners)
+    insert_missing_ends(session, table_id, staged.commit_id, ended)
+
+
+def ended_of_winners(
+    connection: Connection, staged: Staged, *, table_id: int, winners: Collection[int]
+) -> set[LiveFile]:
+    """The files that these winners added, and that the staged commit ends."""
+    actions = chain.from_iterable(commit_actions(connection, winner) for winner in winners)
     added = [action.path for action in actions if isinstance(action, Add)]
-    keys = staged_keys(session.connection, table_id, staged.commit_id, added)
-    live = live_files(session, table_id, [path for path, _ in keys])
-    ended = {file for file in live if file.key in keys and file.commit_id in winners}
-    insert_ends(session, table_id, staged.commit_id, ended)
+    keys = staged_keys(connection, table_id, staged.commit_id, added)
+    live = live_files_in(connection, table_id, [path for path, _ in keys])
+    return {file for file in live if file.key in keys and file.commit_id in winners}
+
+
+def catch_up_unlocked(database: Database, staged: Staged, *, table_id: int, head: int, ended: set[LiveFile]) -> Staged:
+    """Record what winners up to ``head`` make the stage end, before its table is locked."""
+    with database.write() as session:
+        _touch(session, staged.commit_id)
+        insert_missing_ends(session, table_id, staged.commit_id, ended)
+    return replace(staged, resolved_version=head)
 
 
 def claim(session: Session, staged: Staged) -> bool:
@@ -257,6 +280,16 @@ def sweep_stages(database: Database, *, older_than: float) -> int:
                 _delete_rows(session, orphan.table_id, orphan.commit_id)
                 swept += 1
     return swept
+
+
+def _touch(session: Session, commit_id: int) -> None:
+    """Keep a stage from being swept; rows of one that was swept would be nobody's."""
+    mine = update(stages).where(stages.c.commit_id == commit_id).returning(stages.c.commit_id)
+    if session.execute(mine.values(touched_at=_now(session))).first() is None:
+        raise Unavailable(
+            "the commit was being staged for so long that it was swept",
+            hint="commit again; if this repeats, raise catalog.stage_ttl",
+        )
 
 
 def _take(session: Session, commit_id: int) -> bool:
