@@ -3,7 +3,6 @@
 import secrets
 import time
 from collections.abc import Iterator
-from itertools import chain
 
 import pytest
 
@@ -25,17 +24,11 @@ def broken(files: list[Add]) -> Iterator[Add]:
     raise RuntimeError("the stream breaks")
 
 
-@pytest.fixture
-def unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All draws within one millisecond, and the same number for the second commit and the third."""
-    draws = chain([0, 1, 1], range(2, 1000))
-    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
-    monkeypatch.setattr(secrets, "randbits", lambda _: next(draws))
-
-
-@pytest.mark.usefixtures("unlucky")
-def test_a_stage_that_fails_deletes_no_row_of_a_small_commit(catalog: Catalog) -> None:
+def test_a_stage_that_fails_deletes_no_row_of_a_small_commit(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(catalog)
+    # All draws within one millisecond, and the same number each time.
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    monkeypatch.setattr(secrets, "randbits", lambda _: 1)
     table.append([add("small")])
     with pytest.raises(RuntimeError):
         table.append(broken([add(f"large{number}") for number in range(5)]))
