@@ -262,7 +262,7 @@ class Unsupported(DeltaMirrorError):
 
 @dataclass(eq=False)
 class CatalogMismatch(DeltaMirrorError):
-    """The database is not one to use: no catalog, another release's, foreign tables, a replaced file, an unsafe server."""
+    """The database cannot be used: no catalog, another release's, foreign tables, a replaced file, an unsafe server."""
 
     code: ClassVar[str] = "catalog-mismatch"
     exit_status: ClassVar[int] = 17

@@ -51,7 +51,7 @@ __all__ = ["CommitPath"]
 # A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
 _MOVES_TOLERATED = 20
 # One that is always left behind by those who come first is compared under the lock after this many times.
-_CATCHING_UP_TOLERATED = 5
+_CATCHING_UP_TOLERATED = 3
 _FILES_IN_ONE_STATEMENT = 500
 _VERSIONS = 2**63
 

@@ -6,7 +6,7 @@ A stage whose writer died is an orphan: ``sweep`` deletes it.
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from itertools import chain
 from sqlalchemy import Connection, delete, select, update
 
 from deltamirror.delta.actions import Action, Add, Remove
-from deltamirror.delta.chunks import compressed_chunk
+from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError, Unavailable
@@ -33,6 +33,7 @@ from deltamirror.txnlog.projection import (
 )
 from deltamirror.txnlog.rows import file_row, file_rows, remove_row
 from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
+from deltamirror.txnlog.stage_ids import StagedIds, move_rows, moved_chunks, replace_chunks
 
 __all__ = [
     "Stage",
@@ -43,11 +44,14 @@ __all__ = [
     "discard",
     "ended_of_winners",
     "fresh_commit_id",
+    "move_ids",
+    "move_ids_unlocked",
     "sweep_stages",
 ]
 
 # Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _FILES_AT_ONCE = 100_000
+_CHUNKS_AT_ONCE = 50
 
 
 def fresh_commit_id(*, staged: bool = False) -> int:
@@ -77,6 +81,8 @@ class Staged:
     """One of its removes, if it has any."""
     metrics: dict[str, str]
     data_change: bool
+    row_ids: StagedIds | None = None
+    """The ids of its files' rows, where the table tracks them."""
 
 
 @dataclass(slots=True)
@@ -252,6 +258,42 @@ def catch_up_unlocked(database: Database, staged: Staged, *, table_id: int, head
         _touch(session, staged.commit_id)
         insert_missing_ends(session, table_id, staged.commit_id, ended)
     return replace(staged, resolved_version=head)
+
+
+def move_ids(session: Session, staged: Staged, *, table_id: int, version: int, start: int) -> Staged:
+    """Give a stage the row ids of another version, in this transaction."""
+    if (old := staged.row_ids) is None:
+        return staged
+    new, numbers = old.moved(version=version, start=start), range(1, len(staged.digests) + 1)
+    packed = moved_chunks(session.connection, staged.commit_id, numbers, old=old, new=new)
+    replace_chunks(session, staged.commit_id, numbers, packed)
+    move_rows(session, table_id, staged.commit_id, range(staged.num_lines), old=old, new=new)
+    return _with_chunks(staged, packed, new)
+
+
+def move_ids_unlocked(database: Database, staged: Staged, *, table_id: int, version: int, start: int) -> Staged:
+    """Give a stage the row ids of another version, in small transactions; a failure leaves a useless stage."""
+    if (old := staged.row_ids) is None or (old.version, old.start) == (version, start):
+        return staged
+    new, packed = old.moved(version=version, start=start), list[Chunk]()
+    for first in range(1, len(staged.digests) + 1, _CHUNKS_AT_ONCE):
+        numbers = range(first, min(first + _CHUNKS_AT_ONCE, len(staged.digests) + 1))
+        with database.read() as connection:
+            some = moved_chunks(connection, staged.commit_id, numbers, old=old, new=new)
+        with database.write() as session:
+            _touch(session, staged.commit_id)
+            replace_chunks(session, staged.commit_id, numbers, some)
+        packed += some
+    for first in range(0, staged.num_lines, _FILES_AT_ONCE):
+        with database.write() as session:
+            _touch(session, staged.commit_id)
+            move_rows(session, table_id, staged.commit_id, range(first, first + _FILES_AT_ONCE), old=old, new=new)
+    return _with_chunks(staged, packed, new)
+
+
+def _with_chunks(staged: Staged, packed: Sequence[Chunk], ids: StagedIds) -> Staged:
+    size = sum(chunk.raw_bytes for chunk in packed)
+    return replace(staged, digests=tuple(chunk.digest for chunk in packed), num_bytes=size, row_ids=ids)
 
 
 def claim(session: Session, staged: Staged) -> bool:
