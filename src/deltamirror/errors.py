@@ -18,7 +18,7 @@
     ├── LeaseLost                 somebody else mirrors the table; what was under way stops
     ├── Late                      a version was not published within the time that the caller gave
     ├── Unsupported               a table feature or action that we do not understand
-    ├── CatalogMismatch           the database holds no catalog, a newer one, or somebody else's tables
+    ├── CatalogMismatch           no catalog, one of another release, a replaced file, or a server that may lose commits
     ├── MissingExtra              a library is not installed; names the extra
     ├── Unavailable               the database or store cannot be reached, or is locked by another process
     ├── PermissionDenied          the database or store refuses us
@@ -262,7 +262,7 @@ class Unsupported(DeltaMirrorError):
 
 @dataclass(eq=False)
 class CatalogMismatch(DeltaMirrorError):
-    """The database holds no catalog, a newer one, or somebody else's tables under our names."""
+    """The database cannot be used: no catalog, another release's, foreign tables, a replaced file, an unsafe server."""
 
     code: ClassVar[str] = "catalog-mismatch"
     exit_status: ClassVar[int] = 17

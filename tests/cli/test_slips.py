@@ -28,6 +28,15 @@ def test_a_catalog_that_would_be_gone_with_the_command_is_refused(prompt, comman
     assert "file" in error["hint"]
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("file", ["lake.db", "data/lake.db", "lake"])
+def test_a_file_behind_two_slashes_is_an_address_with_one_slash_short(prompt, engine: str, file: str) -> None:
+    error = prompt.error("init", "--catalog", f"{engine}://{file}", exits=10)
+    assert "two slashes" in error["message"]
+    assert f"{engine}:///{file}" in error["hint"]
+    assert not list(prompt.folder.iterdir())
+
+
 @pytest.mark.parametrize("content", [b'{"a": 1}\n', b"SQLite format 3\0" * 100, b"a,b\n1,2\n", b"x"])
 @pytest.mark.parametrize("name", ["lake.db", "lake.jsonl", "lake.csv"])
 def test_a_file_of_another_kind_is_never_taken_for_a_duckdb_catalog(prompt, name: str, content: bytes) -> None:

@@ -1,13 +1,16 @@
 """Threads, catalogs and processes that share one database take turns: none sees half a commit, none fails for it."""
 
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from deltamirror import Catalog
+from deltamirror.errors import Unavailable
 from deltamirror.txnlog.engines.queue import FileQueue
 from tests.support.lake import add, create, paths, settings_for
 
@@ -79,3 +82,65 @@ def test_a_process_that_is_forked_in_the_middle_of_a_commit_does_not_keep_its_tu
     finally:
         for descriptor in inherited:
             os.close(descriptor)
+
+
+@contextmanager
+def forked() -> Iterator[None]:
+    """A child that has whatever this process has open, and lives for as long."""
+    ending, held = os.pipe()
+    if (child := os.fork()) == 0:
+        os.close(held)
+        os.read(ending, 1)
+        os._exit(0)
+    os.close(ending)
+    try:
+        yield
+    finally:
+        os.close(held)
+        os.waitpid(child, 0)
+
+
+def test_a_waiter_that_gave_up_and_forked_leaves_no_lock_with_its_child(tmp_path: Path) -> None:
+    database = str(tmp_path / "lake.db")
+    hasty, patient = FileQueue(database, timeout=0.05), FileQueue(database, timeout=20)
+    with ExitStack() as child:
+        with patient.turn():
+            with pytest.raises(Unavailable, match="has been writing for"), hasty.turn():
+                pass
+            child.enter_context(forked())
+        for _ in range(3):
+            with patient.turn():
+                pass
+
+
+def test_a_writer_that_forked_and_was_killed_leaves_no_lock_with_its_child(tmp_path: Path) -> None:
+    queue = FileQueue(str(tmp_path / "lake.db"), timeout=20)
+    ending, held = os.pipe()
+    if (writer := os.fork()) == 0:
+        with queue.turn():
+            if os.fork() == 0:
+                os.close(held)
+                os.read(ending, 1)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(writer, 0)
+    try:
+        with queue.turn():
+            pass
+    finally:
+        os.close(held)
+        os.close(ending)
+
+
+def test_a_child_that_is_forked_inside_of_a_turn_may_take_one_of_its_own(tmp_path: Path) -> None:
+    queue = FileQueue(str(tmp_path / "lake.db"), timeout=20)
+    with ExitStack() as turn:
+        turn.enter_context(queue.turn())
+        if (child := os.fork()) == 0:
+            try:
+                turn.close()  # the parent's turn, and left to it
+                with queue.turn():
+                    os._exit(0)
+            finally:
+                os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,9 +1,9 @@
 """The stored form of a commit: its bytes, in chunks of whole lines.
 
 A small commit is one plain chunk. A large one has a plain first chunk, with the lines that are known only under the
-lock, and zstd chunks of some thousand lines each after it. The digest of a commit is the sha256 of its file if it has
-one chunk, and the sha256 of its chunks' digests, joined, if it has several: so it can be computed without reading
-gigabytes while others wait.
+lock, and zstd chunks of some thousand lines each after it; where rows have ids, a plain last chunk says how far these
+have come. The digest of a commit is the sha256 of its file if it has one chunk, and the sha256 of its chunks' digests,
+joined, if it has several: so it can be computed without reading gigabytes while others wait.
 """
 
 import hashlib

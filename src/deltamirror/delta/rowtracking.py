@@ -14,7 +14,16 @@ from msgspec.structs import replace
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Long
 from deltamirror.errors import InvalidAction
 
-__all__ = ["MOST_RECORDS", "MOST_ROW_ID", "ROW_TRACKING_DOMAIN", "NumRecords", "assign", "high_water_mark"]
+__all__ = [
+    "MOST_RECORDS",
+    "MOST_ROW_ID",
+    "ROW_TRACKING_DOMAIN",
+    "NumRecords",
+    "RowIds",
+    "assign",
+    "high_water_mark",
+    "row_tracking_domain",
+]
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
@@ -64,19 +73,31 @@ def assign(
     An add that states its ids (it adds a file again, to change its deletion vector or statistics) keeps them.
     The domain is there only if the mark moved; it is the last of the returned actions, too.
     """
-    start = _BEFORE_FIRST_ROW if high_water_mark is None else high_water_mark
-    mark = start
-    assigned: list[Action] = []
-    for index, action in enumerate(actions):
-        if isinstance(action, Add):
-            add, mark = _with_ids(action, index=index, start=start, mark=mark, version=version)
-            assigned.append(add)
-        else:
-            assigned.append(action)
-    if mark == start:
+    ids = RowIds(high_water_mark=high_water_mark, version=version)
+    assigned = ids.number(actions)
+    if ids.mark == ids.start:
         return assigned, None
-    domain = _domain(mark)
+    domain = row_tracking_domain(ids.mark)
     return [*assigned, domain], domain
+
+
+class RowIds:
+    """Hands out row ids to the adds of commit ``version``, some of them at a time; ``mark`` is the last id so far."""
+
+    def __init__(self, *, high_water_mark: int | None, version: int) -> None:
+        self.start = self.mark = _BEFORE_FIRST_ROW if high_water_mark is None else high_water_mark
+        self.version = version
+
+    def number(self, actions: Iterable[Action], *, index: int = 0) -> list[Action]:
+        """The next actions of the commit, the first of them at ``index``, with row ids."""
+        numbered: list[Action] = []
+        for place, action in enumerate(actions, index):
+            if isinstance(action, Add):
+                add, self.mark = _with_ids(action, index=place, start=self.start, mark=self.mark, version=self.version)
+                numbered.append(add)
+            else:
+                numbered.append(action)
+        return numbered
 
 
 def _with_ids(add: Add, *, index: int, start: int, mark: int, version: int) -> tuple[Add, int]:
@@ -135,7 +156,8 @@ def _exhausted(add: Add, *, index: int, mark: int) -> InvalidAction:
     )
 
 
-def _domain(mark: int) -> DomainMetadata:
+def row_tracking_domain(mark: int) -> DomainMetadata:
+    """The action that records the last id handed out."""
     # Delta Lake on Spark repeats the domain's name inside its configuration; exact bytes need it.
     configuration = f'{{"rowIdHighWaterMark":{mark},"domainName":"{ROW_TRACKING_DOMAIN}"}}'
     return DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)

@@ -28,12 +28,14 @@ from deltamirror.txnlog.draft import Draft
 from deltamirror.txnlog.gather import Gathered
 from deltamirror.txnlog.prepare import Preparation
 from deltamirror.txnlog.ratify import (
+    LeftBehind,
     Ratified,
     StateMoved,
     authored_info,
     lock_heads,
     ratify,
     require_follows,
+    require_near,
     require_room,
     require_timely,
     require_undiverged,
@@ -50,6 +52,8 @@ __all__ = ["CommitPath"]
 
 # A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
 _MOVES_TOLERATED = 20
+# One that is always left behind by those who come first is compared under the lock after this many times.
+_CATCHING_UP_TOLERATED = 3
 _FILES_IN_ONE_STATEMENT = 500
 _VERSIONS = 2**63
 
@@ -227,6 +231,15 @@ class _Run:
         )
 
     def _ratify(self, drafts: Sequence[Draft]) -> Committed:
+        """Ratify; whatever takes long to compare is compared while others commit, and only the rest under the lock."""
+        for _ in range(_CATCHING_UP_TOLERATED):
+            try:
+                return self._ratify_locked(drafts, however_far=False)
+            except LeftBehind:
+                drafts = [each.caught_up(draft) for each, draft in zip(self._preparations, drafts, strict=True)]
+        return self._ratify_locked(drafts, however_far=True)
+
+    def _ratify_locked(self, drafts: Sequence[Draft], *, however_far: bool) -> Committed:
         with self._database.write() as session:
             heads, clock = lock_heads(self._database, session, drafts)
             # Under the locks: whoever sent the same at the same time has committed, or will find ours.
@@ -240,6 +253,9 @@ class _Run:
                 for draft in drafts:
                     if draft.writes:
                         require_undiverged(draft, heads[draft.state.table_id])
+            if not however_far:
+                for draft in drafts:
+                    require_near(session, draft, heads[draft.state.table_id])
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
             writing = [draft for draft in drafts if draft.writes]
             require_timely(writing, heads, clock)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine, Executable, Result, Table
+from sqlalchemy import Connection, Engine, Executable, Result, Table, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.pool import PoolProxiedConnection
@@ -22,9 +22,10 @@ from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
 from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.statements import HEAD
 
-__all__ = ["CatalogLocks", "Database", "Row", "Session", "used_columns"]
+__all__ = ["CatalogLocks", "Database", "Row", "Session", "file_identity", "replaced", "used_columns"]
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -78,14 +79,19 @@ class Session:
     def lock_tables(self) -> None:
         """Keep others from creating or dropping tables until the transaction ends."""
         self._lock(self._database.lock_statements().tables)
+        self._require_schema()
 
     def lock_claims(self) -> None:
         """Keep others from claiming leases until the transaction ends."""
         self._lock(self._database.lock_statements().claims)
+        self._require_schema()
 
     def _lock(self, statement: Executable | None) -> None:
         if statement is not None:
             self.execute(statement)
+
+    def _require_schema(self) -> None:
+        require_schema(self.execute(select(STORED_SCHEMA)).scalar())
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Insert complete rows (a value for each column, in order) by the engine's fast road."""
@@ -98,13 +104,14 @@ class Database(ABC):
 
     name: ClassVar[str]
     file: Path | None = None
-    """The file that the database is, if it is one."""
+    """The file that the database is, if it is one. The first that is found there is the catalog's for good."""
     appends_in_one_statement: ClassVar[bool] = False
     """Whether ``append`` does anything."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._head_and_clock = HEAD.add_columns(CLOCK)
+        self._identity: tuple[int, int] | None = None
+        self._head_and_clock = HEAD.add_columns(CLOCK, STORED_SCHEMA)
         self._compiled: dict[ClauseElement, tuple[str, list[str] | None]] = {}
 
     def compiled(self, statement: ClauseElement) -> tuple[str, list[str] | None]:
@@ -124,8 +131,13 @@ class Database(ABC):
         """
         if not creating:
             self.require_present()
-        with self.exclusive(), self.translated(), self.begun() as session:
-            yield session
+        with self.exclusive():
+            if not creating:  # again: the file may have been replaced while we waited
+                self.require_present()
+            with self.translated(), self.begun() as session:
+                yield session
+            # What went into a file that is no longer the catalog's must not be acknowledged.
+            self.require_present()
 
     @contextmanager
     def begun(self) -> Iterator[Session]:
@@ -150,6 +162,7 @@ class Database(ABC):
 
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
         """What one query returns at this moment, by the shortest way: for questions that are asked very often."""
+        self.require_present()
         text, order = self.compiled(statement)
         with self.translated(), closing(self.engine.raw_connection()) as driver:
             cursor = driver.cursor()
@@ -198,9 +211,16 @@ class Database(ABC):
         yield
 
     def require_present(self) -> None:
-        """Refuse a file that is not there: opening it would make an empty one."""
-        if self.file is not None and not self.file.exists():
+        """Refuse a file that is not there (opening it would make an empty one), or that replaced the one we know."""
+        if self.file is None:
+            return
+        identity = file_identity(self.file)
+        if identity is None:
             raise CatalogMismatch(f"there is no catalog at {self.file}", hint="run `deltamirror init`")
+        if self._identity is None:
+            self._identity = identity
+        if self._identity != identity:
+            raise replaced(self.file)
 
     def snapshot_options(self) -> dict[str, Any]:
         """Execution options under which a transaction reads one state."""
@@ -208,7 +228,10 @@ class Database(ABC):
 
     def lock_head(self, session: Session, table_id: int) -> list[Row]:
         """The head of a table, locked until the transaction ends, and the time once it is."""
-        return session.rows(self._head_and_clock, {"table_id": table_id})
+        rows = session.rows(self._head_and_clock, {"table_id": table_id})
+        for row in rows:
+            require_schema(row[-1])
+        return [row[:-1] for row in rows]
 
     def append(self, values: Mapping[str, Any]) -> Row | None:
         """A small blind append in one statement: its version and time, or None where somebody has to decide."""
@@ -276,6 +299,23 @@ def used_columns(table: Table, rows: Sequence[Row]) -> list[str]:
     while width > 1 and all(row[width - 1] is None for row in rows):
         width -= 1
     return [column.name for column in table.columns][:width]
+
+
+def file_identity(file: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of its name; None if there is none."""
+    try:
+        found = file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def replaced(file: Path) -> CatalogMismatch:
+    """The error for a file that is not the one which was opened."""
+    return CatalogMismatch(
+        f"the file {file} was replaced or removed while the catalog was open",
+        hint="open the catalog again (restart the process); whatever was being committed is not part of it",
+    )
 
 
 def _batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:

@@ -71,6 +71,15 @@ class Draft:
         return self.state.version if self.change.at_version is None else self.change.at_version - 1
 
     @property
+    def checked_version(self) -> int | None:
+        """Up to which version the files of other commits were looked at; None where they do not matter."""
+        standing = self.standing if self.standing is not None and self.standing.depends_on_files else None
+        versions = [] if standing is None else [standing.checked_version]
+        if self.staged is not None:
+            versions.append(self.staged.resolved_version)
+        return min(versions, default=None)
+
+    @property
     def tracks_rows(self) -> bool:
         """Whether the adds of the commit get row ids."""
         if not self.foundation:

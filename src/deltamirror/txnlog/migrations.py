@@ -13,10 +13,10 @@ from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.postgres_append import CREATE_APPEND_FUNCTION
 from deltamirror.txnlog.schema import CREATE_FILE_INTERVALS, METADATA, catalog
+from deltamirror.txnlog.schema_version import SCHEMA_KEY, SCHEMA_VERSION, newer_schema, require_schema
 
 __all__ = ["SCHEMA_VERSION", "migrate", "require_current"]
 
-_VERSION_KEY = "schema_version"
 _MARK_KEY = "application"
 _MARK = "deltamirror"
 
@@ -91,9 +91,7 @@ def _to_version_5(engine: str) -> Iterator[str]:
 
 
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5)
-"""How each version becomes the next, from version 1 on: the statements for an engine."""
-
-SCHEMA_VERSION = 1 + len(_MIGRATIONS)
+"""How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 
 
 def migrate(database: Database) -> int:
@@ -102,7 +100,7 @@ def migrate(database: Database) -> int:
         session.lock_migrations()
         found = _stored_version(session.connection)
         if found > SCHEMA_VERSION:
-            raise _newer(found)
+            raise newer_schema(found)
         if found == 0:
             _create(session, database)
         elif found < SCHEMA_VERSION:
@@ -114,11 +112,7 @@ def require_current(database: Database) -> None:
     """Refuse a database that has no catalog, an older one, or a newer one."""
     with database.read() as connection:
         found = _stored_version(connection)
-    if found > SCHEMA_VERSION:
-        raise _newer(found)
-    if found < SCHEMA_VERSION:
-        what = "no deltamirror catalog" if found == 0 else f"a catalog of schema version {found}"
-        raise CatalogMismatch(f"the database holds {what}", hint="run `deltamirror init`")
+    require_schema(str(found))
 
 
 def _create(session: Session, database: Database) -> None:
@@ -126,7 +120,7 @@ def _create(session: Session, database: Database) -> None:
     session.execute(text(CREATE_FILE_INTERVALS))
     if database.name == "postgresql":
         session.execute(text(CREATE_APPEND_FUNCTION))
-    facts = {_MARK_KEY: _MARK, _VERSION_KEY: str(SCHEMA_VERSION)}
+    facts = {_MARK_KEY: _MARK, SCHEMA_KEY: str(SCHEMA_VERSION)}
     session.execute(catalog.insert(), [{"key": key, "value": value} for key, value in facts.items()])
 
 
@@ -139,7 +133,7 @@ def _upgrade(session: Session, database: Database, found: int) -> None:
         session.execute(text(CREATE_APPEND_FUNCTION))
     if session.connection.dialect.supports_comments:
         _comment(session)
-    session.execute(update(catalog).where(catalog.c.key == _VERSION_KEY).values(value=str(SCHEMA_VERSION)))
+    session.execute(update(catalog).where(catalog.c.key == SCHEMA_KEY).values(value=str(SCHEMA_VERSION)))
 
 
 def _comment(session: Session) -> None:
@@ -162,16 +156,9 @@ def _stored_version(connection: Connection) -> int:
     if columns != {"key", "value"}:
         raise _foreign({catalog.name})
     facts = {row.key: row.value for row in connection.execute(select(catalog))}
-    if facts.get(_MARK_KEY) != _MARK or not str(facts.get(_VERSION_KEY, "")).isdigit():
+    if facts.get(_MARK_KEY) != _MARK or not str(facts.get(SCHEMA_KEY, "")).isdigit():
         raise _foreign({catalog.name})
-    return int(facts[_VERSION_KEY])
-
-
-def _newer(found: int) -> CatalogMismatch:
-    return CatalogMismatch(
-        f"the catalog has schema version {found}; this release of deltamirror knows {SCHEMA_VERSION}",
-        hint="upgrade deltamirror",
-    )
+    return int(facts[SCHEMA_KEY])
 
 
 def _foreign(names: set[str]) -> CatalogMismatch:

@@ -23,6 +23,9 @@ _ENGINES: dict[str, _Place] = {
 }
 
 
+_FILES = ("sqlite", "duckdb")
+
+
 def open_database(settings: CatalogSettings) -> Database:
     """The database behind a catalog URL. Connects only when it is used."""
     url = _parsed(settings.url)
@@ -46,7 +49,19 @@ def _parsed(text: str) -> URL:
         raise _wrong(text) from None
     if url.get_backend_name() not in _ENGINES:
         raise _wrong(text)
+    if url.get_backend_name() in _FILES and url.host is not None:
+        raise _slash_short(url)
     return url
+
+
+def _slash_short(url: URL) -> InvalidSettings:
+    """A file behind two slashes is read as a host, and the database would be one in memory."""
+    engine, file = url.get_backend_name(), "/".join(filter(None, (url.host, url.database)))
+    return InvalidSettings(
+        f"the catalog URL {redact_url(str(url))!r} has two slashes before the file instead of three",
+        hint=f"use {engine}:///{file} for a file below the working folder, {engine}:////{file} for an absolute path",
+        key="catalog.url",
+    )
 
 
 def _wrong(text: str) -> InvalidSettings:

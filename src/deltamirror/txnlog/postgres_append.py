@@ -7,6 +7,8 @@ before it waited.) It answers ``stale`` whenever the general path has to decide.
 
 from sqlalchemy import bindparam, text
 
+from deltamirror.txnlog.schema_version import SCHEMA_KEY, SCHEMA_VERSION
+
 __all__ = ["APPEND", "CREATE_APPEND_FUNCTION"]
 
 CREATE_APPEND_FUNCTION = """
@@ -75,6 +77,10 @@ _PARAMETERS = (
     "lines", "files"
 )  # fmt: skip
 
-APPEND = text(f"SELECT * FROM dl_append({', '.join(':' + name for name in _PARAMETERS)})").bindparams(  # noqa: S608 - constants
-    *(bindparam(name) for name in _PARAMETERS)
-)
+# The function is called for a row of the catalog that has our schema version: for none, where a later release upgraded
+# it. That an argument depends on the row keeps the planner from calling it first.
+_ARGUMENTS = ", ".join(f":{name}" if name != "operation" else ":operation || left(c.value, 0)" for name in _PARAMETERS)
+APPEND = text(
+    f"SELECT a.* FROM dl_catalog c CROSS JOIN LATERAL dl_append({_ARGUMENTS}) a"  # noqa: S608 - constants
+    f" WHERE c.key = '{SCHEMA_KEY}' AND c.value = '{SCHEMA_VERSION}'"
+).bindparams(*(bindparam(name) for name in _PARAMETERS))

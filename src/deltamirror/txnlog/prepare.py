@@ -1,7 +1,7 @@
 """From a change to a draft: everything about a commit that can be done before a lock is taken."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -10,6 +10,7 @@ from deltamirror.config import CatalogSettings
 from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Txn
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
+from deltamirror.delta.rowtracking import RowIds
 from deltamirror.errors import Conflict, InvalidAction, NotFound, Transient, Unavailable
 from deltamirror.txnlog.applied import Progress, progress_of
 from deltamirror.txnlog.database import Database
@@ -24,8 +25,9 @@ from deltamirror.txnlog.draft import (
     rules_for,
 )
 from deltamirror.txnlog.gather import Block, Gathered
-from deltamirror.txnlog.ratify import require_exact
+from deltamirror.txnlog.ratify import caught_up, require_exact, row_id_mark
 from deltamirror.txnlog.request import Change
+from deltamirror.txnlog.stage_ids import StagedIds, numbered
 from deltamirror.txnlog.staging import Stage, Staged, discard, sweep_stages
 from deltamirror.txnlog.state import TableState, in_force
 from deltamirror.txnlog.winners import Standing, require_no_conflict
@@ -71,6 +73,14 @@ class Preparation:
         if self._staged is not None and self._staged.staged is not None:
             discard(self._database, self._staged.state.table_id, self._staged.staged.commit_id)
 
+    def caught_up(self, draft: Draft) -> Draft:
+        """The draft, held against everything that was committed so far."""
+        with self._only_once():
+            draft = caught_up(self._database, draft)
+        if self._staged is not None:
+            self._staged = replace(self._staged, staged=draft.staged)
+        return draft
+
     def draft(self, state: TableState) -> Draft:
         """The draft against this state of the table."""
         change = self.gathered.change
@@ -98,7 +108,7 @@ class Preparation:
     def _checked(self, state: TableState) -> Draft:
         if self._staged is not None:
             return self._restaged(state)
-        if self.gathered.is_large and not self._tracks_rows(state):
+        if self.gathered.is_large:
             self._staged = self._stage(state)
             return self._staged
         self.gathered.read_all()
@@ -131,7 +141,6 @@ class Preparation:
             )
 
     def _tracks_rows(self, state: TableState) -> bool:
-        # Row ids depend on the head: such a commit is encoded under the lock, from memory.
         protocol, metadata = after(state, self.gathered.actions)
         return self.gathered.change.lines is None and row_tracking(metadata, protocol)
 
@@ -144,7 +153,7 @@ class Preparation:
         rules = rules_for(change, state, foundation)
         blocks = self.gathered.checked(rules, skip=opening, size=self._settings.chunk_lines)
         sweep_stages(self._database, older_than=self._settings.stage_ttl)
-        staged = self._filled(Stage(self._database, state.table_id), blocks)
+        staged = self._numbered(state, blocks) if self._tracks_rows(state) else self._filled(state, blocks)
         reads = reads_of(change, state, (*foundation, *staged.small_actions, *staged.sample))
         return Draft(
             change=change,
@@ -157,11 +166,25 @@ class Preparation:
             reads=reads,
         )
 
-    def _filled(self, stage: Stage, blocks: Iterator[Block]) -> Staged:
+    def _numbered(self, state: TableState, blocks: Iterator[Block]) -> Staged:
+        """The stage of a commit whose files get row ids: those of the next version, if no other commit comes first."""
+        with self._database.read() as connection:
+            mark = row_id_mark(connection, state.table_id)
+        ids = RowIds(high_water_mark=mark, version=state.version + 1)
+        staged = self._filled(state, numbered(blocks, ids))
+        return replace(staged, row_ids=StagedIds(ids.version, ids.start, ids.mark))
+
+    def _filled(self, state: TableState, blocks: Iterator[Block]) -> Staged:
+        # What was read of the stream is gone: trying again would commit the rest of it as if it were all.
+        with self._only_once():
+            return Stage(self._database, state.table_id).fill(blocks)
+
+    @contextmanager
+    def _only_once(self) -> Iterator[None]:
+        """Give up the commit where work on its stage fails half-way."""
         try:
-            return stage.fill(blocks)
+            yield
         except Transient as error:
-            # What was read of the stream is gone: trying again would commit the rest of it as if it were all.
             raise Unavailable(
                 f"the commit to {self.table!r} could not be staged: {error.message}",
                 hint="nothing of it was kept; commit again",
@@ -171,7 +194,7 @@ class Preparation:
         """The staged draft against a state that is compatible with the one it was checked against."""
         staged = self._staged
         assert staged is not None  # noqa: S101 - narrows the type; the caller has just tested it
-        if self._tracks_rows(state):
+        if self._tracks_rows(state) and staged.staged is not None and staged.staged.row_ids is None:
             raise Conflict(
                 f"row tracking was enabled on {state.name!r} while the commit was being staged",
                 hint="commit again: the files need row ids",
@@ -205,7 +228,7 @@ class Preparation:
         change, actions = self.gathered.change, self.gathered.actions
         if not self.gathered.is_large:
             with suppress(TypeError):  # fields of wrong types, which the rules will name
-                reads = implied_reads(actions, change.reads)
+                reads = reads_of(change, state, actions)
                 facts = authored_facts(change, actions, reads)
                 return Draft(change=change, state=state, body=tuple(actions), facts=facts, reads=reads)
         return Draft(change=change, state=state, facts=CommitFacts.of(foundation_of(actions)))

@@ -24,8 +24,10 @@ __all__ = [
     "ended_by",
     "hash_batches",
     "insert_ends",
+    "insert_missing_ends",
     "insert_small_actions",
     "live_files",
+    "live_files_in",
     "require_live_once",
     "staged_keys",
     "staged_overlaps",
@@ -132,9 +134,14 @@ def live_files(session: Session, table_id: int, paths: Sequence[str]) -> Iterato
     """The rows of these paths that are part of the table at its head; other paths of equal hash among them."""
     if len(paths) == 1 and not session.rows(_BY_HASH, {"table_id": table_id, "path_hash": path_hash(paths[0])}):
         return  # the common case, an append of one file that nobody has seen, on the driver's cursor
+    yield from live_files_in(session.connection, table_id, paths)
+
+
+def live_files_in(connection: Connection, table_id: int, paths: Sequence[str]) -> Iterator[LiveFile]:
+    """The same, for a transaction that only reads."""
     for some in hash_batches(paths):
         query = _LIVE.where(files.c.table_id == table_id, files.c.path_hash.in_(some))
-        for row in session.execute(query).all():
+        for row in connection.execute(query).all():
             yield _live_file(row)
 
 
@@ -239,6 +246,16 @@ def insert_ends(session: Session, table_id: int, commit_id: int, ended: Iterable
     """Record that a commit ends these files."""
     rows = sorted((table_id, file.commit_id, file.ordinal, commit_id) for file in ended)
     session.insert_many(file_ends, rows)
+
+
+def insert_missing_ends(session: Session, table_id: int, commit_id: int, ended: Collection[LiveFile]) -> None:
+    """Record that a commit ends these files, but for those of which that is recorded already."""
+    if not ended:
+        return
+    mine = (file_ends.c.table_id == table_id) & (file_ends.c.commit_id == commit_id)
+    there = select(file_ends.c.file_commit_id, file_ends.c.file_ordinal).where(mine)
+    known = {tuple(row) for row in session.execute(there)}
+    insert_ends(session, table_id, commit_id, [file for file in ended if (file.commit_id, file.ordinal) not in known])
 
 
 def insert_small_actions(session: Session, table_id: int, version: int, actions: Iterable[Action]) -> None:

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import Connection, func, select
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
-from deltamirror.delta.chunks import commit_digest, plain_chunk
+from deltamirror.delta.chunks import Chunk, commit_digest, plain_chunk
 from deltamirror.delta.commitinfo import commit_info
 from deltamirror.delta.conflicts import isolation_for, table_isolation
 from deltamirror.delta.evolution import check_change
 from deltamirror.delta.properties import in_commit_timestamps
-from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
+from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, RowIds, assign, high_water_mark
 from deltamirror.delta.timestamps import MOST_AHEAD, with_enablement
 from deltamirror.errors import Conflict, Diverged, InvalidAction, Refused, Unavailable
 from deltamirror.txnlog.chunks import chunk_row
@@ -31,25 +31,41 @@ from deltamirror.txnlog.projection import (
     require_live_once,
 )
 from deltamirror.txnlog.request import Change
-from deltamirror.txnlog.schema import chunks, domains, tables, versions
-from deltamirror.txnlog.staging import catch_up, claim, fresh_commit_id
+from deltamirror.txnlog.schema import chunks, domains, heads, tables, versions
+from deltamirror.txnlog.staging import (
+    catch_up,
+    catch_up_unlocked,
+    claim,
+    fresh_commit_id,
+    meet_winners,
+    move_ids,
+    move_ids_unlocked,
+)
 from deltamirror.txnlog.statements import INSERT_CHUNK, INSERT_STATUS, INSERT_VERSION, MOVE_HEAD
 from deltamirror.txnlog.winners import require_no_conflict
 
 __all__ = [
+    "LINES_UNDER_LOCK",
     "Head",
+    "LeftBehind",
     "Ratified",
     "StateMoved",
     "authored_info",
+    "caught_up",
     "lock_heads",
     "not_in_table",
     "ratify",
     "require_exact",
     "require_follows",
+    "require_near",
     "require_room",
     "require_timely",
     "require_undiverged",
+    "row_id_mark",
 ]
+
+LINES_UNDER_LOCK = 1_000
+"""How much of what others committed since a draft was checked is read while its table is locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +92,20 @@ class StateMoved(Exception):
     """Metadata, protocol or history of the table are not those that the draft was checked against: check it again."""
 
 
+class LeftBehind(Exception):
+    """So much was committed since the draft was checked that reading it would keep others from the table for long."""
+
+
 def lock_heads(database: Database, session: Session, drafts: Sequence[Draft]) -> tuple[dict[int, Head], int]:
     """Lock the heads of all tables of the transaction, in one order for everybody; then look at the clock."""
-    heads, clock = {}, 0
+    found, clock = {}, 0
     for draft in sorted(drafts, key=lambda draft: draft.state.table_id):
         rows = database.lock_head(session, draft.state.table_id)
         if not rows:
             raise StateMoved  # dropped; by this name there may be another one
         *head, clock = rows[0]
-        heads[draft.state.table_id] = Head(*head)
-    return heads, clock
+        found[draft.state.table_id] = Head(*head)
+    return found, clock
 
 
 def require_exact(change: Change, head: int) -> None:
@@ -113,6 +133,49 @@ def require_follows(session: Session, draft: Draft, head: Head) -> Draft:
     if (head.metadata_version, head.protocol_version) != (state.metadata_version, state.protocol_version):
         raise StateMoved
     return draft
+
+
+def require_near(session: Session, draft: Draft, head: Head) -> None:
+    """Refuse to read, under the lock, more of what others committed than takes a moment."""
+    if draft.staged is not None and _has_other_ids(session, draft, head):
+        raise LeftBehind
+    if (since := draft.checked_version) is not None and since < head.version:
+        c = versions.c
+        lines_since = select(func.sum(c.num_lines)).where(c.table_id == draft.state.table_id, c.version > since)
+        if int(session.execute(lines_since).scalar() or 0) > LINES_UNDER_LOCK:
+            raise LeftBehind
+
+
+def caught_up(database: Database, draft: Draft) -> Draft:
+    """The draft, held against everything that was committed so far, before its table is locked."""
+    state, staged = draft.state, draft.staged
+    if draft.checked_version is None:
+        return draft
+    with database.read() as connection:
+        head = connection.execute(select(heads.c.version).where(heads.c.table_id == state.table_id)).scalar()
+        if head is None:
+            return draft  # dropped, which is noticed under the lock
+        if draft.standing is not None:
+            draft = replace(draft, standing=require_no_conflict(connection, draft.standing, head))
+        if staged is None:
+            return draft
+        winners = _commits_since(connection, state.table_id, staged.resolved_version)
+        met = meet_winners(connection, staged, table_id=state.table_id, winners=winners)
+        start = RowIds(high_water_mark=row_id_mark(connection, state.table_id), version=head + 1).start
+    staged = catch_up_unlocked(database, staged, table_id=state.table_id, head=head, met=met)
+    staged = move_ids_unlocked(database, staged, table_id=state.table_id, version=head + 1, start=start)
+    return replace(draft, staged=staged)
+
+
+def _has_other_ids(session: Session, draft: Draft, head: Head) -> bool:
+    """Whether the row ids of a stage are not those that follow the head."""
+    ids = None if draft.staged is None else draft.staged.row_ids
+    return ids is not None and (ids.version, ids.start) != (head.version + 1, _first_ids(session, draft, head).start)
+
+
+def _first_ids(session: Session, draft: Draft, head: Head) -> RowIds:
+    mark = row_id_mark(session.connection, draft.state.table_id)
+    return RowIds(high_water_mark=mark, version=head.version + 1)
 
 
 def require_undiverged(draft: Draft, head: Head) -> None:
@@ -162,6 +225,7 @@ def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None
 def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str, engine_info: str) -> Ratified:
     """Write the next version of a table: bytes, projections, status, head."""
     version = head.version + 1
+    draft = _with_next_ids(session, draft, head)
     if draft.is_verbatim:
         info = draft.info
         time, opening, actions = _verbatim_time(draft, head, time), draft.raw or b"", draft.body
@@ -171,7 +235,7 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
         opening = lines.encode_commit((info, *foundation, *actions))
         actions = (*foundation, *actions)
     commit_id = _insert_files(session, draft, actions) if draft.staged is None else _adopt_stage(session, draft)
-    small = actions if draft.staged is None else (*actions, *draft.staged.small_actions)
+    small = actions if draft.staged is None else (*actions, *draft.staged.small_actions, *_closing(draft))
     insert_small_actions(session, draft.state.table_id, version, small)
     operation = None if info is None else info.operation
     written = _Written(
@@ -188,6 +252,22 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
     _insert_version(session, draft, written, small)
     _move_head(session, draft.state.table_id, head, written)
     return Ratified(version=version, committed_at=time)
+
+
+def _with_next_ids(session: Session, draft: Draft, head: Head) -> Draft:
+    """The draft, the files of its stage with the row ids that follow the head."""
+    if draft.staged is None or not _has_other_ids(session, draft, head):
+        return draft
+    ids = _first_ids(session, draft, head)
+    table_id = draft.state.table_id
+    staged = move_ids(session, draft.staged, table_id=table_id, version=ids.version, start=ids.start)
+    return replace(draft, staged=staged)
+
+
+def _closing(draft: Draft) -> tuple[Action, ...]:
+    """What comes after the lines of a stage: how far its row ids have come."""
+    ids = None if draft.staged is None else draft.staged.row_ids
+    return () if ids is None or ids.domain is None else (ids.domain,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,14 +324,15 @@ def _computed(
     )
     if draft.staged is not None or not draft.tracks_rows:
         return foundation, draft.body
-    body, _ = assign(draft.body, high_water_mark=_row_id_mark(session, state.table_id), version=version)
+    body, _ = assign(draft.body, high_water_mark=row_id_mark(session.connection, state.table_id), version=version)
     return foundation, tuple(body)
 
 
-def _row_id_mark(session: Session, table_id: int) -> int | None:
+def row_id_mark(connection: Connection, table_id: int) -> int | None:
+    """The last row id that a table has handed out; None if none."""
     c = domains.c
     newest = select(domains).where(c.table_id == table_id, c.domain == ROW_TRACKING_DOMAIN).order_by(c.version.desc())
-    row = session.execute(newest.limit(1)).one_or_none()
+    row = connection.execute(newest.limit(1)).one_or_none()
     if row is None:
         return None
     stored = DomainMetadata(domain=row.domain, configuration=row.configuration, removed=row.removed)
@@ -312,7 +393,7 @@ def _adopt_stage(session: Session, draft: Draft) -> int:
     assert staged is not None  # noqa: S101 - narrows the type; the caller has just tested it
     if staged.num_missing and not draft.is_verbatim:
         raise not_in_table(draft.state.name, [f"{staged.num_missing} of {staged.num_removed} files"])
-    winners = _commits_since(session, table_id, staged.resolved_version)
+    winners = _commits_since(session.connection, table_id, staged.resolved_version)
     kept = catch_up(session, staged, table_id=table_id, winners=winners) or staged.keeps_files
     left = RemainingFiles(session=session, table_id=table_id, kept=kept, stage=staged.commit_id)
     _require_lawful(draft, doubled=(), left=left)
@@ -345,15 +426,19 @@ def _require_lawful(draft: Draft, *, doubled: Sequence[LiveFile], left: Remainin
         raise
 
 
-def _commits_since(session: Session, table_id: int, version: int) -> Sequence[int]:
+def _commits_since(connection: Connection, table_id: int, version: int) -> Sequence[int]:
     c = versions.c
-    return session.execute(select(c.commit_id).where(c.table_id == table_id, c.version > version)).scalars().all()
+    return connection.execute(select(c.commit_id).where(c.table_id == table_id, c.version > version)).scalars().all()
 
 
 def _insert_version(session: Session, draft: Draft, written: _Written, small: Sequence[Action]) -> None:
-    staged, opening = draft.staged, plain_chunk(written.opening)
+    staged, opening, closing = draft.staged, plain_chunk(written.opening), _closing(draft)
     digests = (opening.digest,) if staged is None else (opening.digest, *staged.digests)
-    session.run(INSERT_CHUNK, dict(zip(_CHUNK_COLUMNS, chunk_row(opening, written.commit_id, 0), strict=True)))
+    _insert_chunk(session, opening, written.commit_id, 0)
+    last = plain_chunk(lines.encode_commit(closing))
+    if closing:
+        _insert_chunk(session, last, written.commit_id, len(digests))
+        digests = (*digests, last.digest)
     app_ids = [action.app_id for action in small if isinstance(action, Txn)]
     set_domains = [action.domain for action in small if isinstance(action, DomainMetadata)]
     session.run(
@@ -372,8 +457,8 @@ def _insert_version(session: Session, draft: Draft, written: _Written, small: Se
             "changes_protocol": written.changes_protocol,
             "app_ids": _json_array(app_ids),
             "domains": _json_array(set_domains),
-            "num_lines": written.num_lines + (0 if staged is None else staged.num_lines),
-            "num_bytes": len(written.opening) + (0 if staged is None else staged.num_bytes),
+            "num_lines": written.num_lines + (0 if staged is None else staged.num_lines) + len(closing),
+            "num_bytes": len(written.opening) + (0 if staged is None else staged.num_bytes) + last.raw_bytes,
             "num_added": draft.num_added,
             "num_removed": draft.num_removed,
             "num_chunks": len(digests),
@@ -382,6 +467,10 @@ def _insert_version(session: Session, draft: Draft, written: _Written, small: Se
     )
     pending = {"state": "PENDING", "attempts": 0, "updated_at": written.time}
     session.run(INSERT_STATUS, {"table_id": draft.state.table_id, "version": written.version, **pending})
+
+
+def _insert_chunk(session: Session, chunk: Chunk, commit_id: int, number: int) -> None:
+    session.run(INSERT_CHUNK, dict(zip(_CHUNK_COLUMNS, chunk_row(chunk, commit_id, number), strict=True)))
 
 
 def _move_head(session: Session, table_id: int, head: Head, written: _Written) -> None:

@@ -6,16 +6,16 @@ A stage whose writer died is an orphan: ``sweep`` deletes it.
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from sqlalchemy import Connection, delete, select, update
 
 from deltamirror.delta.actions import Action, Add, Remove
-from deltamirror.delta.chunks import compressed_chunk
+from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError, Unavailable
@@ -23,19 +23,44 @@ from deltamirror.txnlog.chunks import chunk_row, commit_actions
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
-from deltamirror.txnlog.projection import insert_ends, live_files, require_live_once, staged_keys, staged_overlaps
+from deltamirror.txnlog.projection import (
+    MetFiles,
+    insert_ends,
+    insert_missing_ends,
+    live_files_in,
+    require_live_once,
+    staged_keys,
+    staged_overlaps,
+)
 from deltamirror.txnlog.rows import file_row, file_rows, remove_row
 from deltamirror.txnlog.schema import chunks, file_ends, files, heads, removes, stages
+from deltamirror.txnlog.stage_ids import StagedIds, move_rows, moved_chunks, replace_chunks
 
-__all__ = ["Stage", "Staged", "catch_up", "claim", "discard", "fresh_commit_id", "sweep_stages"]
+__all__ = [
+    "Stage",
+    "Staged",
+    "catch_up",
+    "catch_up_unlocked",
+    "claim",
+    "discard",
+    "fresh_commit_id",
+    "meet_winners",
+    "move_ids",
+    "move_ids_unlocked",
+    "sweep_stages",
+]
 
 # Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _FILES_AT_ONCE = 100_000
+_CHUNKS_AT_ONCE = 50
 
 
-def fresh_commit_id() -> int:
-    """An id for the rows of a commit: 42 bits of time, so that its rows lie together, and 21 bits of chance."""
-    return (time.time_ns() // 1_000_000 << 21) | secrets.randbits(21)
+def fresh_commit_id(*, staged: bool = False) -> int:
+    """An id for the rows of a commit: 42 bits of time, so that its rows lie together, and 20 bits of chance.
+
+    The last bit tells the ids of stages from all others: deleting a stage touches the rows of no other commit.
+    """
+    return (time.time_ns() // 1_000_000 << 21) | (secrets.randbits(20) << 1) | staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +84,8 @@ class Staged:
     """One of its removes, if it has any."""
     metrics: dict[str, str]
     data_change: bool
+    row_ids: StagedIds | None = None
+    """The ids of its files' rows, where the table tracks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +131,8 @@ class Stage:
     def __init__(self, database: Database, table_id: int) -> None:
         self._database = database
         self._table_id = table_id
-        self.commit_id = fresh_commit_id()
+        self.commit_id = fresh_commit_id(staged=True)
+        self._has_begun = False
         self._tally = _Tally()
 
     def fill(self, blocks: Iterable[Block]) -> Staged:
@@ -113,11 +141,13 @@ class Stage:
             with self._database.write() as session:
                 # The head first: a file that comes between the two is found, not overlooked.
                 begun_at, had_files = self._head(session.connection), _has_files(session, self._table_id)
-                session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
+                self._begin(session)
+            self._has_begun = True
             self._store(iter(blocks))
             resolved = self._resolve() if had_files else _Resolved(begun_at)
         except BaseException:
-            discard(self._database, self._table_id, self.commit_id)
+            if self._has_begun:
+                discard(self._database, self._table_id, self.commit_id)
             raise
         tally = self._tally
         return Staged(
@@ -135,6 +165,12 @@ class Stage:
             metrics=tally.metrics.texts(),
             data_change=tally.data_change,
         )
+
+    def _begin(self, session: Session) -> None:
+        """Record the stage under an id that has no rows yet: those of another one would be deleted with ours."""
+        while _is_taken(session, self.commit_id):
+            self.commit_id = fresh_commit_id(staged=True)
+        session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
 
     def _store(self, blocks: Iterator[Block]) -> None:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="deltamirror-stage") as executor:
@@ -191,7 +227,7 @@ class Stage:
         batch.added.sort(key=_hash_of)
         batch.removed.sort(key=_hash_of)
         with self._database.write() as session:
-            self._touch(session)
+            _touch(session, self.commit_id)
             session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
@@ -204,7 +240,7 @@ class Stage:
             removed, _ = staged_overlaps(connection, removes, self._table_id, self.commit_id)
         require_live_once(beside - removed)
         with self._database.write() as session:
-            self._touch(session)
+            _touch(session, self.commit_id)
             insert_ends(session, self._table_id, self.commit_id, replaced | removed)
         return _Resolved(head, num_removed=len(removed), keeps_files=bool(replaced or beside))
 
@@ -213,34 +249,73 @@ class Stage:
         head = connection.execute(select(heads.c.version).where(heads.c.table_id == self._table_id)).scalar()
         return -1 if head is None else int(head)
 
-    def _touch(self, session: Session) -> None:
-        """Keep the stage from being swept; rows of one that was swept would be nobody's."""
-        mine = update(stages).where(stages.c.commit_id == self.commit_id).returning(stages.c.commit_id)
-        if session.execute(mine.values(touched_at=_now(session))).first() is None:
-            raise Unavailable(
-                "the commit was being staged for so long that it was swept",
-                hint="commit again; if this repeats, raise catalog.stage_ttl",
-            )
-
 
 def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> bool:
-    """End the files that these winners added, and that the staged commit adds or removes; whether it adds one of them.
+    """End the files of these winners that the staged commit adds or removes; whether it adds one of them."""
+    met = meet_winners(session.connection, staged, table_id=table_id, winners=winners)
+    insert_missing_ends(session, table_id, staged.commit_id, met.ended)
+    return met.kept
+
+
+def meet_winners(connection: Connection, staged: Staged, *, table_id: int, winners: Collection[int]) -> MetFiles:
+    """The files that these winners added, and that the staged commit ends.
 
     Refuse to add a path that a winner added with another deletion vector.
     """
-    actions = chain.from_iterable(commit_actions(session.connection, winner) for winner in winners)
+    actions = chain.from_iterable(commit_actions(connection, winner) for winner in winners)
     added = [action.path for action in actions if isinstance(action, Add)]
-    keys = staged_keys(session.connection, table_id, staged.commit_id, added)
-    live = live_files(session, table_id, [path for path, _ in keys])
+    keys = staged_keys(connection, table_id, staged.commit_id, added)
+    live = live_files_in(connection, table_id, [path for path, _ in keys])
     theirs = [file for file in live if file.commit_id in winners]
     ended = {file for file in theirs if file.key in keys}
-    adds = staged_keys(
-        session.connection, table_id, staged.commit_id, [file.key[0] for file in theirs], sources=[files]
-    )
+    adds = staged_keys(connection, table_id, staged.commit_id, [file.key[0] for file in theirs], sources=[files])
     paths = {path for path, _ in adds}
     require_live_once(file for file in theirs if file.key[0] in paths and file not in ended)
-    insert_ends(session, table_id, staged.commit_id, ended)
-    return any(file.key[0] in paths for file in ended)
+    return MetFiles(ended=tuple(ended), kept=any(file.key[0] in paths for file in ended))
+
+
+def catch_up_unlocked(database: Database, staged: Staged, *, table_id: int, head: int, met: MetFiles) -> Staged:
+    """Record what winners up to ``head`` make the stage end, before its table is locked."""
+    with database.write() as session:
+        _touch(session, staged.commit_id)
+        insert_missing_ends(session, table_id, staged.commit_id, met.ended)
+    return replace(staged, resolved_version=head, keeps_files=staged.keeps_files or met.kept)
+
+
+def move_ids(session: Session, staged: Staged, *, table_id: int, version: int, start: int) -> Staged:
+    """Give a stage the row ids of another version, in this transaction."""
+    if (old := staged.row_ids) is None:
+        return staged
+    new, numbers = old.moved(version=version, start=start), range(1, len(staged.digests) + 1)
+    packed = moved_chunks(session.connection, staged.commit_id, numbers, old=old, new=new)
+    replace_chunks(session, staged.commit_id, numbers, packed)
+    move_rows(session, table_id, staged.commit_id, range(staged.num_lines), old=old, new=new)
+    return _with_chunks(staged, packed, new)
+
+
+def move_ids_unlocked(database: Database, staged: Staged, *, table_id: int, version: int, start: int) -> Staged:
+    """Give a stage the row ids of another version, in small transactions; a failure leaves a useless stage."""
+    if (old := staged.row_ids) is None or (old.version, old.start) == (version, start):
+        return staged
+    new, packed = old.moved(version=version, start=start), list[Chunk]()
+    for first in range(1, len(staged.digests) + 1, _CHUNKS_AT_ONCE):
+        numbers = range(first, min(first + _CHUNKS_AT_ONCE, len(staged.digests) + 1))
+        with database.read() as connection:
+            some = moved_chunks(connection, staged.commit_id, numbers, old=old, new=new)
+        with database.write() as session:
+            _touch(session, staged.commit_id)
+            replace_chunks(session, staged.commit_id, numbers, some)
+        packed += some
+    for first in range(0, staged.num_lines, _FILES_AT_ONCE):
+        with database.write() as session:
+            _touch(session, staged.commit_id)
+            move_rows(session, table_id, staged.commit_id, range(first, first + _FILES_AT_ONCE), old=old, new=new)
+    return _with_chunks(staged, packed, new)
+
+
+def _with_chunks(staged: Staged, packed: Sequence[Chunk], ids: StagedIds) -> Staged:
+    size = sum(chunk.raw_bytes for chunk in packed)
+    return replace(staged, digests=tuple(chunk.digest for chunk in packed), num_bytes=size, row_ids=ids)
 
 
 def claim(session: Session, staged: Staged) -> bool:
@@ -271,6 +346,16 @@ def sweep_stages(database: Database, *, older_than: float) -> int:
     return swept
 
 
+def _touch(session: Session, commit_id: int) -> None:
+    """Keep a stage from being swept; rows of one that was swept would be nobody's."""
+    mine = update(stages).where(stages.c.commit_id == commit_id).returning(stages.c.commit_id)
+    if session.execute(mine.values(touched_at=_now(session))).first() is None:
+        raise Unavailable(
+            "the commit was being staged for so long that it was swept",
+            hint="commit again; if this repeats, raise catalog.stage_ttl",
+        )
+
+
 def _take(session: Session, commit_id: int) -> bool:
     # Whoever deletes the row owns the stage: a second one waits for the first, and then finds nothing.
     taken = delete(stages).where(stages.c.commit_id == commit_id).returning(stages.c.commit_id)
@@ -282,6 +367,14 @@ def _delete_rows(session: Session, table_id: int, commit_id: int) -> None:
     for projection in (files, removes, file_ends):
         mine = (projection.c.table_id == table_id) & (projection.c.commit_id == commit_id)
         session.execute(delete(projection).where(mine))
+
+
+def _is_taken(session: Session, commit_id: int) -> bool:
+    # Each commit has chunks; each stage has its row from the beginning.
+    return any(
+        session.execute(select(column).where(column == commit_id).limit(1)).first() is not None
+        for column in (chunks.c.commit_id, stages.c.commit_id)
+    )
 
 
 def _has_files(session: Session, table_id: int) -> bool:

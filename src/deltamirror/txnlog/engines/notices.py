@@ -7,7 +7,7 @@ listener, having heard a notice, looks again when that while is over.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -70,8 +70,8 @@ class _Listener:
 class Listeners:
     """Waits for notices, in any number of threads, each on a connection of its own."""
 
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self._parameters = parameters
+    def __init__(self, connect: "Callable[[], psycopg.Connection[Any]]") -> None:
+        self._open = connect
         self._idle: deque[_Listener] = deque()
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
@@ -98,8 +98,8 @@ class Listeners:
     def _connect(self, seconds: float, stop: threading.Event) -> None:
         """Begin to listen. That comes back at once: there may have been commits while nobody listened."""
         try:
-            connection = psycopg.connect(**self._parameters, autocommit=True)
+            connection = self._open()
             self._idle.append(_Listener(connection))
             connection.execute(_LISTEN)
-        except psycopg.Error:  # a connection that broke is found out by the next wait
+        except (psycopg.Error, DeltaMirrorError):  # a connection that broke is found out by the next wait
             stop.wait(seconds)

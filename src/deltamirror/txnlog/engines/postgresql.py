@@ -44,7 +44,9 @@ from deltamirror.errors import (
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import CatalogLocks, Database, Row, Session, used_columns
 from deltamirror.txnlog.engines.notices import NOTIFY, Listeners, Sender
+from deltamirror.txnlog.engines.sessions import Sessions
 from deltamirror.txnlog.postgres_append import APPEND
+from deltamirror.txnlog.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.statements import HEAD
 
 __all__ = ["PostgresqlDatabase"]
@@ -62,21 +64,23 @@ class PostgresqlDatabase(Database):
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
-        options = " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items())
         self._idle_limit = int(settings.busy_timeout * 1000)
         driver = url.set(drivername="postgresql+psycopg")
-        # What the URL says goes before what we would say; of options, the last one counts.
+        # What the URL says goes before what we would say.
         ours = {"connect_timeout": "10", "application_name": "deltamirror", **_PATIENCE}
         arguments = {name: value for name, value in ours.items() if name not in url.query}
-        arguments["options"] = " ".join([options, *url.normalized_query.get("options", ())])
+        if given := url.normalized_query.get("options"):
+            arguments["options"] = " ".join(given)
         # A connection that idled over a restart of the server is noticed before it is used.
-        super().__init__(create_engine(driver, connect_args=arguments, max_overflow=_OVERFLOW, pool_pre_ping=True))
+        opening = {"creator": self._open_for_pool, "max_overflow": _OVERFLOW, "pool_pre_ping": True}
+        super().__init__(create_engine(driver, **opening))
         _, parameters = self.engine.dialect.create_connect_args(driver)
-        self._parameters = {**parameters, **arguments}
+        milliseconds = {name: str(int(seconds * 1000)) for name, seconds in limits.items()}
+        self._sessions = Sessions({**parameters, **arguments}, milliseconds)
         # Connections for appends, always in autocommit: a pool's care for one costs as much as a small commit.
         self._idle: deque[psycopg.Connection[Any]] = deque()
         self._sender = Sender(self._notify)
-        self._listeners = Listeners(self._parameters)
+        self._listeners = Listeners(lambda: self._sessions.open(autocommit=True))
 
     def close(self) -> None:
         """Give back all connections. The next use opens others."""
@@ -111,21 +115,31 @@ class PostgresqlDatabase(Database):
         Whoever stands still with the lock, since it is suspended or cut off, loses it.
         """
         heads = session.rows(_LOCKED_HEAD, {"table_id": table_id})
-        limit = {"idle_limit": str(self._idle_limit)}
-        return [(*head, clock) for head in heads for clock, _ in session.rows(_TIME_AND_LIMIT, limit)]
+        [[clock, schema, _]] = session.rows(_TIME_AND_LIMIT, {"idle_limit": str(self._idle_limit)})
+        require_schema(schema)
+        return [(*head, clock) for head in heads]
 
     def append(self, values: Mapping[str, Any]) -> Row | None:
         """Call the function ``dl_append``; its one statement is a transaction of its own."""
         statement, _ = self.compiled(APPEND)
         connection = self._connection()
         try:
-            outcome, *committed = self.commit_by(lambda: connection.execute(statement, values).fetchall())[0]
+            rows = self.commit_by(lambda: connection.execute(statement, values).fetchall())
         except BaseException:
             connection.close()
             self._close_idle()  # whatever broke this one may have broken the others
             raise
         self._idle.append(connection)
+        if not rows:
+            raise self._other_schema()
+        outcome, *committed = rows[0]
         return None if outcome == "stale" else tuple(committed)
+
+    def _other_schema(self) -> DeltaMirrorError:
+        """Why ``dl_append`` was not called: the catalog is of another release's schema, or was a moment ago."""
+        [[stored]] = self.glance(_SCHEMA, {})
+        require_schema(stored)
+        return Transient("the catalog's schema is being changed", hint="try again")
 
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
         """One round trip, on a connection in autocommit."""
@@ -146,7 +160,10 @@ class PostgresqlDatabase(Database):
             return self._idle.pop()
         except IndexError:
             with self.translated():
-                return psycopg.connect(**self._parameters, autocommit=True)
+                return self._sessions.open(autocommit=True)
+
+    def _open_for_pool(self) -> "psycopg.Connection[Any]":
+        return self._sessions.open(autocommit=False)
 
     def _close_idle(self) -> None:
         while self._idle:
@@ -215,11 +232,16 @@ class PostgresqlDatabase(Database):
 _REFUSED = {
     r"authentication failed|no password supplied|no pg_hba.conf entry|role \".*\" does not exist": "28",
     r"database \".*\" does not exist": "3D000",
+    r"unsupported startup parameter": "pooler",
+    r"too many clients already|too many connections|remaining connection slots are reserved": "53300",
+    r"the database system is (starting up|shutting down|in recovery mode|not accepting connections)": "57",
 }
 _CONNECTION_LOST = ("", "080", "57P")
 _LOCKED_HEAD = HEAD.with_for_update()
+_SCHEMA = select(STORED_SCHEMA)
 _IDLE_LIMIT: ColumnElement[str] = literal_column("'idle_in_transaction_session_timeout'")
-_TIME_AND_LIMIT = select(CLOCK, func.set_config(_IDLE_LIMIT, bindparam("idle_limit", type_=Text), true()))
+_SET_LIMIT = func.set_config(_IDLE_LIMIT, bindparam("idle_limit", type_=Text), true())
+_TIME_AND_LIMIT = select(CLOCK, STORED_SCHEMA, _SET_LIMIT)
 # A server that says nothing any more is given up, as one that closed the connection.
 _PATIENCE = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "60000"}
 
@@ -227,20 +249,21 @@ _BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "08": (Unavailable, "the connection to the server broke; try again"),
     "22": (InvalidInput, "PostgreSQL cannot store this: its text holds no NUL, for one"),
     "23": (Transient, "try again"),
-    "25006": (PermissionDenied, "the server is read-only: connect to the primary"),
+    "25006": (Unavailable, "the server is a standby: connect to the primary (?target_session_attrs=read-write)"),
     "28": (PermissionDenied, "check user and password of the catalog URL"),
     "3D000": (CatalogMismatch, "the database does not exist: create it, or check the catalog URL"),
     "40": (Transient, "try again"),
     "42501": (PermissionDenied, "grant the user the rights to the dl_ tables"),
     "42P01": (CatalogMismatch, "run `deltamirror init`"),
     "42883": (CatalogMismatch, "run `deltamirror init`"),
-    "53300": (Unavailable, "the server has too many connections"),
+    "53300": (Unavailable, "the server has no connection left: try again, or raise its max_connections"),
     "53": (CapacityExceeded, "free some space; nothing of this transaction was kept"),
     "54": (CapacityExceeded, "a token, or the name of an application or domain, is longer than PostgreSQL can index"),
     "55P03": (Unavailable, "another writer holds the table; try again or raise catalog.busy_timeout"),
     "25P03": (Unavailable, "this process stood still with a table locked, and others went on; try again"),
     "57014": (Unavailable, "the statement took longer than catalog.transaction_timeout"),
     "57": (Unavailable, "the server is going down or starting; try again"),
+    "pooler": (CatalogMismatch, "the pooler takes no such parameter: connect to PostgreSQL, or use ALTER ROLE … SET"),
     "58": (Unavailable, "the server has trouble with its disk"),
 }
 

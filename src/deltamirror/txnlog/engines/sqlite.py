@@ -21,7 +21,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
-from deltamirror.txnlog.database import Database, Row, Session, used_columns
+from deltamirror.txnlog.database import Database, Row, Session, file_identity, replaced, used_columns
 from deltamirror.txnlog.engines.queue import FileQueue
 
 __all__ = ["SqliteDatabase"]
@@ -45,6 +45,7 @@ class SqliteDatabase(Database):
         arguments = {"timeout": settings.busy_timeout, "check_same_thread": False}
         super().__init__(create_engine(url, connect_args=arguments, **shared))
         self.file = None if self._is_memory else Path(self.path)
+        self._log = Path(f"{self.path}-wal")
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._turn = threading.Lock()
         event.listen(self.engine, "connect", _configure)
@@ -68,11 +69,23 @@ class SqliteDatabase(Database):
         with closing(self.engine.raw_connection()) as driver:
             driver.cursor().execute("BEGIN IMMEDIATE")
             try:
+                self._require_same_log(driver)
                 yield Session(self, driver, None)
             except BaseException:
                 driver.rollback()
                 raise
             self.commit_by(driver.commit)
+            self._require_same_log(driver)
+
+    def _require_same_log(self, driver: PoolProxiedConnection) -> None:
+        """Refuse a write-ahead log that is not the one which the connection has open: others would not see its content.
+
+        As long as a connection is open, SQLite does not remove the file.
+        """
+        if not self._is_memory:
+            identity = file_identity(self._log)
+            if driver.info.setdefault("log", identity) != identity:
+                raise replaced(self._log)
 
     def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
         """By ``json_extract``; names that cannot be quoted inside of its path are looked up."""
