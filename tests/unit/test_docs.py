@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.requirement("R96")
+@pytest.mark.requirement("R100")
 @pytest.mark.parametrize("document", [README, WRITING, MIRRORING])
 def test_the_python_of_a_document_runs_as_it_stands(folder: Path, document: str) -> None:
     code = "\n".join(blocks(document, "python"))
