@@ -9,13 +9,14 @@ from typing import Self, TypeAlias
 
 import msgspec
 
+from deltamirror.arguments import flag, number, optional_number, optional_text, table_name, text, text_map, texts
 from deltamirror.catalog.files import Files, adds
+from deltamirror.catalog.inputs import Schema, actions_of, lines_of, partition_reads, paths_to_remove, schema_of
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration, altered
 from deltamirror.delta.lines import json_bytes
 from deltamirror.delta.paths import PartitionValue, partition_text
-from deltamirror.delta.schema import StructType, read_schema
 from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.reads import Snapshot, live_adds, snapshot
 from deltamirror.txnlog.request import Change, Committed, Operation, Request
@@ -97,16 +98,20 @@ class Transaction:
 
     def append(self, table: str, files: Files) -> None:
         """Add data files. Streams and Arrow data are taken bit by bit; of a file, only its path stays in memory."""
-        self._of(table).streams.append(adds(files))
+        stream = adds(files)
+        self._of(table).streams.append(stream)
 
-    def remove(self, table: str, files: Iterable[str | Add | Remove], *, data_change: bool = True) -> None:
+    def remove(
+        self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
+    ) -> None:
         """Remove files: by path (its other fields come from the table), or as complete actions.
 
         Without a ``read``, it is taken that the whole table was read to find them.
         """
+        given, data_change = list(paths_to_remove(files)), flag(data_change, "data_change")
         work = self._taken(table)
         complete: list[Action] = []
-        for file in files:
+        for file in given:
             if isinstance(file, Remove):
                 complete.append(file)
             else:
@@ -118,15 +123,15 @@ class Transaction:
         table: str,
         *,
         partitions: Partitions | Sequence[Partitions] | None = None,
-        files: Iterable[str] | None = None,
+        files: Iterable[str] | str | None = None,
         all: bool = False,  # noqa: A002 - the word of the interface
     ) -> Snapshot:
         """Say what was read, so that only commits to that conflict; the table as it was taken."""
+        boxes, paths, whole = partition_reads(partitions), texts(files, "files"), flag(all, "all")
         work = self._taken(table)
         work.reads = True
-        work.whole_table |= all or (partitions is None and files is None)
-        work.files.update(files or ())
-        boxes = [partitions] if isinstance(partitions, Mapping) else list(partitions or ())
+        work.whole_table |= whole or (partitions is None and files is None)
+        work.files.update(paths)
         taken = self._snapshot(work)
         work.partitions += [_partition_read(taken, box) for box in boxes]
         return taken
@@ -135,38 +140,42 @@ class Transaction:
         self,
         table: str,
         *,
-        schema: str | StructType | None = None,
-        properties: Mapping[str, str] | None = None,
-        unset: Iterable[str] = (),
+        schema: Schema | None = None,
+        properties: Mapping[str, str | bool | int] | None = None,
+        unset: Iterable[str] | str = (),
         name: str | None = None,
         description: str | None = None,
     ) -> None:
         """Change schema, properties, name or description; the protocol is upgraded where that needs it."""
-        parsed = read_schema(schema) if isinstance(schema, str) else schema
-        self._taken(table).alterations.append(
-            Alteration(
-                schema=parsed, properties=properties or {}, unset=tuple(unset), name=name, description=description
-            )
+        alteration = Alteration(
+            schema=None if schema is None else schema_of(schema),
+            properties=text_map(properties, "properties"),
+            unset=texts(unset, "unset"),
+            name=optional_text(name, "name"),
+            description=optional_text(description, "description"),
         )
+        self._taken(table).alterations.append(alteration)
 
     def upgrade_protocol(self, table: str, *features: str) -> None:
         """Add table features, with what they depend on."""
-        self._taken(table).alterations.append(Alteration(features=features))
+        named = tuple(name for given in features for name in texts(given, "features"))
+        self._taken(table).alterations.append(Alteration(features=named))
 
     def set_transaction(self, table: str, app_id: str, version: int) -> None:
         """Record the progress of an application. At or below its latest version, the transaction is already applied."""
-        work = self._of(table)
+        work, app_id, version = self._of(table), text(app_id, "app_id"), number(version, "version")
         work.app_versions[app_id] = version
         work.streams.append([Txn(app_id=app_id, version=version)])
 
     def set_domain(self, table: str, domain: str, configuration: str) -> None:
         """Set the configuration of a domain."""
-        action = DomainMetadata(domain=domain, configuration=configuration, removed=False)
+        configured = text(configuration, "configuration", hint="give the configuration as text, such as JSON")
+        action = DomainMetadata(domain=text(domain, "domain"), configuration=configured, removed=False)
         self._taken(table).streams.append([action])
 
     def remove_domain(self, table: str, domain: str) -> None:
         """Remove a domain."""
-        current = self._snapshot(self._taken(table)).domain_metadata().get(domain)
+        current = self._snapshot(self._taken(table)).domain_metadata().get(text(domain, "domain"))
         if current is None:
             raise InvalidInput(f"table {table!r} has no domain {domain!r}", hint="`deltamirror table show` lists them")
         self._of(table).streams.append([msgspec.structs.replace(current, removed=True)])
@@ -174,22 +183,24 @@ class Transaction:
     def stage(
         self,
         table: str,
-        actions: Iterable[Action],
+        actions: Iterable[Action] | Action,
         *,
         read_version: int | None = None,
         at_version: int | None = None,
     ) -> None:
         """Add any actions. They may say which version they were computed from, or which exact one they become."""
-        work = self._of(table)
-        work.streams.append(actions)
+        read_version = optional_number(read_version, "read_version")
+        at_version = optional_number(at_version, "at_version")
+        stream, work = actions_of(actions), self._of(table)
+        work.streams.append(stream)
         work.read_version = work.read_version if read_version is None else read_version
         work.at_version = work.at_version if at_version is None else at_version
 
-    def stage_lines(self, table: str, lines: bytes | Iterable[bytes], *, at_version: int) -> None:
+    def stage_lines(self, table: str, lines: bytes | str | Iterable[bytes | str], *, at_version: int) -> None:
         """Take complete lines of another writer, commitInfo included, as exactly this version."""
+        given, exact = lines_of(lines), number(at_version, "at_version")
         work = self._of(table)
-        work.lines = lines.splitlines(keepends=True) if isinstance(lines, bytes) else lines
-        work.at_version = at_version
+        work.lines, work.at_version = given, exact
 
     def commit(self) -> Committed:
         """Commit all changes, or none; the same answer if called again. After a failure, begin another transaction."""
@@ -220,7 +231,7 @@ class Transaction:
     def _of(self, table: str) -> _Work:
         if self._sent:
             raise InvalidInput("the transaction was committed, or has failed", hint="begin another one")
-        return self._work.setdefault(table, _Work())
+        return self._work.setdefault(table_name(table), _Work())
 
     def _taken(self, table: str) -> _Work:
         work = self._of(table)

@@ -9,7 +9,7 @@ MASK: Final = "***"
 
 # Greedy up to the last "@": a password may hold any character when somebody forgot to escape it. An
 # "@" further on in the query then hides too much, which is the safe way to be wrong.
-_USERINFO_OF_URL: Final = re.compile(r"(://[^\s:]*:).*@", re.DOTALL)
+_USERINFO_OF_URL: Final = re.compile(r"(://[^\s:]*:|\A[^\s:/@]*:(?!//)).*@", re.DOTALL)
 _USERINFO_IN_TEXT: Final = re.compile(r"(://[^\s:]*:)\S*@")
 _PARAMETER: Final = re.compile(r"(?i)\b(\w*(?:password|passwd|pwd|token|secret|secret_key))=('[^']*'|[^\s&;,'\"]+)")
 
