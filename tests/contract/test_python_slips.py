@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import numpy as np
@@ -52,19 +53,26 @@ ARROW_SCHEMA = pa.schema(
 )
 
 
-@pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    monkeypatch.chdir(tmp_path)
-    with Catalog(f"sqlite:///{tmp_path}/lake.db") as opened:
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
+    folder = tmp_path_factory.mktemp("slips")
+    with pytest.MonkeyPatch.context() as patch, Catalog(f"sqlite:///{folder}/lake.db") as opened:
+        patch.chdir(folder)
         opened.init()
         yield opened
 
 
-@pytest.fixture
-def orders(catalog: Catalog, tmp_path: Path) -> Table:
+@pytest.fixture(scope="module")
+def orders(catalog: Catalog) -> Table:
     schema = "id long, day date, at timestamp, paid boolean, price decimal(5,2)"
-    partitions = ["day", "at", "paid", "price"]
-    return catalog.create_table("orders", location=tmp_path / "orders", schema=schema, partition_by=partitions)
+    return catalog.create_table("orders", location="orders", schema=schema, partition_by=["day", "at", "paid", "price"])
+
+
+@pytest.fixture
+def made(catalog: Catalog) -> Iterator[str]:
+    """The name of a table that a test creates; it is gone after the test."""
+    yield "made"
+    catalog.drop_table("made", unpublished=True)
 
 
 def file(path: str = "a.parquet", **values: object) -> Add:
@@ -86,24 +94,24 @@ def file(path: str = "a.parquet", **values: object) -> Add:
     ],
     ids=["columns", "ours", "JSON", "dict", "Spark", "JSON of Spark", "Arrow", "delta-rs"],
 )
-def test_a_schema_is_accepted_in_every_form_that_programs_have(catalog: Catalog, tmp_path: Path, schema: Any) -> None:
-    table = catalog.create_table("made", location=tmp_path / "made", schema=schema)
+def test_a_schema_is_accepted_in_every_form_that_programs_have(catalog: Catalog, made: str, schema: Any) -> None:
+    table = catalog.create_table(made, location="made", schema=schema)
     assert table.snapshot().schema == from_ddl(COLUMNS)
     with catalog.transaction() as tx:
-        tx.set_metadata("made", schema=schema, description="again")
+        tx.set_metadata(made, schema=schema, description="again")
     assert table.snapshot().schema == from_ddl(COLUMNS)
 
 
-def test_what_is_meant_plainly_is_accepted(catalog: Catalog, tmp_path: Path) -> None:
+def test_what_is_meant_plainly_is_accepted(catalog: Catalog, made: str, tmp_path: Path) -> None:
     catalog.create_table(
-        "made",
+        made,
         location=tmp_path / "made",
         schema="id long, day date",
         partition_by="day",
         properties={"delta.appendOnly": False, "delta.checkpointInterval": 20},
         features="deletionVectors",
     )
-    table = catalog.table("made")
+    table = catalog.table(made)
     metadata = table.snapshot().metadata
     assert (table.location, metadata.partition_columns) == (f"file://{tmp_path}/made", ["day"])
     assert metadata.configuration["delta.appendOnly"] == "false"
@@ -118,8 +126,8 @@ def test_what_is_meant_plainly_is_accepted(catalog: Catalog, tmp_path: Path) -> 
     )
     table.remove("one.parquet")
     with catalog.transaction(metrics={"numFiles": 1}) as tx:
-        tx.stage("made", Txn(app_id="loader", version=1))
-        tx.read("made", files="two.parquet")
+        tx.stage(made, Txn(app_id="loader", version=1))
+        tx.read(made, files="two.parquet")
     assert sorted(each.path for each in table.snapshot(as_of=date(2999, 1, 1)).adds()) == ["three", "two.parquet"]
     with pytest.raises(DeltaMirrorError, match="was not published within"):
         catalog.wait_until_published(tx.result, seconds=timedelta(0))
@@ -144,7 +152,7 @@ def test_a_partition_value_of_python_is_spelled_as_the_log_does(
     orders: Table, catalog: Catalog, column: str, value: object, text: str | None, road: str
 ) -> None:
     given = file(**{column: value})
-    with catalog.transaction(token="one") as tx:
+    with catalog.transaction(token=uuid4().hex) as tx:
         if road == "stage":
             tx.stage("orders", [given])
         elif road == "append":
@@ -153,6 +161,7 @@ def test_a_partition_value_of_python_is_spelled_as_the_log_does(
             fields = {"partitionValues": given.partition_values, "size": 1, "modificationTime": given.modification_time}
             tx.append("orders", [{"path": "a.parquet", **fields}])
     [found] = orders.snapshot().adds()
+    orders.remove([found])
     assert found.partition_values[column] == text
 
 

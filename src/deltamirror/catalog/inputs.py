@@ -114,9 +114,11 @@ def operation_parameters(value: object) -> Mapping[str, object] | None:
 
 def moment(value: object) -> int | str | datetime | None:
     """A time: milliseconds since 1970, ISO text, ``datetime``, or a ``date``, which is its midnight in UTC."""
-    if value is None or isinstance(value, str | datetime) or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if isinstance(value, date):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is None or whole or isinstance(value, str | datetime):
+        if value == value:
+            return value  # type: ignore[return-value]  # the types were looked at
+    elif isinstance(value, date):
         return value.isoformat()
     hint = "give milliseconds since 1970, a datetime, or a text like 2024-05-01T12:00:00Z"
     raise InvalidInput(f"as_of has to be a time, not {shown(value)}", hint=hint)
@@ -146,13 +148,13 @@ def _read_value(value: object, name: str) -> PartitionValue:
     raise InvalidInput(f"{name} has to be a value of the column, not {shown(value)}", hint=hint)
 
 
-def paths_to_remove(files: object) -> Iterator[str | Add | Remove]:
-    """Files by path or as actions; a single one is a list of one."""
+def paths_to_remove(files: object) -> Iterator[str | Remove]:
+    """Files by path, or as complete actions; a single one is a list of one."""
     hint = "give paths as the log has them; of a listing, its column: files.column('path').to_pylist()"
     for file in listed(files, "files", one=(str, Add, Remove), of="paths"):
         if not isinstance(file, str | Add | Remove):
             raise InvalidInput(f"each of files has to be a path, an Add or a Remove, not {shown(file)}", hint=hint)
-        yield file
+        yield text(file.path, "path") if isinstance(file, Add) else file
 
 
 def actions_of(actions: object) -> Iterator[Action]:

@@ -115,7 +115,7 @@ class Transaction:
             if isinstance(file, Remove):
                 complete.append(file)
             else:
-                work.removed.append((file if isinstance(file, str) else file.path, data_change))
+                work.removed.append((file, data_change))
         work.streams.append(complete)
 
     def read(
