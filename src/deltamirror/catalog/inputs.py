@@ -114,11 +114,11 @@ def operation_parameters(value: object) -> Mapping[str, object] | None:
 
 def moment(value: object) -> int | str | datetime | None:
     """A time: milliseconds since 1970, ISO text, ``datetime``, or a ``date``, which is its midnight in UTC."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if value is None or whole or isinstance(value, str | datetime):
-        if value == value:
-            return value  # type: ignore[return-value]  # the types were looked at
-    elif isinstance(value, date):
+    if value is None or isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, datetime) and value == value:  # pandas' NaT is a datetime, and differs from itself
+        return value
+    if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     hint = "give milliseconds since 1970, a datetime, or a text like 2024-05-01T12:00:00Z"
     raise InvalidInput(f"as_of has to be a time, not {shown(value)}", hint=hint)
