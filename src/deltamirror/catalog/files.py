@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from deltamirror.arguments import shown
-from deltamirror.catalog.inputs import partition_texts, with_partition_texts
+from deltamirror.catalog.inputs import converted, partition_texts, with_partition_texts
 from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.errors import InvalidAction
 
@@ -43,7 +43,7 @@ def adds(files: Files) -> Iterable[Add]:
     several = [files] if isinstance(files, Add | Mapping) else files
     if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | type):
         raise _wrong(None, f"{shown(files)} was given", hint=_hint(files))
-    return (_add(index, file) for index, file in enumerate(several))
+    return converted(several, _add)
 
 
 def _hint(given: object) -> str:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
+from types import NoneType
 from typing import Any, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -20,6 +21,7 @@ from deltamirror.errors import InvalidInput, InvalidSchema
 __all__ = [
     "Schema",
     "actions_of",
+    "converted",
     "lines_of",
     "moment",
     "operation_parameters",
@@ -35,7 +37,8 @@ Schema: TypeAlias = str | StructType | Mapping[str, Any] | pa.Schema | Any
 """Column definitions, the JSON of Delta and Spark (as text or decoded), or a schema of Spark, Arrow or delta-rs."""
 
 _FORMS = 'give "id long, day date", a schema of Spark or Arrow, or the JSON of Delta'
-F = TypeVar("F", Add, Remove, Cdc)
+A = TypeVar("A", bound=Action)
+F = TypeVar("F", bound=Add | Remove | Cdc)
 _ACTIONS = get_args(Action)
 _VALUES = (str, int, float, Decimal, date, bytes)
 
@@ -126,7 +129,7 @@ def moment(value: object) -> int | str | datetime | None:
 
 def partition_reads(value: object) -> list[dict[str, PartitionValue | list[PartitionValue]]]:
     """Partitions that were read: one mapping from columns to values, or several; a value may be a list of values."""
-    found = [] if value is None else listed(value, "partitions", one=Mapping, of="mappings")  # type: ignore[type-abstract]
+    found = [] if value is None else listed(value, "partitions", one=Mapping, of="mappings")
     return [_partition_read(each) for each in found]
 
 
@@ -159,8 +162,7 @@ def paths_to_remove(files: object) -> Iterator[str | Remove]:
 
 def actions_of(actions: object) -> Iterator[Action]:
     """Actions of any kind, with partition values as texts; a single one is a list of one."""
-    found = listed(actions, "actions", one=_ACTIONS, of="actions")
-    return (_action(index, action) for index, action in enumerate(found))
+    return converted(listed(actions, "actions", one=_ACTIONS, of="actions"), _action)
 
 
 def _action(index: int, action: object) -> Action:
@@ -188,16 +190,27 @@ def _line(line: object) -> bytes:
     raise InvalidInput(f"each of lines has to be bytes, not {shown(line)}", hint=hint)
 
 
+def converted(stream: Iterable[object], convert: Callable[[int, object], A]) -> Iterator[A | Add]:
+    """A stream with adds as they are, if their partition values are texts, and everything else converted."""
+    for index, each in enumerate(stream):
+        if type(each) is Add and type(each.partition_values) is dict:
+            # Written out, because a million adds run through it.
+            for value in each.partition_values.values():
+                if type(value) is not str and value is not None:
+                    break
+            else:
+                yield each
+                continue
+        yield convert(index, each)
+
+
 def with_partition_texts(action: F, index: int | None = None) -> F:
     """The action; partition values that are not texts, such as dates, as the log spells them."""
     values = action.partition_values
-    if not values or type(values) is not dict:
+    if not isinstance(values, dict) or {type(value) for value in values.values()} <= {str, NoneType}:
         return action  # what is no dict is refused with the other fields of a wrong type
-    for value in values.values():
-        if type(value) is not str and value is not None:
-            texts = partition_texts(values, action=wire_name(action), index=index)
-            return msgspec.structs.replace(action, partition_values=texts)
-    return action
+    texts = partition_texts(values, action=wire_name(action), index=index)
+    return msgspec.structs.replace(action, partition_values=texts)
 
 
 def partition_texts(values: Mapping[Any, object], *, action: str, index: int | None) -> dict[Any, str | None]:
