@@ -1,8 +1,8 @@
-"""Write docs/reference/{cli,settings,errors}.md from the code; `--check` only says whether they are stale."""
+"""Write docs/reference/{actions,cli,settings,errors}.md from the code; `--check` only says whether they are stale."""
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -12,6 +12,10 @@ from deltamirror.cli import cli
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
 from deltamirror.config import Settings, keys
 from deltamirror.pipeline.policy import POLICIES, Policy
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when it is run, only its own folder is there
+
+from scripts.action_reference import actions_page, cell
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py from the code; edit the code. -->"
@@ -91,7 +95,7 @@ STATUSES = f"""\
 
 
 def main() -> None:
-    pages = {"cli.md": cli_page(), "settings.md": settings_page(), "errors.md": errors_page()}
+    pages = {name: page() for name, page in PAGES.items()}
     stale = [name for name, text in pages.items() if current(name) != text]
     if "--check" in sys.argv[1:]:
         if stale:
@@ -204,9 +208,12 @@ def policy_row(policy: Policy) -> str:
     return f"| `{policy.code}` | {policy.severity} | {again} | {counts} | {policy.escalates} | {remedy} | {more} |"
 
 
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
+PAGES: Mapping[str, Callable[[], str]] = {
+    "actions.md": lambda: f"{NOTE}\n{actions_page()}",
+    "cli.md": cli_page,
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+}
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,8 @@
-"""Settings become objects here, and nowhere else."""
+"""What commands work with, made from settings. The command line constructs none of it elsewhere.
+
+Programs construct a ``Catalog`` and a ``MirrorEngine`` themselves, as the tour shows them; each of the two opens its
+own parts: database, writer, runner, stores.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -1,4 +1,4 @@
-"""Stores that are not there, not ours, not writable or full: one clear error each, and the other tables go on."""
+"""Stores that are not there, not ours, not writable or full: one clear error each, and the other tables go on (G7)."""
 
 import json
 import socket

@@ -1,23 +1,23 @@
+import re
+
 import click
+import msgspec
 import pytest
 
 from deltamirror import errors
 from deltamirror.cli import cli
 from deltamirror.config import Settings, keys
+from deltamirror.delta.shapes import ACTION_TYPES, ShapeRule
+from deltamirror.delta.validation.rules import RULES
 from scripts import reference_docs
-
-PAGES = {
-    "cli.md": reference_docs.cli_page,
-    "settings.md": reference_docs.settings_page,
-    "errors.md": reference_docs.errors_page,
-}
+from scripts.action_reference import ONLY_IN_CHECKPOINTS, cell
 
 
 @pytest.mark.requirement("R96")
 @pytest.mark.requirement("R97")
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", reference_docs.PAGES)
 def test_the_reference_pages_say_what_the_code_says(name: str) -> None:
-    assert reference_docs.current(name) == PAGES[name](), "run scripts/reference_docs.py"
+    assert reference_docs.current(name) == reference_docs.PAGES[name](), "run scripts/reference_docs.py"
 
 
 def test_every_command_and_option_is_on_the_page() -> None:
@@ -33,6 +33,27 @@ def test_every_setting_is_on_the_page_with_its_variable() -> None:
     for key in keys(Settings):
         assert f"| `{key.name}` |" in page
         assert f"`{key.variable}`" in page
+
+
+def test_every_action_is_on_the_page_with_its_fields_and_their_types() -> None:
+    page = reference_docs.current("actions.md")
+    assert len(ACTION_TYPES) > 8
+    for name, struct in ACTION_TYPES.items():
+        for field in msgspec.structs.fields(struct) if name not in ONLY_IN_CHECKPOINTS else ():
+            section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+            required = "yes" if field.required else "no"
+            assert re.search(
+                rf"^\| `{field.encode_name}` \| `{field.name}` \| .+ \| {required} \| .+ \|$", section, re.MULTILINE
+            )
+
+
+@pytest.mark.requirement("R85")
+def test_every_rule_that_an_action_can_break_is_on_the_page_with_its_remedy() -> None:
+    page = reference_docs.current("actions.md")
+    for rule in RULES.values():
+        assert f"| `{rule.id}` | {cell(rule.text)} | {cell(rule.remedy)} |" in page
+    for shape in ShapeRule:
+        assert f"| `{shape}` | {cell(shape.remedy)} |" in page
 
 
 @pytest.mark.requirement("R85")

@@ -1,4 +1,7 @@
-"""Cleaning logs over every database and store: what is past its retention goes, and nothing that a reader may need."""
+"""Cleaning logs over every database and store: what is past its retention goes, and nothing that a reader may need.
+
+This is G9 of the README.
+"""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""A transaction that is sent again is not applied again: its token tells, or the progress that it records."""
+"""A transaction that is sent again is not applied again: its token tells, or the progress that it records (G2)."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

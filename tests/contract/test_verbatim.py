@@ -1,4 +1,4 @@
-"""Commits of other writers are stored untouched, at the one version that they belong to."""
+"""Commits of other writers are stored untouched, at the one version that they belong to (G8)."""
 
 from collections.abc import Iterator
 

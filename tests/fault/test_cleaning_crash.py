@@ -1,4 +1,7 @@
-"""A cleaning that ends at any step: no reader in the window notices, and the next cleaning ends as one would have."""
+"""A cleaning that ends at any step: no reader in the window notices, and the next cleaning ends as one would have.
+
+This is G9 of the README.
+"""
 
 import shutil
 import sqlite3

@@ -1,4 +1,4 @@
-"""kill -9 between any two statements of a commit leaves no trace of it, or all of it."""
+"""kill -9 between any two statements of a commit leaves no trace of it, or all of it (G2)."""
 
 import threading
 import time

@@ -1,4 +1,7 @@
-"""kill -9 before and after every step, on every database and store, and a restart: the state of a run without it."""
+"""kill -9 before and after every step, on every database and store, and a restart: the state of a run without it.
+
+This is G6 of the README.
+"""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -1,4 +1,7 @@
-"""Stores and databases in trouble: the next runs make good what failed, and nothing comes into the log too early."""
+"""Stores and databases in trouble: the next runs make good what failed, and nothing comes into the log too early.
+
+This is G1 of the README.
+"""
 
 import errno
 import logging

@@ -1,4 +1,4 @@
-"""kill -9 at any step of the mirror, and a restart, end in the state that a run without the crash reaches."""
+"""kill -9 at any step of the mirror, and a restart, end in the state that a run without the crash reaches (G6)."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

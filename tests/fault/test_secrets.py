@@ -1,6 +1,8 @@
 """Passwords, keys and tokens reach no output, no log line, no error and no row, whatever goes right or wrong.
 
 Every secret has the word ``canary`` in it, and nothing else has: where it sings, a secret got out.
+
+This is G10 of the README.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Every line that Delta Lake on Spark wrote, parsed and encoded again, gives the same bytes."""
+"""Every line that Delta Lake on Spark wrote, parsed and encoded again, gives the same bytes (G4)."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -2,6 +2,8 @@
 
 The twin is mirrored commit by commit, as a service that keeps up does. Its log then holds the bytes of Spark's commits,
 checkpoints with the rows and the schema of Spark's, and the checksums of Spark.
+
+This is G4 of the README.
 """
 
 from collections.abc import Callable, Iterator

@@ -129,7 +129,7 @@ _WRITER: dict[str, Case] = {
     "create_table": lambda g: g.hands.writer.create_table(g.definition()),
     "drop_table": lambda g: g.hands.writer.drop_table(f"no-{g.text}"),
     "exists": lambda g: g.hands.writer.exists(g.text),
-    "find_applied": lambda g: g.hands.writer.find_applied({g.text: {g.text: g.number}}),
+    "find_applied": lambda g: g.hands.writer.find_applied({g.text: {g.text: g.number}}, {}),
     "find_token": lambda g: g.hands.writer.find_token(g.text, b"content", [g.text]),
     "metadata": lambda g: g.hands.writer.metadata(g.text),
     "next_version": lambda g: g.hands.writer.next_version(g.text),

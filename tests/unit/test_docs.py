@@ -7,6 +7,7 @@ import pkgutil
 import re
 import shlex
 import sqlite3
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.requirement("R96")
+@pytest.mark.requirement("R100")
 @pytest.mark.parametrize("document", [README, WRITING, MIRRORING])
 def test_the_python_of_a_document_runs_as_it_stands(folder: Path, document: str) -> None:
     code = "\n".join(blocks(document, "python"))
@@ -71,6 +73,36 @@ def test_the_commands_of_the_readme_run_as_they_stand(folder: Path) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(text_of(README).splitlines()) <= 130
+
+
+def guarantees() -> dict[str, list[str]]:
+    """The guarantees of the README, with the files that they link."""
+    rows = re.findall(r"^\| (G\d+) \|.*\|(.*)\|$", text_of(README), re.MULTILINE)
+    return {name: re.findall(r"\]\(([^)#]+)", shown_by) for name, shown_by in rows}
+
+
+def test_the_readme_lists_every_guarantee() -> None:
+    assert list(guarantees()) == [f"G{number}" for number in range(1, 12)]
+
+
+@pytest.mark.parametrize("name", guarantees())
+def test_a_guarantee_is_linked_to_tests_that_say_that_they_prove_it(name: str) -> None:
+    """By its name in the file, or by the mark of the requirement that names it."""
+    requirements = tomllib.loads(text_of("docs/requirements.toml"))["rows"]
+    marks = [f'requirement("{row}")' for row, text in requirements.items() if f"({name})" in text]
+    links = guarantees()[name]
+    assert any(link.startswith("tests/") for link in links)
+    for link in links:
+        text = text_of(link)
+        assert re.search(rf"\b{name}\b", text) or any(mark in text for mark in marks), link
+
+
+def test_errors_send_their_readers_to_documents_that_are_there() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
+    named = {name for source in sources for name in re.findall(r"docs/[\w/.-]+\.md", source)}
+    assert "docs/reference/actions.md" in named
+    assert not [name for name in named if not (ROOT / name).exists()]
+    assert not [source for source in sources if "see the reference" in source or 'in the reference"' in source]
 
 
 def test_the_sql_of_the_data_model_runs_and_finds_what_it_says(folder: Path) -> None:
@@ -124,6 +156,24 @@ def test_the_architecture_names_the_home_of_each_part_and_of_its_tests() -> None
     assert all("tests/" in tests for _, tests in homes.values())
     for part in ("the writer", "the mirror", "status", "conformance"):
         assert any(part in what for what in homes), part
+
+
+@pytest.mark.requirement("R109")
+def test_the_layers_of_the_architecture_are_those_of_the_package_and_of_the_import_contract() -> None:
+    section = text_of("docs/architecture.md").partition("## Layers")[2].partition("\n## ")[0]
+    explained = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    contracts = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert set(explained) == there - {"__init__"}
+    assert set(explained) == {name for layer in layers for name in re.findall(r"\w+", layer)}
+
+
+@pytest.mark.requirement("R109")
+def test_commands_get_what_they_work_with_from_wiring() -> None:
+    constructed = re.compile(r"(?<![\w.\"`])(?:Catalog|MirrorEngine|TableImporter|Logs|SqlTxnLogWriter)\(")
+    modules = [path for path in (PACKAGE / "cli").rglob("*.py") if constructed.search(path.read_text())]
+    assert [path.name for path in modules] == ["tour.py"]  # which shows what programs write
 
 
 @pytest.mark.requirement("R109")

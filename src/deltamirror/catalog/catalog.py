@@ -1,18 +1,31 @@
 """A catalog: tables whose transaction log lives in one SQL database."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from importlib.metadata import version
+from os import PathLike
 from types import TracebackType
 from typing import Self
 
-from msgspec.structs import replace
-
+from deltamirror.arguments import (
+    flag,
+    mapping,
+    number,
+    optional_text,
+    path_text,
+    seconds_of,
+    settings_from,
+    table_name,
+    text,
+    text_map,
+    texts,
+)
+from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.config import Settings
 from deltamirror.delta.definition import TableDefinition
-from deltamirror.delta.schema import StructType, from_ddl, parse_schema
 from deltamirror.errors import AlreadyExists
 from deltamirror.pipeline.inline import InlinePublisher
 from deltamirror.pipeline.lookahead import FirstLooks
@@ -36,9 +49,7 @@ class Catalog:
     """
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
-        settings = settings or Settings()
-        if url is not None:
-            settings = replace(settings, catalog=replace(settings.catalog, url=url))
+        settings = settings_from(url, settings)
         self.database = open_database(settings.catalog)
         self.writer = SqlTxnLogWriter(self.database, settings, engine_info=f"deltamirror/{version('deltamirror')}")
         self._storage = settings.storage
@@ -75,24 +86,28 @@ class Catalog:
         self,
         name: str,
         *,
-        location: str,
-        schema: str | StructType,
-        partition_by: Iterable[str] = (),
-        cluster_by: Iterable[str] = (),
-        properties: Mapping[str, str] | None = None,
-        features: Iterable[str] = (),
+        location: str | PathLike[str],
+        schema: Schema,
+        partition_by: Iterable[str] | str = (),
+        cluster_by: Iterable[str] | str = (),
+        properties: Mapping[str, str | bool | int] | None = None,
+        features: Iterable[str] | str = (),
         description: str | None = None,
     ) -> Table:
-        """Create a table and commit its version 0. ``schema``: ``"id long, day date"``, or the JSON of Spark."""
+        """Create a table and commit its version 0.
+
+        ``schema``: ``"id long, day date"``, a schema of Spark, Arrow or delta-rs, or the JSON of Delta.
+        """
+        columns = schema_of(schema)
         definition = TableDefinition(
-            name=name,
-            location=canonical_location(location),
-            schema=_schema(schema),
-            partition_by=tuple(partition_by),
-            cluster_by=tuple(cluster_by),
-            properties=properties or {},
-            features=tuple(features),
-            description=description,
+            name=text(name, "name"),
+            location=canonical_location(path_text(location, "location")),
+            schema=columns,
+            partition_by=partition_columns(partition_by, "partition_by", columns),
+            cluster_by=partition_columns(cluster_by, "cluster_by", columns),
+            properties=text_map(properties, "properties"),
+            features=texts(features, "features"),
+            description=optional_text(description, "description"),
         )
         self.check()
         if has_delta_log(definition.location, self._storage):
@@ -103,10 +118,11 @@ class Catalog:
                 location=definition.location,
             )
         self._publish_inline(self.writer.create_table(definition))
-        return Table(self, name)
+        return Table(self, definition.name)
 
     def table(self, name: str) -> Table:
         """A table that exists."""
+        name = table_name(name)
         self.check()
         with self.database.read() as connection:
             table_info(connection, name)
@@ -120,16 +136,19 @@ class Catalog:
 
     def drop_table(self, name: str, *, unpublished: bool = False) -> None:
         """Forget a table; data files and ``_delta_log/`` stay. With unpublished versions, only if told so."""
+        name, unpublished = table_name(name), flag(unpublished, "unpublished")
         self.check()
         self.writer.drop_table(name, unpublished=unpublished)
 
     def pause(self, name: str, *, unpublished: bool = False) -> None:
         """Stop mirroring a table. Commits go on and wait. With unpublished versions, only if told so."""
+        name, unpublished = table_name(name), flag(unpublished, "unpublished")
         self.check()
         pause_mirror(self.database, name, paused=True, unpublished=unpublished)
 
     def resume(self, name: str) -> None:
         """Mirror a table again."""
+        name = table_name(name)
         self.check()
         pause_mirror(self.database, name, paused=False)
 
@@ -139,7 +158,7 @@ class Catalog:
         token: str | None = None,
         operation: str | None = None,
         parameters: Mapping[str, object] | None = None,
-        metrics: Mapping[str, str] | None = None,
+        metrics: Mapping[str, str | int] | None = None,
         user_metadata: str | None = None,
         tags: Mapping[str, str] | None = None,
         rows_checked: bool = False,
@@ -149,10 +168,15 @@ class Catalog:
         ``token`` makes it idempotent. ``rows_checked`` vouches for the rows of the files that it adds, on tables
         with constraints and the like, which the log cannot show. The rest describes it in the history.
         """
-        self.check()
         described = Operation(
-            name=operation, parameters=parameters, metrics=metrics, user_metadata=user_metadata, tags=tags
+            name=optional_text(operation, "operation"),
+            parameters=operation_parameters(parameters),
+            metrics=None if metrics is None else text_map(metrics, "metrics"),
+            user_metadata=optional_text(user_metadata, "user_metadata"),
+            tags=None if tags is None else text_map(tags, "tags"),
         )
+        token, rows_checked = optional_text(token, "token"), flag(rows_checked, "rows_checked")
+        self.check()
         publish = self._publish_inline if self._inline is not None else None
         return Transaction(
             self.writer,
@@ -164,13 +188,18 @@ class Catalog:
             after_commit=publish,
         )
 
-    def wait_until_published(self, versions: Mapping[str, int], *, seconds: float) -> dict[str, int]:
+    def wait_until_published(
+        self, versions: Mapping[str, int] | Committed, *, seconds: float | timedelta
+    ) -> dict[str, int]:
         """Return when these versions of tables are in ``_delta_log/``; ``Late`` if that takes longer.
 
-        ``versions`` is what a commit returns. What comes back is the same, unless commits of somebody else were adopted
-        meanwhile: then it is the versions that the transactions have since, or a ``Conflict`` if one was dropped.
+        ``versions`` is what a commit returns, or its ``versions``. What comes back are these versions, unless commits
+        of another writer were adopted meanwhile: then it is the versions that the transactions have since, or a
+        ``Conflict`` if one was dropped.
         """
-        return wait_until_published(self.database, versions, seconds=seconds)
+        given = mapping(versions.versions if isinstance(versions, Committed) else versions, "versions", of="versions")
+        awaited = {table: number(each, f"versions[{table!r}]") for table, each in given.items()}
+        return wait_until_published(self.database, awaited, seconds=seconds_of(seconds, "seconds"))
 
     def _verifier(self, table: str) -> FileVerifier:
         return FileVerifier(self._storage, lambda: self.table(table).location)
@@ -178,9 +207,3 @@ class Catalog:
     def _publish_inline(self, committed: Committed) -> None:
         if self._inline is not None:
             self._inline.publish(committed.versions)
-
-
-def _schema(schema: str | StructType) -> StructType:
-    if isinstance(schema, StructType):
-        return schema
-    return parse_schema(schema) if schema.lstrip().startswith("{") else from_ddl(schema)

@@ -1,55 +1,95 @@
 """Data files as callers have them: actions, mappings, or Arrow data with a row for each file."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
+from deltamirror.arguments import shown
+from deltamirror.catalog.inputs import converted, partition_texts, with_partition_texts
 from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.errors import InvalidAction
 
 __all__ = ["Files", "adds"]
 
-Files: TypeAlias = Iterable[Add | Mapping[str, Any]] | pa.Table | pa.RecordBatchReader
-"""Adds, mappings of their fields as on the wire (``partitionValues``), or Arrow data.
+Files: TypeAlias = (
+    Iterable[Add | Mapping[str, Any]] | Add | Mapping[str, Any] | pa.Table | pa.RecordBatch | pa.RecordBatchReader
+)
+"""Adds, mappings of their fields as on the wire (``partitionValues``), one of them, or Arrow data.
 
 Arrow columns have the names of the fields in Python (``partition_values``). ``partition_values`` and ``tags`` are
 maps, structs or JSON text; ``deletion_vector`` is a struct or JSON text. ``data_change`` is true where absent.
 """
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Add))
+_WIRE_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(Add)}
+_ON_THE_WIRE = frozenset(_WIRE_NAMES.values())
 _REQUIRED = ("path", "size", "modification_time")
+_ROWS = "append takes files, one row for each, not rows of data: write those to Parquet files, and append the files"
+_PATH = "a path says too little: give Add(path=…, partition_values={…}, size=…, modification_time=…, data_change=True)"
 
 
 def adds(files: Files) -> Iterable[Add]:
-    """The files as actions; Arrow data is converted batch by batch."""
+    """The files as actions; Arrow data is converted batch by batch, that of other libraries, too."""
+    if isinstance(files, pa.RecordBatch):
+        return _from_arrow([files], files.schema)
     if isinstance(files, pa.Table):
-        return _from_batches(files.to_batches(), files.schema)
-    if isinstance(files, pa.RecordBatchReader):
-        return _from_batches(files, files.schema)
-    return (file if isinstance(file, Add) else _from_mapping(index, file) for index, file in enumerate(files))
+        return _from_arrow(files.to_batches(), files.schema)
+    if hasattr(files, "__arrow_c_stream__") and not isinstance(files, type):
+        reader = pa.RecordBatchReader.from_stream(files)
+        return _from_arrow(reader, reader.schema)
+    several = [files] if isinstance(files, Add | Mapping) else files
+    if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | type):
+        raise _wrong(None, f"{shown(files)} was given", hint=_hint(files))
+    return converted(several, _add)
 
 
-def _from_mapping(index: int, file: Mapping[str, Any]) -> Add:
+def _hint(given: object) -> str:
+    if isinstance(given, str | bytes | PurePath):
+        return _PATH
+    return _ROWS if hasattr(given, "toPandas") or hasattr(given, "columns") else ""
+
+
+def _add(index: int, file: object) -> Add:
+    if type(file) is Add:
+        return with_partition_texts(file, index)
+    if isinstance(file, Mapping):
+        return _from_mapping(index, file)
+    raise _wrong(index, f"{shown(file)} was given", hint=_hint(file))
+
+
+def _from_mapping(index: int, file: Mapping[Any, Any]) -> Add:
+    named = {"partitionValues": {}, "dataChange": True, **{_WIRE_NAMES.get(key, key): file[key] for key in file}}
+    if unknown := [name for name in named if name not in _ON_THE_WIRE]:
+        raise _wrong(index, f"there is no field {unknown[0]!r}; fields are {', '.join(sorted(_ON_THE_WIRE))}")
+    values = named["partitionValues"]
+    if isinstance(values, Mapping):
+        named["partitionValues"] = partition_texts(values, action="add", index=index)
     try:
-        return msgspec.convert({"partitionValues": {}, "dataChange": True, **file}, Add)
+        return msgspec.convert(named, Add)
     except (msgspec.ValidationError, TypeError) as error:
         raise _wrong(index, str(error)) from error
 
 
-def _from_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[Add]:
+def _from_arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[Add]:
     if unknown := [name for name in schema.names if name not in _FIELDS]:
-        raise _wrong(None, f"there is no field {unknown[0]!r}; fields are {', '.join(_FIELDS)}")
+        problem = f"there is no field {unknown[0]!r}; fields are {', '.join(_FIELDS)}"
+        raise _wrong(None, problem, hint="" if "path" in schema.names else _ROWS)
     if missing := [name for name in _REQUIRED if name not in schema.names]:
         raise _wrong(None, f"the column {missing[0]!r} is missing")
+    return _from_batches(batches)
+
+
+def _from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Add]:
     for batch in batches:
         try:
             columns = [_column(name, batch) for name in _FIELDS]
         except (msgspec.DecodeError, TypeError, ValueError) as error:
             raise _wrong(None, str(error)) from error
         for values in zip(*columns, strict=True):
-            yield Add(**dict(zip(_FIELDS, values, strict=True)))
+            yield with_partition_texts(Add(**dict(zip(_FIELDS, values, strict=True))))
 
 
 def _column(name: str, batch: pa.RecordBatch) -> list[Any]:
@@ -84,10 +124,11 @@ def _vector(value: object) -> DeletionVector | None:
     return None if value is None else DeletionVector(**value)  # type: ignore[arg-type]  # a struct with its fields
 
 
-def _wrong(index: int | None, problem: str) -> InvalidAction:
+def _wrong(index: int | None, problem: str, hint: str = "") -> InvalidAction:
+    forms = "give Add values, mappings with the fields of an add, or Arrow data with a column for each field"
     return InvalidAction(
         f"a file is not an add: {problem}",
-        hint="give Add values, mappings with the fields of an add, or Arrow data with a column for each field",
+        hint=hint or f"{forms}; docs/reference/actions.md lists the fields",
         rule="add.shape",
         action="add",
         index=index,

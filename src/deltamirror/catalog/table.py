@@ -1,11 +1,14 @@
 """One table of a catalog."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
 from deltamirror.catalog.files import Files
+from deltamirror.catalog.inputs import moment
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
 from deltamirror.txnlog.reads import HistoryEntry, Snapshot, commit_file, history, snapshot
@@ -38,19 +41,20 @@ class Table:
         with self._catalog.database.read() as connection:
             return table_info(connection, self.name)
 
-    def snapshot(self, version: int | None = None, as_of: int | str | datetime | None = None) -> Snapshot:
-        """The table at a version, at a time (milliseconds, ISO text or datetime), or at its head."""
-        if version is None and as_of is None:
+    def snapshot(self, version: int | None = None, as_of: int | str | datetime | date | None = None) -> Snapshot:
+        """The table at a version, at a time (milliseconds, ISO text, datetime or date), or at its head."""
+        exact, time = optional_number(version, "version"), moment(as_of)
+        if exact is None and time is None:
             self._catalog.writer.state(self.name)  # files that are added from here on are for the table as it is now
-        return snapshot(self._catalog.database, self.name, version=version, as_of=as_of)
+        return snapshot(self._catalog.database, self.name, version=exact, as_of=time)
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """The commits, newest first."""
-        return history(self._catalog.database, self.name, limit=limit)
+        return history(self._catalog.database, self.name, limit=optional_number(limit, "limit"))
 
     def commit_file(self, version: int) -> bytes:
         """The bytes of a commit, as ``_delta_log/`` holds them."""
-        return commit_file(self._catalog.database, self.name, version)
+        return commit_file(self._catalog.database, self.name, number(version, "version"))
 
     def append(self, files: Files, *, token: str | None = None, verify_files: bool = False) -> Committed:
         """Add data files, in a transaction of their own; ``verify_files`` looks each of them up in the store first."""
@@ -58,7 +62,9 @@ class Table:
             tx.append(self.name, files, verify_files=verify_files)
         return tx.result
 
-    def remove(self, files: Iterable[str | Add | Remove], *, token: str | None = None) -> Committed:
+    def remove(
+        self, files: Iterable[str | Add | Remove] | str | Add | Remove, *, token: str | None = None
+    ) -> Committed:
         """Remove data files, in a transaction of their own."""
         with self._catalog.transaction(token=token) as tx:
             tx.remove(self.name, files)
@@ -67,12 +73,12 @@ class Table:
     def alter(
         self,
         *,
-        properties: Mapping[str, str] | None = None,
-        unset: Sequence[str] = (),
-        columns: Sequence[str] = (),
-        features: Sequence[str] = (),
+        properties: Mapping[str, str | bool | int] | None = None,
+        unset: Sequence[str] | str = (),
+        columns: Sequence[str] | str = (),
+        features: Sequence[str] | str = (),
         constraints: Mapping[str, str] | None = None,
-        dropped: Sequence[str] = (),
+        dropped: Sequence[str] | str = (),
         comment: str | None = None,
         rows_checked: bool = False,
     ) -> Committed | None:
@@ -82,15 +88,15 @@ class Table:
         against data files: on a table that has any, ``rows_checked`` says that somebody did.
         """
         wishes = Wishes(
-            properties=properties or {},
-            unset=unset,
-            columns=columns,
-            features=features,
-            constraints=constraints or {},
-            dropped=dropped,
-            comment=comment,
+            properties=text_map(properties, "properties"),
+            unset=texts(unset, "unset"),
+            columns=texts(columns, "columns"),
+            features=texts(features, "features"),
+            constraints=text_map(constraints, "constraints"),
+            dropped=texts(dropped, "dropped"),
+            comment=optional_text(comment, "comment"),
         )
-        taken = self.snapshot()
+        rows_checked, taken = flag(rows_checked, "rows_checked"), self.snapshot()
         plan = plan_alteration(taken, wishes)
         return self._carry_out(plan, taken, reads=bool(wishes.constraints), rows_checked=rows_checked)
 
@@ -108,8 +114,8 @@ class Table:
     ) -> Committed | None:
         if not plan.actions:
             return None
-        described = {"operation": plan.operation, "parameters": plan.parameters}
-        with self._catalog.transaction(**described, rows_checked=rows_checked) as tx:
+        begin = partial(self._catalog.transaction, operation=plan.operation, parameters=plan.parameters)
+        with begin(rows_checked=rows_checked) as tx:
             tx.stage(self.name, plan.actions, read_version=taken.version)
             if reads:
                 tx.read(self.name, all=True)

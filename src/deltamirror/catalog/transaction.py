@@ -9,13 +9,14 @@ from typing import Self, TypeAlias
 
 import msgspec
 
+from deltamirror.arguments import flag, number, optional_number, optional_text, table_name, text, text_map, texts
 from deltamirror.catalog.files import Files, adds
+from deltamirror.catalog.inputs import Schema, actions_of, lines_of, partition_reads, paths_to_remove, schema_of
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration, altered
 from deltamirror.delta.paths import PartitionValue, partition_text
-from deltamirror.delta.schema import StructType, read_schema
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.contents import ActionsDigest, TableContent, content_digest
 from deltamirror.txnlog.reads import Snapshot, live_adds, snapshot
@@ -110,24 +111,26 @@ class Transaction:
 
         ``verify_files`` looks each file up in the store before the commit: it has to be there, with the stated size.
         """
-        work = self._of(table)
+        named, work = adds(files), self._of(table)
         if work.seen is None and work.snapshot is None:
             work.seen = self._state(table, remembered=True)
-        named = adds(files)
         work.streams.append(self._verifier(table).verified(named) if verify_files else named)
 
-    def remove(self, table: str, files: Iterable[str | Add | Remove], *, data_change: bool = True) -> None:
+    def remove(
+        self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
+    ) -> None:
         """Remove files: by path (its other fields come from the table), or as complete actions.
 
         Without a ``read``, it is taken that the whole table was read to find them.
         """
+        given, data_change = list(paths_to_remove(files)), flag(data_change, "data_change")
         work = self._taken(table)
         complete: list[Action] = []
-        for file in files:
+        for file in given:
             if isinstance(file, Remove):
                 complete.append(file)
             else:
-                work.removed.append((file if isinstance(file, str) else file.path, data_change))
+                work.removed.append((file, data_change))
         work.streams.append(complete)
 
     def read(
@@ -135,15 +138,15 @@ class Transaction:
         table: str,
         *,
         partitions: Partitions | Sequence[Partitions] | None = None,
-        files: Iterable[str] | None = None,
+        files: Iterable[str] | str | None = None,
         all: bool = False,  # noqa: A002 - the word of the interface
     ) -> Snapshot:
         """Say what was read, so that only commits to that conflict; the table as it was taken."""
+        boxes, paths, whole = partition_reads(partitions), texts(files, "files"), flag(all, "all")
         work = self._taken(table)
         work.reads = True
-        work.whole_table |= all or (partitions is None and files is None)
-        work.files.update(files or ())
-        boxes = [partitions] if isinstance(partitions, Mapping) else list(partitions or ())
+        work.whole_table |= whole or (partitions is None and files is None)
+        work.files.update(paths)
         taken = self._snapshot(work)
         work.partitions += [_partition_read(taken, box) for box in boxes]
         return taken
@@ -152,9 +155,9 @@ class Transaction:
         self,
         table: str,
         *,
-        schema: str | StructType | None = None,
-        properties: Mapping[str, str] | None = None,
-        unset: Iterable[str] = (),
+        schema: Schema | None = None,
+        properties: Mapping[str, str | bool | int] | None = None,
+        unset: Iterable[str] | str = (),
         name: str | None = None,
         description: str | None = None,
     ) -> None:
@@ -162,31 +165,35 @@ class Transaction:
 
         A table with files may not change everything: ``docs/guides/writing.md`` says what, and what to do instead.
         """
-        parsed = read_schema(schema) if isinstance(schema, str) else schema
-        self._taken(table).alterations.append(
-            Alteration(
-                schema=parsed, properties=properties or {}, unset=tuple(unset), name=name, description=description
-            )
+        alteration = Alteration(
+            schema=None if schema is None else schema_of(schema),
+            properties=text_map(properties, "properties"),
+            unset=texts(unset, "unset"),
+            name=optional_text(name, "name"),
+            description=optional_text(description, "description"),
         )
+        self._taken(table).alterations.append(alteration)
 
     def upgrade_protocol(self, table: str, *features: str) -> None:
         """Add table features, with what they depend on."""
-        self._taken(table).alterations.append(Alteration(features=features))
+        named = tuple(name for given in features for name in texts(given, "features"))
+        self._taken(table).alterations.append(Alteration(features=named))
 
     def set_transaction(self, table: str, app_id: str, version: int) -> None:
         """Record the progress of an application. At or below its latest version, the transaction is already applied."""
-        work = self._looked(table)
+        work, app_id, version = self._looked(table), text(app_id, "app_id"), number(version, "version")
         work.app_versions[app_id] = version
         work.streams.append([Txn(app_id=app_id, version=version)])
 
     def set_domain(self, table: str, domain: str, configuration: str) -> None:
         """Set the configuration of a domain."""
-        action = DomainMetadata(domain=domain, configuration=configuration, removed=False)
+        configured = text(configuration, "configuration", hint="give the configuration as text, such as JSON")
+        action = DomainMetadata(domain=text(domain, "domain"), configuration=configured, removed=False)
         self._taken(table).streams.append([action])
 
     def remove_domain(self, table: str, domain: str) -> None:
         """Remove a domain."""
-        current = self._snapshot(self._taken(table)).domain_metadata().get(domain)
+        current = self._snapshot(self._taken(table)).domain_metadata().get(text(domain, "domain"))
         if current is None:
             raise InvalidInput(f"table {table!r} has no domain {domain!r}", hint="`deltamirror table show` lists them")
         self._of(table).streams.append([msgspec.structs.replace(current, removed=True)])
@@ -194,7 +201,7 @@ class Transaction:
     def stage(
         self,
         table: str,
-        actions: Iterable[Action],
+        actions: Iterable[Action] | Action,
         *,
         read_version: int | None = None,
         at_version: int | None = None,
@@ -204,19 +211,21 @@ class Transaction:
 
         Of several versions that a transaction read, the oldest counts.
         """
+        read_version = optional_number(read_version, "read_version")
+        at_version, stream = optional_number(at_version, "at_version"), actions_of(actions)
         work = self._looked(table) if read_version is None and at_version is None else self._of(table)
-        work.streams.append(self._verifier(table).verified(actions) if verify_files else actions)
+        work.streams.append(self._verifier(table).verified(stream) if verify_files else stream)
         work.read_version = _oldest(work.read_version, read_version)
         work.at_version = work.at_version if at_version is None else at_version
 
     def stage_lines(
-        self, table: str, lines: bytes | Iterable[bytes], *, at_version: int, verify_files: bool = False
+        self, table: str, lines: bytes | str | Iterable[bytes | str], *, at_version: int, verify_files: bool = False
     ) -> None:
         """Take complete lines of another writer, commitInfo included, as exactly this version."""
+        given, exact = lines_of(lines), number(at_version, "at_version")
         work = self._of(table)
-        whole = lines.splitlines(keepends=True) if isinstance(lines, bytes) else lines
-        work.lines = self._verifier(table).verified_lines(whole) if verify_files else whole
-        work.at_version = at_version
+        work.lines = self._verifier(table).verified_lines(given) if verify_files else given
+        work.at_version = exact
 
     def commit(self) -> Committed:
         """Commit all changes, or none; the same answer if called again. After a failure, begin another transaction."""
@@ -250,7 +259,7 @@ class Transaction:
     def _of(self, table: str) -> _Work:
         if self._sent:
             raise InvalidInput("the transaction was committed, or has failed", hint="begin another one")
-        return self._work.setdefault(table, _Work())
+        return self._work.setdefault(table_name(table), _Work())
 
     def _looked(self, table: str) -> _Work:
         """What the transaction does to a table, at which it has looked."""

@@ -9,7 +9,7 @@ MASK: Final = "***"
 
 # Greedy up to the last "@", and a user of anything but colons: either may hold any character when its writer forgot to
 # escape it. An "@" further on in the query then hides too much, which is the safe way to be wrong.
-_USERINFO_OF_URL: Final = re.compile(r"(://[^:]*:).*@", re.DOTALL)
+_USERINFO_OF_URL: Final = re.compile(r"(://[^:]*:|\A[^\s:/@]*:(?!//)).*@", re.DOTALL)
 _USERINFO_IN_TEXT: Final = re.compile(r"(://[^\s:]*:)\S*@")
 _NAME: Final = (
     r"(?i)\b([\w-]*(?:password|passwd|pwd|token|secret|credentials?|signature|sig|[_-]key|api_?key|account_?key"

@@ -13,7 +13,16 @@ import msgspec
 
 from deltamirror.delta.actions import Action, Remove
 from deltamirror.delta.keys import repeated_key
-from deltamirror.delta.shapes import ACTION_TYPES, TIMES, Place, explain, hides_something, repeats_key, unencodable
+from deltamirror.delta.shapes import (
+    ACTION_TYPES,
+    TIMES,
+    Place,
+    explain,
+    hides_something,
+    repeats_key,
+    unencodable,
+    untyped,
+)
 from deltamirror.errors import InvalidInput
 
 __all__ = [
@@ -71,6 +80,8 @@ def encode(action: Action) -> bytes:
         line = _plain_line(_without_null_partitions(action) if type(action) is Remove else action)
     except UnicodeEncodeError as error:
         raise unencodable(wire_name(action), error) from None
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise untyped(wire_name(action), error) from None
     return _upper_case_escapes(line)
 
 
@@ -112,6 +123,9 @@ def _json(encoder: msgspec.json.Encoder, value: object) -> bytes:
         return encoder.encode(value)
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{error.object!r:.200} cannot be written: {error.reason}", hint="text is UTF-8") from None
+    except (TypeError, OverflowError, RecursionError) as error:
+        hint = "give texts, numbers, lists and mappings"
+        raise InvalidInput(f"a value cannot be written as JSON: {error}", hint=hint) from None
 
 
 def decode(line: bytes | str, *, number: int | None = None) -> Action:

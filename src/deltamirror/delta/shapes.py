@@ -27,7 +27,17 @@ from deltamirror.delta.actions import (
 from deltamirror.delta.keys import repeated_key
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidLine, Unsupported
 
-__all__ = ["ACTION_TYPES", "TIMES", "Place", "ShapeRule", "explain", "hides_something", "repeats_key", "unencodable"]
+__all__ = [
+    "ACTION_TYPES",
+    "TIMES",
+    "Place",
+    "ShapeRule",
+    "explain",
+    "hides_something",
+    "repeats_key",
+    "unencodable",
+    "untyped",
+]
 
 ACTION_TYPES: Mapping[str, type[Action]] = {
     "add": Add,
@@ -80,6 +90,11 @@ class ShapeRule(StrEnum):
     UNKNOWN_FIELD = "shape.unknown-field"
     WRONG_TYPE = "shape.wrong-type"
 
+    @property
+    def remedy(self) -> str:
+        """What to do about a line that breaks the rule."""
+        return _REMEDIES[self]
+
 
 _REMEDIES: Mapping[ShapeRule, str] = {
     ShapeRule.BODY: _ONE_ACTION,
@@ -90,7 +105,7 @@ _REMEDIES: Mapping[ShapeRule, str] = {
     ShapeRule.SNAKE_CASE: "spell fields as the protocol does, in camelCase",
     ShapeRule.TEXT: "give text that has a UTF-8 form",
     ShapeRule.UNKNOWN_FIELD: "leave it out, or commit complete lines verbatim (--verbatim --at-version N)",
-    ShapeRule.WRONG_TYPE: "give a value of the type that the protocol asks for",
+    ShapeRule.WRONG_TYPE: "give a value of the type that docs/reference/actions.md names for the field",
 }
 
 
@@ -160,6 +175,12 @@ def unencodable(name: str, error: UnicodeEncodeError) -> InvalidAction:
         action=name,
         found=found,
     )
+
+
+def untyped(name: str, error: Exception) -> InvalidAction:
+    """The action called ``name`` was made in Python, with a value in one of its fields that JSON does not have."""
+    rule = ShapeRule.WRONG_TYPE
+    return InvalidAction(f"{name} cannot be written: {error}", hint=rule.remedy, rule=rule, action=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from msgspec.structs import replace
-
+from deltamirror.arguments import flag, optional_number, require, require_function, settings_from, table_name
 from deltamirror.config import Settings
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.backoff import RetryPolicy
@@ -72,19 +71,19 @@ class MirrorEngine:
         database: Database | None = None,
         runner: Runner | None = None,
     ) -> None:
-        settings = settings or Settings()
-        if url is not None:
-            settings = replace(settings, catalog=replace(settings.catalog, url=url))
+        settings = settings_from(url, settings)
+        require(database, Database, "database", hint="give Catalog(…).database, or leave it out and give the url")
+        require(runner, Runner, "runner", hint="leave it out: settings name the runner, mirror.runner")
         self.settings = settings
         self.owner = owner_name()
         self._resources = ExitStack()
         self._shares_database = database is not None
-        self.database = database or self._closing(open_database(settings.catalog))
+        self.database = database if database is not None else self._closing(open_database(settings.catalog))
         seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
         self.breakers = Breakers(self.database, settings, owner=self.owner)
         shop = Workshop(
             database=self.database,
-            runner=runner or self._closing(open_runner(settings, self.database)),
+            runner=runner if runner is not None else self._closing(open_runner(settings, self.database)),
             settings=settings,
             owner=self.owner,
             retry=RetryPolicy(settings.mirror),
@@ -123,6 +122,7 @@ class MirrorEngine:
         Without ``checkpoint`` that is only asked for, and left to a service. Raises what keeps a version from being
         published. Where another engine is at it, this waits for that one.
         """
+        version, checkpoint = optional_number(version, "version"), flag(checkpoint, "checkpoint")
         status = self._mirrored(table)
         target = status.head if version is None else version
         if not 0 <= target <= status.head:
@@ -162,16 +162,20 @@ class MirrorEngine:
 
         ``delta.logRetentionDuration`` and ``delta.enableExpiredLogCleanup`` of the table decide, by commit times.
         """
+        dry_run = flag(dry_run, "dry_run")
         self._mirrored(table)
         return self._cleaner.plan(table) if dry_run else self._cleaner.clean(table)
 
     def status(self, table: str | None = None) -> list[TableStatus]:
         """How far the mirror is: with one table, or with all, by name."""
+        name = None if table is None else table_name(table)
         with self.database.read() as connection:
-            return all_status(connection) if table is None else [table_status(connection, table)]
+            return all_status(connection) if name is None else [table_status(connection, name)]
 
     def run(self, *, once: bool = False, observe: Observer | None = None) -> Summary:
         """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again."""
+        once = flag(once, "once")
+        require_function(observe, "observe", hint="give a function that takes an outcome")
         if once:
             make_due(self.database)
             end_pauses(self.database)
@@ -196,7 +200,7 @@ class MirrorEngine:
             self._service.stop()
 
     def _mirrored(self, table: str) -> TableStatus:
-        (status,) = self.status(table)
+        (status,) = self.status(table_name(table))
         if status.state == "paused":
             raise self._paused(table)
         if status.state == "quarantined":

@@ -1,13 +1,14 @@
 """The boundary to whatever does the work of a pass."""
 
 from collections.abc import Generator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from deltamirror.work import Outcome, Unit
 
 __all__ = ["Runner"]
 
 
+@runtime_checkable
 class Runner(Protocol):
     """Runs units. Safe to use from several threads at once: every call is a job of its own."""
 

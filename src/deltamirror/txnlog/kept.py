@@ -9,10 +9,10 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import Select
 
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
-from deltamirror.errors import NotFound
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.pause import ALL_PAUSED
 from deltamirror.txnlog.schema import checkpoints, chunks, heads, mirror_status, reconciliations, tables, versions
+from deltamirror.txnlog.state import no_such_table
 from deltamirror.work import ExpectedObject
 
 __all__ = [
@@ -93,8 +93,7 @@ def kept_log(connection: Connection, name: str) -> KeptLog:
     """The log of one table, whether or not anybody mirrors to it."""
     row = connection.execute(_LOGS.where(tables.c.name == name)).one_or_none()
     if row is None:
-        hint = "`deltamirror table list` shows the tables of this catalog"
-        raise NotFound(f"there is no table {name!r}", hint=hint, table=name)
+        raise no_such_table(connection, name)
     return _log(row)
 
 

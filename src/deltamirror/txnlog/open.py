@@ -1,5 +1,6 @@
 """Opening a catalog's database by its URL."""
 
+import re
 from importlib import import_module
 from typing import TypeAlias
 
@@ -11,6 +12,9 @@ from deltamirror.errors import InvalidSettings, MissingExtra
 from deltamirror.txnlog.database import Database
 
 __all__ = ["open_database"]
+
+_FILE = re.compile(r"[\w./-]+\.(?P<kind>db|sqlite3?|duckdb)")
+"""What looks like the name of a database file, and holds no password."""
 
 _Place: TypeAlias = tuple[str, str, str]
 """Module, class, and the extra that installs what the module needs."""
@@ -65,8 +69,10 @@ def _slash_short(url: URL) -> InvalidSettings:
 
 
 def _wrong(text: str) -> InvalidSettings:
+    forms = "use sqlite:///FILE, duckdb:///FILE or postgresql://USER@HOST/DATABASE"
+    named = _FILE.fullmatch(text)
     return InvalidSettings(
         f"{redact_url(text)!r} is not a catalog URL",
-        hint="use sqlite:///FILE, duckdb:///FILE or postgresql://USER@HOST/DATABASE",
+        hint=f"for a file: {'duckdb' if named['kind'] == 'duckdb' else 'sqlite'}:///{text}" if named else forms,
         key="catalog.url",
     )

@@ -1,6 +1,7 @@
 """What is in force in a table: the facts that a writer has to know before it commits."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, func, select
@@ -16,7 +17,9 @@ from deltamirror.errors import Internal, NotFound, Unsupported
 from deltamirror.txnlog.schema import heads, metadata, protocols, tables
 from deltamirror.txnlog.statements import LINEAGE
 
-__all__ = ["TableState", "in_force", "load_state"]
+__all__ = ["TableState", "in_force", "load_state", "no_such_table"]
+
+_MOST_NEAR_NAMES = 3
 
 A = TypeVar("A", Metadata, Protocol)
 
@@ -97,14 +100,22 @@ def load_state(connection: Connection, name: str) -> TableState:
     """The table of this name at its head."""
     row = connection.execute(_STATE.where(tables.c.name == name)).one_or_none()
     if row is None:
-        raise NotFound(
-            f"there is no table {name!r}", hint="`deltamirror table list` shows the tables of this catalog", table=name
-        )
+        raise no_such_table(connection, name)
     facts = row._asdict()
     table_metadata = _decoded(facts.pop("metadata_line"), Metadata)
     protocol = _decoded(facts.pop("protocol_line"), Protocol)
     require_readable(protocol, table=name)
     return TableState.of(protocol, table_metadata, **facts)
+
+
+def no_such_table(connection: Connection, name: str) -> NotFound:
+    """The error for a name that no table has; it names tables of nearly that name."""
+    names = connection.execute(select(tables.c.name).where(tables.c.name.is_not(None))).scalars()
+    known = {known.lower(): known for known in names}
+    near = [known[each] for each in get_close_matches(name.lower(), known, n=_MOST_NEAR_NAMES)]
+    meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    hint = f"{meant}`deltamirror table list` shows the tables of this catalog"
+    return NotFound(f"there is no table {name!r}", hint=hint, table=name)
 
 
 def in_force(connection: Connection, table_id: int, version: int) -> tuple[Protocol, Metadata]:

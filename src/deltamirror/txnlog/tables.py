@@ -12,7 +12,7 @@ from sqlalchemy.sql import ColumnElement
 from deltamirror.delta.commitinfo import create_table_parameters
 from deltamirror.delta.conflicts import ReadSet
 from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
-from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, NotFound, Refused
+from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, Refused
 from deltamirror.storage.location import canonical_location, is_inside
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
@@ -20,7 +20,7 @@ from deltamirror.txnlog.draft import draft_of
 from deltamirror.txnlog.ratify import Head, ratify
 from deltamirror.txnlog.request import Change, Committed, Operation
 from deltamirror.txnlog.schema import heads, imports, tables
-from deltamirror.txnlog.state import TableState
+from deltamirror.txnlog.state import TableState, no_such_table
 
 __all__ = [
     "TableInfo",
@@ -73,9 +73,7 @@ def table_info(connection: Connection, name: str) -> TableInfo:
     """One table."""
     row = connection.execute(_INFO.where(tables.c.name == name)).one_or_none()
     if row is None:
-        raise NotFound(
-            f"there is no table {name!r}", hint="`deltamirror table list` shows the tables of this catalog", table=name
-        )
+        raise no_such_table(connection, name)
     return _info(row)
 
 

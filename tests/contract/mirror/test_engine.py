@@ -1,4 +1,4 @@
-"""The engine over every database: what is committed is published, in order, by one engine or by many."""
+"""The engine over every database: what is committed is published, in order, by one engine or by many (G7)."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the store itself saw, while two mirrors with four threads each published to it and much went wrong."""
+"""What the store itself saw, while two mirrors with four threads each published to it and much went wrong (G3)."""
 
 import json
 import re

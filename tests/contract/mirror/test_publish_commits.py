@@ -1,4 +1,7 @@
-"""Publishing on every kind of store: in order, never over somebody's bytes, and finished by whoever tries again."""
+"""Publishing on every kind of store: in order, never over somebody's bytes, and finished by whoever tries again.
+
+This is G5 of the README.
+"""
 
 import hashlib
 import itertools

@@ -1,4 +1,4 @@
-"""Table features, protocols and properties: what we read, write, carry and refuse, in one table."""
+"""Table features, protocols and properties: what we read, write, carry and refuse, in one table (G8)."""
 
 import json
 from pathlib import Path

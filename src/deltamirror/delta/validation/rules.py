@@ -119,7 +119,11 @@ _OF_FILES: Mapping[str, tuple[Mapping[str, tuple[str, str]], ...]] = {
 }
 
 _OTHERS = (
-    Rule("commit.type", "every field has a value of its type", "see the fields of the action in the reference"),
+    Rule(
+        "commit.type",
+        "every field has a value of its type",
+        "docs/reference/actions.md lists the fields of each action",
+    ),
     Rule("commit.metadata-twice", "a commit has at most one metaData", "merge them into one"),
     Rule("commit.protocol-twice", "a commit has at most one protocol", "merge them into one"),
     Rule(
@@ -192,10 +196,14 @@ _OTHERS = (
     Rule("domainMetadata.system", "domains below 'delta.' belong to the writer", "choose a name outside of 'delta.'"),
     Rule("protocol.version", "reader versions are 1 to 3, writer versions 1 to 7", "use versions that exist"),
     Rule(
-        "protocol.reader-list", "readerFeatures is there if, and only if, the reader version is 3", "see the reference"
+        "protocol.reader-list",
+        "readerFeatures is there if, and only if, the reader version is 3",
+        "give it at version 3 only",
     ),
     Rule(
-        "protocol.writer-list", "writerFeatures is there if, and only if, the writer version is 7", "see the reference"
+        "protocol.writer-list",
+        "writerFeatures is there if, and only if, the writer version is 7",
+        "give it at version 7 only",
     ),
     Rule("protocol.writer-behind-reader", "reader version 3 needs writer version 7", "raise the writer version to 7"),
     Rule("protocol.feature-twice", "a feature is listed once", "remove the second one"),

@@ -1,0 +1,248 @@
+"""Whatever object a program puts into whatever parameter: it is accepted, or refused by an error of ours."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from deltamirror import Add, Catalog, MirrorEngine, Table, Transaction
+from deltamirror.errors import DeltaMirrorError, Internal
+from tests.support.lake import add
+from tests.support.mirrors import local_settings
+
+pytestmark = pytest.mark.requirement("R82")
+
+
+class Colour(Enum):
+    """A member is neither a text nor a number."""
+
+    RED = 1
+
+
+class Closed:
+    """Says itself that it cannot be gone through, and has no length."""
+
+    __iter__ = None
+    __len__ = None
+
+
+def _circle() -> dict[str, object]:
+    circle: dict[str, object] = {}
+    circle["a"] = circle
+    return circle
+
+
+JUNK: dict[str, Callable[[], object]] = {
+    "None": lambda: None,
+    "True": lambda: True,
+    "zero": lambda: 0,
+    "one": lambda: 1,
+    "huge": lambda: 2**70,
+    "float": lambda: 1.5,
+    "nan": lambda: float("nan"),
+    "infinity": lambda: float("inf"),
+    "empty text": lambda: "",
+    "text": lambda: "x",
+    "bytes": lambda: b"x\xff",
+    "bytearray": lambda: bytearray(b"x"),
+    "memoryview": lambda: memoryview(b"x"),
+    "empty list": list,
+    "list of None": lambda: [None],
+    "list of numbers": lambda: [1, 2],
+    "list of texts": lambda: ["x", "y"],
+    "list of lists": lambda: [["x"]],
+    "tuple": lambda: ("x", 1),
+    "set": lambda: {"x"},
+    "empty dict": dict,
+    "dict": lambda: {"a": None},
+    "dict of objects": lambda: {"a": object()},
+    "dict of numbers": lambda: {1: 2},
+    "dict of itself": _circle,
+    "generator": lambda: (each for each in (object(),)),
+    "range": lambda: range(2),
+    "object": object,
+    "class": lambda: dict,
+    "function": lambda: len,
+    "ellipsis": lambda: ...,
+    "date": lambda: date(2024, 5, 1),
+    "datetime": lambda: datetime(2024, 5, 1, tzinfo=UTC),
+    "far datetime": lambda: datetime.max,  # noqa: DTZ901 - a program may have it
+    "timedelta": lambda: timedelta(0),
+    "decimal": lambda: Decimal("1.5"),
+    "path": lambda: Path("x"),
+    "enum": lambda: Colour.RED,
+    "exception": lambda: ValueError("x"),
+    "closed": Closed,
+    "numpy number": lambda: np.int64(1),
+    "numpy array": lambda: np.array([1, 2]),
+    "numpy texts": lambda: np.array(["x"]),
+    "NaT": lambda: pd.NaT,
+    "data frame": lambda: pd.DataFrame({"id": [1]}),
+    "series": lambda: pd.Series([1]),
+    "Arrow table": lambda: pa.table({"id": [1]}),
+    "Arrow schema": lambda: pa.schema([("id", pa.duration("s"))]),
+    "Arrow array": lambda: pa.array(["x"]),
+    "add": lambda: add("x"),
+    "wrong add": lambda: Add(path=1, partition_values={1: object()}, size="1", modification_time=None, data_change=2),  # type: ignore[dict-item, arg-type]
+    "adds": lambda: [add("x"), object()],
+}
+
+
+@dataclass(slots=True)
+class Lake:
+    """A catalog, its mirror and a table, in memory."""
+
+    catalog: Catalog
+    engine: MirrorEngine
+    names: Iterator[int]
+
+    def fresh(self) -> str:
+        return f"made{next(self.names)}"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    folder = tmp_path_factory.mktemp("junk")
+    with ExitStack() as stack:
+        stack.enter_context(pytest.MonkeyPatch.context()).chdir(folder)
+        catalog = stack.enter_context(Catalog("sqlite://"))
+        catalog.init()
+        table = catalog.create_table("t", location="lake/t", schema="id long, day date", partition_by=["day"])
+        table.append([add("begun.parquet", partition_values={"day": None})])
+        engine = stack.enter_context(MirrorEngine(settings=local_settings(), database=catalog.database))
+        yield Lake(catalog, engine, count())
+
+
+Call = Callable[[Lake, dict[str, Any], tuple[Any, ...]], object]
+Good = dict[str, Any]
+
+
+def _opened(kind: type[Catalog] | type[MirrorEngine]) -> Call:
+    def call(lake: Lake, given: Good, _: tuple[Any, ...]) -> None:
+        with kind(**given):
+            pass
+
+    return call
+
+
+def _of_catalog(name: str) -> Call:
+    return lambda lake, given, more: getattr(lake.catalog, name)(*more, **given)
+
+
+def _of_table(name: str) -> Call:
+    return lambda lake, given, more: getattr(lake.catalog.table("t"), name)(*more, **given)
+
+
+def _of_engine(name: str) -> Call:
+    return lambda lake, given, more: getattr(lake.engine, name)(*more, **given)
+
+
+def _of_transaction(name: str, token: str | None = None) -> Call:
+    """In a transaction that is committed, so that what was taken in is looked at."""
+
+    def call(lake: Lake, given: Good, more: tuple[Any, ...]) -> None:
+        with lake.catalog.transaction(token=token and lake.fresh()) as tx:
+            getattr(tx, name)(given.pop("table"), *more, **given)
+
+    return call
+
+
+TABLE = {"location": "lake/made", "schema": "id long", "name": "t"}
+ENTRIES: dict[str, tuple[Call, Good]] = {
+    "Catalog": (_opened(Catalog), {"url": "sqlite://"}),
+    "Catalog.create_table": (_of_catalog("create_table"), TABLE),
+    "Catalog.table": (_of_catalog("table"), {"name": "t"}),
+    "Catalog.drop_table": (_of_catalog("drop_table"), {"name": "gone"}),
+    "Catalog.pause": (_of_catalog("pause"), {"name": "t"}),
+    "Catalog.resume": (_of_catalog("resume"), {"name": "t"}),
+    "Catalog.transaction": (
+        lambda lake, given, _: lake.catalog.transaction(**given).append("t", [add(lake.fresh())]),
+        {},
+    ),
+    "Catalog.wait_until_published": (_of_catalog("wait_until_published"), {"versions": {}, "seconds": 0}),
+    "Table.snapshot": (_of_table("snapshot"), {}),
+    "Table.history": (_of_table("history"), {}),
+    "Table.commit_file": (_of_table("commit_file"), {"version": 0}),
+    "Table.append": (_of_table("append"), {"files": []}),
+    "Table.remove": (_of_table("remove"), {"files": ["nothing"]}),
+    "Table.alter": (_of_table("alter"), {}),
+    "Transaction.append": (_of_transaction("append"), {"table": "t", "files": []}),
+    "Transaction.append with a token": (_of_transaction("append", "token"), {"table": "t", "files": []}),
+    "Transaction.remove": (_of_transaction("remove"), {"table": "t", "files": []}),
+    "Transaction.read": (_of_transaction("read"), {"table": "t"}),
+    "Transaction.set_metadata": (_of_transaction("set_metadata"), {"table": "t"}),
+    "Transaction.upgrade_protocol": (_of_transaction("upgrade_protocol"), {"table": "t", "features": ()}),
+    "Transaction.set_transaction": (_of_transaction("set_transaction"), {"table": "t", "app_id": "a", "version": 1}),
+    "Transaction.set_domain": (_of_transaction("set_domain"), {"table": "t", "domain": "d", "configuration": "{}"}),
+    "Transaction.remove_domain": (_of_transaction("remove_domain"), {"table": "t", "domain": "d"}),
+    "Transaction.stage": (_of_transaction("stage"), {"table": "t", "actions": []}),
+    "Transaction.stage with a token": (_of_transaction("stage", "token"), {"table": "t", "actions": []}),
+    "Transaction.stage_lines": (_of_transaction("stage_lines"), {"table": "t", "lines": b"", "at_version": 99}),
+    "MirrorEngine": (_opened(MirrorEngine), {"url": "sqlite://", "settings": local_settings()}),
+    "MirrorEngine.mirror": (_of_engine("mirror"), {"table": "t"}),
+    "MirrorEngine.checkpoint": (_of_engine("checkpoint"), {"table": "t"}),
+    "MirrorEngine.clean": (_of_engine("clean"), {"table": "t"}),
+    "MirrorEngine.status": (_of_engine("status"), {}),
+    "MirrorEngine.run": (_of_engine("run"), {"once": True}),
+}
+PUBLIC = {kind.__name__: kind for kind in (Catalog, Table, Transaction, MirrorEngine)}
+
+
+def parameters(entry: str) -> list[inspect.Parameter]:
+    kind, _, method = entry.partition(" ")[0].partition(".")
+    found = inspect.signature(getattr(PUBLIC[kind], method or "__init__")).parameters.values()
+    return [parameter for parameter in found if parameter.name != "self"]
+
+
+def test_every_public_method_that_takes_something_is_tried() -> None:
+    methods = {
+        f"{name}.{member}"
+        for name, kind in PUBLIC.items()
+        for member, _ in inspect.getmembers(kind, inspect.isfunction)
+        if not member.startswith("_") and parameters(f"{name}.{member}")
+    }
+    assert methods == {entry.partition(" ")[0] for entry in ENTRIES if "." in entry}
+
+
+def outcome(lake: Lake, entry: str, parameter: inspect.Parameter, junk: object) -> str | None:
+    """What came of the junk, if that is no error of ours: nothing that anybody would have to report."""
+    call, good = ENTRIES[entry]
+    several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+    given = {**good} if several else {**good, parameter.name: junk}
+    more = (junk,) if several else given.pop("features", ()) if entry == "Transaction.upgrade_protocol" else ()
+    if several:
+        given.pop(parameter.name, None)
+    if entry == "Catalog.create_table":
+        made = lake.fresh()
+        given |= {
+            name: text for name, text in (("name", made), ("location", f"memory://{made}")) if name != parameter.name
+        }
+    try:
+        call(lake, given, more)
+    except DeltaMirrorError as error:
+        return repr(error) if type(error) is Internal or not error.hint else None
+    except Exception as error:  # noqa: BLE001 - the very thing that is looked for
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_junk_is_accepted_or_refused_by_an_error_of_ours(lake: Lake, entry: str) -> None:
+    found = {
+        f"{parameter.name}={name}": problem
+        for parameter in parameters(entry)
+        for name, junk in JUNK.items()
+        if (problem := outcome(lake, entry, parameter, junk())) is not None
+    }
+    assert found == {}
