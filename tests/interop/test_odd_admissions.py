@@ -9,7 +9,7 @@ import pytest
 from deltamirror import Add, Catalog
 from deltamirror.delta.paths import decode_path
 from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader, assert_same_table
+from tests.support.readers import Reader
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.spark]
 
@@ -62,5 +62,6 @@ def test_odd_paths_and_values_are_read_alike(
     with mirror_of(lake) as engine:
         engine.mirror("t")
     seen = [reader.snapshot(folder, rows=True) for reader in (delta_rs, duckdb_delta, delta_spark)]
-    assert seen[0].row_count == len(files)
-    assert_same_table(seen)
+    # Readers show partition values in words of their own; in rows they are values.
+    assert {table.reader: table.row_count for table in seen} == {table.reader: len(files) for table in seen}
+    assert len({table.row_digest for table in seen}) == 1
