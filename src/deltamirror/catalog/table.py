@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
@@ -114,8 +113,9 @@ class Table:
     ) -> Committed | None:
         if not plan.actions:
             return None
-        begin = partial(self._catalog.transaction, operation=plan.operation, parameters=plan.parameters)
-        with begin(rows_checked=rows_checked) as tx:
+        with self._catalog.transaction(
+            operation=plan.operation, parameters=plan.parameters, rows_checked=rows_checked
+        ) as tx:
             tx.stage(self.name, plan.actions, read_version=taken.version)
             if reads:
                 tx.read(self.name, all=True)
