@@ -45,7 +45,7 @@ from deltamirror.txnlog.rows import file_row
 from deltamirror.txnlog.schema import files
 from deltamirror.txnlog.staging import fresh_commit_id
 from deltamirror.txnlog.state import TableState, load_state
-from deltamirror.txnlog.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY
+from deltamirror.txnlog.statements import COMMITTED_BY, HEAD, INSERT_TOKEN, SUPERSEDED_BY
 from deltamirror.txnlog.tokens import FIND_TOKEN, TokenUse
 
 __all__ = ["CommitPath"]
@@ -69,11 +69,23 @@ class CommitPath:
 
     def state(self, name: str, *, remembered: bool = False) -> TableState:
         """A table at its head; ``remembered`` if an earlier sight of it is as good."""
-        found = self._states.get(name) if remembered else None
+        found = self._states.get(name)
+        if found is not None and not remembered:
+            found = self._looked_again(found)
         if found is None:
             with self.database.read() as connection:
-                found = self._states[name] = load_state(connection, name)
+                found = load_state(connection, name)
+            self._states[name] = found
         return found
+
+    def _looked_again(self, known: TableState) -> TableState | None:
+        """A table that is remembered as it is now; None if more than its version changed, or it is gone."""
+        self.database.require_present()
+        for version, committed_at, *foundation, _ in self.database.glance(HEAD, {"table_id": known.table_id}):
+            if foundation == [known.metadata_version, known.protocol_version, known.lineage]:
+                self.see(known.at(version, committed_at))
+                return known.at(version, committed_at)
+        return None
 
     def see(self, state: TableState) -> None:
         """Remember a table as it was just seen, unless a later sight of it is remembered."""

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from sqlalchemy import Connection
-
 from deltamirror.config import CatalogSettings
 from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Txn
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, isolation_for, table_isolation
@@ -251,26 +249,26 @@ class Preparation:
                 table=state.name,
                 version=version,
             )
+        if version == state.version:
+            return self._claim(draft, state, version, state.protocol, state.metadata)
         with self._database.read() as connection:
-            protocol, metadata = self._in_force(connection, state, version)
-            level = table_isolation(metadata)
-            standing = Standing(
-                table=state.name,
-                table_id=state.table_id,
-                read_version=version,
-                checked_version=version,
-                facts=draft.facts,
-                reads=draft.reads.typed(metadata),
-                isolation=isolation_for(draft.facts, level) if self._alone and draft.writes else level,
-                adopted=Adopted(protocol=protocol, metadata=metadata, row_tracking_enabled=False),
-                stage=None if draft.staged is None else draft.staged.commit_id,
-            )
+            standing = self._claim(draft, state, version, *in_force(connection, state.table_id, version))
             return require_no_conflict(connection, standing, state.version)
 
-    def _in_force(self, connection: Connection, state: TableState, version: int) -> tuple[Protocol, Metadata]:
-        if max(state.metadata_version, state.protocol_version) <= version:
-            return state.protocol, state.metadata
-        return in_force(connection, state.table_id, version)
+    def _claim(self, draft: Draft, state: TableState, version: int, protocol: Protocol, metadata: Metadata) -> Standing:
+        """What the change did and read, by what was in force in the version that it was computed from."""
+        level = table_isolation(metadata)
+        return Standing(
+            table=state.name,
+            table_id=state.table_id,
+            read_version=version,
+            checked_version=version,
+            facts=draft.facts,
+            reads=draft.reads.typed(metadata),
+            isolation=isolation_for(draft.facts, level) if self._alone and draft.writes else level,
+            adopted=Adopted(protocol=protocol, metadata=metadata, row_tracking_enabled=False),
+            stage=None if draft.staged is None else draft.staged.commit_id,
+        )
 
     def _depends_on_rules_only(self, draft: Draft) -> bool:
         """Whether it is a blind append that names no version, and the rules are those of the table that it was for."""
