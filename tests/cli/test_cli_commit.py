@@ -69,7 +69,8 @@ def test_an_application_transaction_is_applied_once(orders, add) -> None:
 
 
 def test_verbatim_lines_are_stored_at_their_version(orders, add) -> None:
-    info = {"commitInfo": {"inCommitTimestamp": 4102444800000, "timestamp": 4102444800000, "operation": "ELSEWHERE"}}
+    moment = orders.json("table", "history", "orders")["history"][0]["timestamp"] + 1
+    info = {"commitInfo": {"inCommitTimestamp": moment, "timestamp": moment, "operation": "ELSEWHERE"}}
     lines = json.dumps(info) + "\n" + add()
     assert orders.json("commit", "orders", "-", "--verbatim", "--at-version", "1", stdin=lines)["version"] == 1
     newest = orders.json("table", "history", "orders")["history"][0]

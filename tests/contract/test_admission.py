@@ -68,7 +68,7 @@ def test_a_table_that_is_ahead_of_the_clock_takes_no_other_table_with_it(lake: C
     """Such a table may have been imported: its time is its own."""
     ahead, other = create(lake), create(lake, "other")
     later = ahead.info().head_timestamp + 2 * MOST_AHEAD
-    execute(lake, f"UPDATE dl_table_heads SET committed_at = {later} WHERE table_id = {ahead.info().id}")
+    execute(lake, f"UPDATE dl_heads SET committed_at = {later} WHERE table_id = {ahead.info().id}")
     tx = lake.transaction()
     tx.append("t", [add("a")])
     tx.append("other", [add("a")])

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from math import isfinite, isnan
 from urllib.parse import unquote
+
+from deltamirror.delta.partitions import PartitionValue, java_double
 
 __all__ = [
     "NULL_PARTITION",
@@ -26,8 +27,6 @@ __all__ = [
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The directory of null, and of the empty string, which is null as a partition value."""
-
-PartitionValue = str | int | float | bool | Decimal | date | datetime | bytes | None
 
 # What java.net.URI quotes in a path: ASCII beyond its list, and controls and spaces outside of ASCII.
 _QUOTED = re.compile(
@@ -90,7 +89,7 @@ def partition_text(value: PartitionValue) -> str | None:
         case bool():
             return "true" if value else "false"
         case float():
-            return _java_double(value)
+            return java_double(value)
         case Decimal():
             return f"{value:f}"
         case datetime():
@@ -116,16 +115,3 @@ def _timestamp(value: datetime) -> str:
     if value.tzinfo is not None:
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
     return value.isoformat(sep=" ").rstrip("0") if value.microsecond else value.isoformat(sep=" ")
-
-
-def _java_double(value: float) -> str:
-    """``Double.toString``: positional from 1e-3 up to 1e7, otherwise with an exponent, and always a fraction."""
-    if not isfinite(value):
-        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    sign, digits, _ = Decimal(repr(value)).as_tuple()
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = f"{Decimal(repr(value)):f}"
-        return text if "." in text else f"{text}.0"
-    exponent = Decimal(repr(value)).adjusted()
-    fraction = "".join(map(str, digits[1:])).rstrip("0") or "0"
-    return f"{'-' * sign}{digits[0]}.{fraction}E{exponent}"

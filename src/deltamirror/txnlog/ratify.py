@@ -137,14 +137,16 @@ def require_timely(drafts: Sequence[Draft], heads: Mapping[int, Head], clock: in
         stated = None if draft.info is None or not draft.is_verbatim else draft.info.in_commit_timestamp
         if stated is not None and stated > clock + MOST_AHEAD and _is_timestamped(draft):
             raise _wrong_time(draft, "ahead", f"inCommitTimestamp {stated} is over a day ahead of the clock, {clock}")
-        newest = heads[draft.state.table_id].committed_at
-        if len(drafts) > 1 and newest > clock + MOST_AHEAD:
-            raise Refused(
-                f"the newest version of table {draft.state.name!r} has the time {newest}, over a day ahead of the "
-                f"clock, {clock}: a transaction would carry it to its other tables",
-                hint="commit to this table in a transaction of its own",
-                table=draft.state.name,
-            )
+    newest = max(drafts, key=lambda draft: heads[draft.state.table_id].committed_at)
+    time = heads[newest.state.table_id].committed_at
+    oldest = min(heads[draft.state.table_id].committed_at for draft in drafts)
+    if time > max(clock, oldest) + MOST_AHEAD:
+        raise Refused(
+            f"the newest version of table {newest.state.name!r} has the time {time}, over a day ahead of the clock, "
+            f"{clock}: a transaction would carry it to its other tables",
+            hint="commit to this table in a transaction of its own",
+            table=newest.state.name,
+        )
 
 
 def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None:

@@ -105,6 +105,17 @@ def test_an_id_that_was_never_handed_out_is_refused() -> None:
         assign([add("a", 5, base=0, since=1)], high_water_mark=None, version=3)
 
 
+def test_row_ids_end_before_they_leave_64_bits() -> None:
+    last = 2**63 - 1
+    actions, domain = assign([add("a", 4)], high_water_mark=last - 5, version=3)
+    assert ids(actions[:1]) == [(last - 4, 3)]
+    assert domain is not None
+    for files in ([add("a", 5)], [add("a", 3), add("b", 2)]):
+        with pytest.raises(InvalidAction) as caught:
+            assign(files, high_water_mark=last - 5, version=3)
+        assert caught.value.rule == "add.baseRowId.exhausted"
+
+
 def test_a_rebased_commit_is_assigned_afresh_from_its_bare_actions() -> None:
     bare: list[Action] = [add("a", 5)]
     assert ids(assign(bare, high_water_mark=9, version=3)[0]) == [(10, 3)]

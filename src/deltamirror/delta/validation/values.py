@@ -23,6 +23,7 @@ Parses: TypeAlias = Callable[[str], bool]
 
 _REMEMBERED: Final = 4096
 _FREE: Final = frozenset({"string", "binary"})
+_ONE_SPELLING: Final = frozenset({"byte", "short", "integer", "long", "boolean", "date"})
 _ZONED: Final = re.compile(r".{8,10}[ T].{7,8}(?:\.[0-9]+)?Z|.{8,10} .{7,8}(?:\.[0-9]+)?")
 _LOCAL: Final = re.compile(r".{8,10} .{7,8}(?:\.[0-9]+)?")
 _BEYOND_MICROSECONDS: Final = re.compile(r"(?<=\.[0-9]{6})[0-9]{1,3}")
@@ -79,10 +80,14 @@ class PartitionColumn:
 
 
 def value_test(kind: DataType) -> Parses | None:
-    """The test whether a text spells a value of the type; ``None`` where every text does, as for strings."""
+    """The test whether the log may have a text as a value of the type; ``None`` for every text, as for strings.
+
+    Of integers, booleans and dates, it has the reference writer's spelling.
+    """
     if isinstance(kind, Primitive) and kind.name in _FREE:
         return None
-    return lru_cache(_REMEMBERED)(partial(_is_value, kind))
+    one_spelling = isinstance(kind, Primitive) and kind.name in _ONE_SPELLING
+    return lru_cache(_REMEMBERED)(partial(_is_canonical if one_spelling else _is_value, kind))
 
 
 def _is_value(kind: DataType, text: str) -> bool:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamirror.delta.lines import json_text
-from deltamirror.delta.paths import partition_text
+from deltamirror.delta.partitions import java_double
 from deltamirror.mirror.checkpoint.layout import STATS_PARSED
 
 __all__ = ["needed_columns", "statistics_texts", "with_texts", "zoned_times"]
@@ -117,7 +117,7 @@ def _each(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:
 
 def _number(digits: str) -> str:
     """As Java spells it. JSON has no numbers for those that are not finite: they are strings."""
-    text = str(partition_text(float(digits)))
+    text = java_double(float(digits))
     return text if text[-1].isdigit() else f'"{text}"'
 
 
