@@ -13,7 +13,7 @@ from tests.admission.reading import MODULES, open_readers, read_all
 from tests.admission.report import directed_problems, told
 
 _AT_ONCE = 100
-_GROUPS_AT_ONCE = 12
+_GROUPS_AT_ONCE = 40
 
 
 def main(arguments: Sequence[str]) -> int:

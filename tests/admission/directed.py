@@ -82,7 +82,10 @@ def _paths() -> Iterator[Group]:
     lines = {f"lines {each[0]!r}": partial(_line_at, spelling=each[0], path=each[1]) for each in PATHS}
     yield Group("paths in lines", _PLAIN, lines)
     lines = {
-        f"lines {each[0]!r}": partial(_line_at, spelling=each[0], path=each[1], wrong=True) for each in WRONG_PATHS
+        f"lines {each[0]!r}": partial(_line_at, spelling=each[0], path=each[1], wrong=True)
+        for each in WRONG_PATHS
+        # Another writer may name files outside of the table: a shallow clone of Delta Spark does.
+        if not each[0].startswith("http:")
     }
     yield Group("wrong paths in lines", _PLAIN, lines)
 

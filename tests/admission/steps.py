@@ -487,7 +487,7 @@ FILE_STEPS: Final[Mapping[str, Step]] = {
     "directories": Step(_append_directories, 2, valid=True),
     "path": Step(_odd_path, 6, valid=True),
     "wrong path": Step(_wrong_path, 2),
-    "absolute path": Step(_absolute_path, 2, valid=True),
+    "absolute path": Step(_absolute_path, 1),
     "partition spelling": Step(_odd_partition, 6, valid=True),
     "null partition": Step(_null_partition, 3, valid=True),
     "partition keys": Step(_partition_keys, 1),
