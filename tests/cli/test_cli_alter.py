@@ -75,7 +75,8 @@ def test_an_alteration_without_effect_writes_nothing(orders) -> None:
 
 def test_a_constraint_on_a_table_with_rows_needs_a_word_that_they_were_checked(orders, add) -> None:
     orders("commit", "orders", "-", stdin=add())
-    error = orders.error("table", "alter", "orders", "--add-constraint", "positive=id > 0", exits=16)
+    error = orders.error("table", "alter", "orders", "--add-constraint", "positive=id > 0", exits=10)
+    assert error["rule"] == "metaData.change.rows-unchecked"
     assert "--rows-checked" in error["hint"]
     assert orders.json("table", "alter", "orders", "--add-constraint", "positive=id > 0", "--rows-checked")["changed"]
 

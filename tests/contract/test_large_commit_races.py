@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deltamirror import Add, Catalog, Table
+from deltamirror import Add, Catalog, DeletionVector, Table
 from deltamirror.delta.actions import Action
-from deltamirror.errors import Conflict, NotFound, Unavailable
+from deltamirror.errors import Conflict, InvalidAction, NotFound, Unavailable
 from deltamirror.txnlog.request import Change, Request
 from deltamirror.txnlog.staging import Stage
 from tests.support.lake import add, adds_of, create, execute, opened, paths, remove_of, row_counts
@@ -81,6 +81,19 @@ def test_a_file_added_while_the_stream_is_read_is_replaced(catalog: Catalog, had
     table.append(interrupted(FRESH, lambda: table.append([add("new3", size=1)])))
     expected = {file.path: 7 for file in FRESH} | ({"before": 100} if had_files else {})
     assert sizes(table) == expected
+
+
+def test_a_path_that_a_winner_added_with_another_deletion_vector_is_refused(
+    catalog: Catalog, meanwhile: Meanwhile
+) -> None:
+    table = create(catalog, properties={"delta.enableDeletionVectors": "true"})
+    vector = DeletionVector(
+        storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", offset=1, size_in_bytes=34, cardinality=2
+    )
+    meanwhile(lambda: table.append([add("new3", stats='{"numRecords":3}', deletion_vector=vector)]))
+    with pytest.raises(InvalidAction) as caught:
+        table.append(FRESH)
+    assert (caught.value.rule, paths(table)) == ("add.path.live-twice", ["new3"])
 
 
 def test_a_file_that_a_winner_replaced_is_replaced_once_more(

@@ -303,8 +303,9 @@ def _insert_files(session: Session, draft: Draft, actions: Sequence[Action]) -> 
     missing = changes.missing(met.ended)
     if missing and not draft.is_verbatim:
         raise not_in_table(draft.state.name, sorted(path for path, _ in missing))
-    left = RemainingFiles(session=session, table_id=table_id, ended=met.ended, kept=met.kept)
-    _require_lawful(draft, doubled=met.doubled, left=left)
+    if met.doubled or draft.facts.metadata is not None:
+        left = RemainingFiles(session=session, table_id=table_id, ended=met.ended, kept=met.kept)
+        _require_lawful(draft, doubled=met.doubled, left=left)
     changes.insert(session, met.ended)
     return commit_id
 
@@ -316,8 +317,9 @@ def _adopt_stage(session: Session, draft: Draft) -> int:
         raise not_in_table(draft.state.name, [f"{staged.num_missing} of {staged.num_removed} files"])
     winners = _commits_since(session, table_id, staged.resolved_version)
     kept = catch_up(session, staged, table_id=table_id, winners=winners) or staged.keeps_files
-    left = RemainingFiles(session=session, table_id=table_id, kept=kept, stage=staged.commit_id)
-    _require_lawful(draft, doubled=(), left=left)
+    if draft.facts.metadata is not None:
+        left = RemainingFiles(session=session, table_id=table_id, kept=kept, stage=staged.commit_id)
+        _require_lawful(draft, doubled=(), left=left)
     if not claim(session, staged):
         raise Unavailable(
             f"the staged commit to {draft.state.name!r} took so long that it was swept",
