@@ -28,6 +28,7 @@ test: java setup ## Run all checks and the default test suite
 
 soak: setup ## Ten thousand random schedules, thousands of odd tables for all readers, then processes and servers amid faults for 15 minutes
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
+	$(BIN)/python -m tests.admission --directed ""
 	$(BIN)/python -m tests.admission --count $(TABLES)
 	$(BIN)/pytest -s -m soak tests/soak
 

@@ -286,7 +286,6 @@ VECTORS: Final[tuple[Mapping[str, Any], ...]] = (
     {"size_in_bytes": 2**31},
     {"size_in_bytes": 2**63 - 1},
     {"size_in_bytes": 0},
-    {"size_in_bytes": 1},
     {"offset": 2**31},
     {"offset": -1},
     {"storage_type": "x"},
