@@ -28,6 +28,7 @@ test: java setup ## Run all checks and the default test suite
 
 soak: setup ## Random schedules, tables and interleavings, processes amid faults, every database and store
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
+	$(BIN)/python -m tests.admission --directed ""
 	$(BIN)/python -m tests.admission --count $(TABLES)
 	$(BIN)/pytest -s -m soak tests/soak
 	$(BIN)/pytest -n 2 -m elsewhere

@@ -23,7 +23,7 @@ STEPS: Final = {**FILE_STEPS, **CHANGE_STEPS, **LINE_STEPS}
 MOST_STEPS: Final = 6
 _NAMES: Final = ("id", "name", "Größe", "a-b", "value_1", "select", "x.y")
 _MAPPED_NAMES: Final = ("a b", "p, q", "{}", "=")
-_FOLDERS: Final = ("table", "table", "table", "lake of São Paulo + x=y & 'co'", "a%20b", "c#d")
+_FOLDERS: Final = ("table", "table", "table", "lake of São Paulo + x=y & 'co'", "c#d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,13 @@ def finish(lake: Lake, life: Life) -> Tried:
 
 def traits(life: Life) -> frozenset[str]:
     """What a reader is known to have trouble with, if it is so."""
-    found = set()
+    found: set[str] = set()
+    if not life.created:
+        return frozenset()
     if life.model.partitioning and any(life.metadata.get(uid) for uid in life.model.partitioning):
         found.add("mapped partition")
+    if "typeWidening" in str(life.foundation[1].reader_features):
+        found.add("type widening")
     return frozenset(found)
 
 

@@ -17,6 +17,11 @@ MODULES: Final = {
     "duckdb": "tests.support.reader_duckdb",
     "delta-spark": "tests.support.reader_delta_spark",
 }
+UNABLE: Final[Mapping[tuple[str, str], str]] = {
+    ("delta-rs", "type widening"): "delta-rs 1.6 does not read tables that have the feature typeWidening",
+}
+"""What readers do not open, whoever wrote the table: by reader and trait."""
+
 LIMITATIONS: Final[Mapping[tuple[str, str], str]] = {
     ("duckdb", "mapped partition"): "DuckDB 1.5.5 reads null from a partition column that has a physical name",
 }
@@ -39,26 +44,35 @@ def _worker(folder: Path, name: str) -> Worker:
     return Worker(MODULES[name], own)
 
 
-def read_all(readers: Mapping[str, Reader], tried: Sequence[Tried], *, filtered: bool = True) -> dict[str, list[str]]:
+def read_all(readers: Mapping[str, Reader], tried: Sequence[Tried]) -> dict[str, list[str]]:
     """What is wrong with each case, by its name: from the way there, and from every reader."""
     wrong = {each.name: list(each.findings) for each in tried if each.findings}
     tables = [each for each in tried if each.rows is not None]
-    asked: list[tuple[str, str | None]] = [(each.location, None) for each in tables]
-    asked += [(each.location, each.column) for each in tables if filtered and each.column]
-    wanted = [(each, each.rows or ()) for each in tables]
-    wanted += [(each, each.filtered) for each in tables if filtered and each.column]
     for name, reader in readers.items():
-        for (each, rows), answer in zip(wanted, reader.rows_of(asked), strict=True):
-            if problem := _problem(name, each, rows, answer):
-                found = wrong.setdefault(each.name, [])
-                if not any(text.startswith(f"{name}: ") for text in found):
-                    found.append(f"{name}: {problem}")
+        for each, problem in _problems(name, reader, tables):
+            found = wrong.setdefault(each.name, [])
+            if not any(text.startswith(f"{name}: ") for text in found):
+                found.append(f"{name}: {problem}")
     return wrong
+
+
+def _problems(name: str, reader: Reader, tables: Sequence[Tried]) -> Iterator[tuple[Tried, str]]:
+    """A filter makes the kernel parse statistics; Delta Spark, which takes a second for each question, is lenient."""
+    asked: list[tuple[str, str | None]] = [(each.location, None) for each in tables]
+    wanted = [(each, each.rows or ()) for each in tables]
+    if name != "delta-spark":
+        filtered = [each for each in tables if each.column]
+        asked += [(each.location, each.column) for each in filtered]
+        wanted += [(each, each.filtered) for each in filtered]
+    for (each, rows), answer in zip(wanted, reader.rows_of(asked), strict=True):
+        if problem := _problem(name, each, rows, answer):
+            yield each, problem
 
 
 def _problem(reader: str, tried: Tried, rows: Sequence[str], answer: Mapping[str, Any]) -> str:
     if "error" in answer:
-        return " ".join(str(answer["error"]).split())[:400]
+        unable = any((reader, trait) in UNABLE for trait in tried.traits)
+        return "" if unable else " ".join(str(answer["error"]).split())[:400]
     found = answer["rows"]
     if found == list(rows) or any((reader, trait) in LIMITATIONS for trait in tried.traits):
         return ""

@@ -31,21 +31,30 @@ def told(lake: Lake, readers: Mapping[str, Reader], seed: int, wrong: Sequence[s
 
 
 def directed_problems(lake: Lake, readers: Mapping[str, Reader], groups: Sequence[Group]) -> list[str]:
-    """What is wrong with these groups, part by part."""
+    """What is wrong with these groups, part by part where they have more than one."""
     tried = [run_group(lake, group) for group in groups]
     wrong = read_all(readers, [each for each in tried if _shows_something(each)])
-    again: list[tuple[str, Tried]] = []
+    found = []
     for group, each in zip(groups, tried, strict=True):
         if each.name in wrong:
-            alone = group.parts if len(group.parts) > 1 else {}
-            again += [(part, run_group(lake, group, only=part, name=f"part{next(_names)}")) for part in alone]
-    single = read_all(readers, [each for _, each in again])
-    found = [
-        f"{group.name}: {'; '.join(wrong[each.name])} | {' | '.join(map(str, each.events[1:]))[:300]}"
-        for group, each in zip(groups, tried, strict=True)
-        if each.name in wrong
-    ]
-    return [*found, *(f"    {part}: {'; '.join(single[each.name])}" for part, each in again if each.name in single)]
+            events = " | ".join(map(str, each.events[1:]))
+            found += [f"{group.name}: {'; '.join(wrong[each.name])} | {events:.300}"]
+            found += _part_by_part(lake, _concerned(readers, wrong[each.name]), group)
+    return found
+
+
+def _concerned(readers: Mapping[str, Reader], problems: Sequence[str]) -> dict[str, Reader]:
+    named = {problem.partition(":")[0] for problem in problems}
+    return {name: reader for name, reader in readers.items() if name in named}
+
+
+def _part_by_part(lake: Lake, readers: Mapping[str, Reader], group: Group) -> list[str]:
+    """What is wrong with each part of a group alone, for the readers that had trouble with all of them."""
+    if len(group.parts) == 1:
+        return []
+    alone = {part: run_group(lake, group, only=part, name=f"part{next(_names)}") for part in group.parts}
+    wrong = read_all(readers, [each for each in alone.values() if _shows_something(each)])
+    return [f"    {part}: {'; '.join(wrong[each.name])}" for part, each in alone.items() if each.name in wrong]
 
 
 def _shows_something(tried: Tried) -> bool:

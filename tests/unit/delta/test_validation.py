@@ -30,6 +30,7 @@ from tests.support.validation import (
     DOMAIN,
     EXTENDED,
     INFO,
+    INLINE,
     PLAIN,
     REMOVE,
     TABLE,
@@ -127,8 +128,8 @@ def statistics_cases() -> list[Case]:
             {"deletion_vector": vector(storage_type="p", path_or_inline_dv="s3://b/dv.bin")},
         ),
         "deletion-vector.offset": (
-            {"deletion_vector": vector(storage_type="i", offset=1)},
-            {"deletion_vector": vector(storage_type="i", offset=None)},
+            {"deletion_vector": vector(storage_type="i", path_or_inline_dv=INLINE, size_in_bytes=14, offset=1)},
+            {"deletion_vector": vector(storage_type="i", path_or_inline_dv=INLINE, size_in_bytes=14, offset=None)},
         ),
         "deletion-vector.size": (
             {"deletion_vector": vector(size_in_bytes=0)},
@@ -480,3 +481,24 @@ def test_the_protocol_of_every_supported_feature_is_in_order(name: str) -> None:
     if FEATURES[name].support != "refuse":
         made = protocol_for([name])
         check_actions([made], protocol=made, metadata=metadata_of("id long", partition_by=()))
+
+
+@pytest.mark.requirement("R119")
+@pytest.mark.parametrize(
+    ("kind", "place", "size"),
+    [
+        ("i", INLINE[:-1], 14),
+        ("i", "ä" * 20, 14),
+        ("i", "#" * 20, 14),
+        ("i", INLINE, 1),
+        ("i", INLINE, 17),
+        ("u", '"' * 20, 34),
+        ("u", "../" + "0" * 20, 34),
+        ("u", "a b" + "0" * 20, 34),
+    ],
+)
+def test_a_deletion_vector_that_no_reader_decodes_is_refused(kind: str, place: str, size: int) -> None:
+    broken = vector(storage_type=kind, path_or_inline_dv=place, size_in_bytes=size, offset=None)
+    with pytest.raises(InvalidAction) as refused:
+        check_actions([changed(ADD, deletion_vector=broken)], protocol=EXTENDED, metadata=metadata_of())
+    assert refused.value.rule == "add.deletion-vector.path"

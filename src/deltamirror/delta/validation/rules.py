@@ -95,7 +95,7 @@ _VECTORS = {
     "deletion-vector.storage-type": ("a deletion vector is stored as u, i or p", "use u for a file of the table"),
     "deletion-vector.path": (
         "a deletion vector's place fits its storage type",
-        "u: prefix and 20 characters of the encoded UUID; i: the encoded bitmap; p: an absolute URI",
+        "u: folder and 20 characters of the UUID in Z85; i: the bitmap of sizeInBytes in Z85; p: an absolute URI",
     ),
     "deletion-vector.offset": (
         "an inline deletion vector has no offset, any other one of at least 0",
