@@ -123,7 +123,7 @@ def reader_99(_: None, table: str) -> None:
 
 @add_history("unsupported-feature")
 def unsupported_feature(_: None, table: str) -> None:
-    features = {"readerFeatures": ["collations-preview"], "writerFeatures": ["collations-preview", "domainMetadata"]}
+    features = {"readerFeatures": ["futureFeature"], "writerFeatures": ["futureFeature", "domainMetadata"]}
     write(table, first(protocol={"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}))
 
 

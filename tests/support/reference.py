@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow.parquet as pq
 from sqlalchemy import func, insert, select
 
 from deltamirror import Catalog, Metadata, Protocol
@@ -16,7 +17,7 @@ from deltamirror.txnlog.request import Change
 from deltamirror.txnlog.schema import heads, tables
 from deltamirror.txnlog.state import TableState
 
-__all__ = ["begin_table", "commit_files", "without_empty_tags"]
+__all__ = ["begin_table", "commit_files", "has_texts", "without_empty_tags"]
 
 A = TypeVar("A", Protocol, Metadata)
 
@@ -30,6 +31,11 @@ def commit_files(log: Path) -> Iterator[bytes]:
     while version in files:
         yield files[version].read_bytes()
         version += 1
+
+
+def has_texts(checkpoint: Path) -> bool:
+    """Whether it has statistics as texts, as commits do; what it has typed only is not compared with them."""
+    return any(field.name == "stats" for field in pq.read_schema(checkpoint).field("add").type)
 
 
 def without_empty_tags(checksum: bytes) -> bytes:
