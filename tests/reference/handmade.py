@@ -1,7 +1,9 @@
 """Logs that no writer makes on request: wrong ones, old ones, and other spellings. Ids and times are fixed."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +19,10 @@ TIME = 1_700_000_000_000
 COLUMNS = ["id", "p"]
 FIELDS = ",".join(f'{{"name":"{name}","type":"string","nullable":true,"metadata":{{}}}}' for name in COLUMNS)
 SCHEMA = f'{{"type":"struct","fields":[{FIELDS}]}}'
-PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-VECTORS = {
+Line = Mapping[str, object] | bytes
+
+PROTOCOL: Line = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+VECTORS: Line = {
     "protocol": {
         "minReaderVersion": 3,
         "minWriterVersion": 7,
@@ -26,8 +30,6 @@ VECTORS = {
         "writerFeatures": ["deletionVectors", "invariants", "appendOnly"],
     }
 }
-
-Line = dict[str, object] | bytes
 
 
 def metadata(number: int = 0, *, partitioned: bool = True, schema: str | None = SCHEMA) -> Line:
@@ -172,7 +174,7 @@ CHECKPOINT_SCHEMA = pa.schema(
 
 def checkpoint(log: Path, version: int, *lines: Line) -> Path:
     """A checkpoint in one file."""
-    rows = [{name: _as_arrow(body) for name, body in line.items()} for line in lines if isinstance(line, dict)]
+    rows = [{name: _as_arrow(body) for name, body in line.items()} for line in lines if isinstance(line, Mapping)]
     path = log / f"{version:020}.checkpoint.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=CHECKPOINT_SCHEMA), path)
     return path
@@ -228,8 +230,10 @@ def vector_keys(_: None, table: str) -> None:
     steps: list[dict[str, object] | None] = [None, u1, u2, p, i, None]
     commits: list[list[Line]] = [first(protocol=VECTORS)]
     for version, (before, after) in enumerate(zip([None, *steps], steps, strict=False), 1):
-        old = [] if version == 1 else [remove("p=1/a", p="1", **({"deletionVector": before} if before else {}))]
-        new = add("p=1/a", **({"stats": '{"numRecords":10}', "deletionVector": after} if after else {}))
+        ended: dict[str, Any] = {"deletionVector": before} if before else {}
+        begun: dict[str, Any] = {"stats": '{"numRecords":10}', "deletionVector": after} if after else {}
+        old = [] if version == 1 else [remove("p=1/a", p="1", **ended)]
+        new = add("p=1/a", **begun)
         commits.append([info(version), *old, new])
     write(table, *commits)
 

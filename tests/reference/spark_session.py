@@ -39,7 +39,7 @@ class Spark:
     @staticmethod
     def started(package: str, warehouse: str) -> "Spark":
         """A session with this release of Delta Lake; one task at a time, so that files come in one order."""
-        builder = SparkSession.builder.master("local[1]").appName("reference-logs").config(map={**SETTINGS})  # type: ignore[dict-item]
+        builder = SparkSession.builder.master("local[1]").appName("reference-logs").config(map={**SETTINGS})
         builder = builder.config("spark.jars.packages", package).config("spark.sql.warehouse.dir", warehouse)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
@@ -54,17 +54,17 @@ class Spark:
     def conf(self, settings: Mapping[str, str]) -> Iterator[None]:
         """Settings of the session for a while; those of Delta without their prefix."""
         names = {name if name.startswith("spark.") else DELTA + name: value for name, value in settings.items()}
-        before = {name: self.session.conf.get(name, None) for name in names}
+        before: dict[str, str | None] = {name: self.session.conf.get(name, None) for name in names}
         for name, value in names.items():
             self.session.conf.set(name, value)
         try:
             yield
         finally:
-            for name, value in before.items():
-                if value is None:
+            for name, old in before.items():
+                if old is None:
                     self.session.conf.unset(name)
                 else:
-                    self.session.conf.set(name, value)
+                    self.session.conf.set(name, old)
 
     def checkpoint(self, table: str) -> None:
         """Write a checkpoint of the last version."""
