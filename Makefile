@@ -8,13 +8,15 @@ VERSITYGW := $(VENV)/versitygw/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
 TESTS ?=
+# Whose logs `make reference-logs` writes; none named: of all.
+WRITERS ?=
 # How many random schedules, and how many random tables for all readers, `make soak` runs; it also takes SOAK_MINUTES.
 SCHEDULES ?= 10000
 TABLES ?= 3000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench check clean demo format help java lock scale setup soak test
+.PHONY: bench check clean demo format golden help java lock reference-logs scale setup soak test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -25,6 +27,12 @@ demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+
+golden: java setup ## Run the tests of reference logs over the tables in DELTAMIRROR_SHARED (default: ../shared)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --golden -m reference $(TESTS)
+
+reference-logs: java setup ## Let the reference writers write the logs in tests/reference/logs again (WRITERS: some of them)
+	$(BIN)/python -m tests.reference $(WRITERS)
 
 soak: setup ## Random schedules, tables and interleavings, processes amid faults, every database and store
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)

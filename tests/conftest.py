@@ -3,6 +3,8 @@
 pytest_plugins = [
     "tests.support.inventory",
     "tests.support.environment",
+    "tests.support.golden",
+    "tests.support.skips",
     "tests.support.examples",
     "tests.support.scheduling",
     "tests.support.postgres",

@@ -18,6 +18,7 @@ from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file, first_commit
 from tests.support.commands import can_lose_power, typed, typed_without_power, variables
 from tests.support.foreign_logs import HISTORY, parquet, put_classic, put_log, state_after
+from tests.support.skips import missing_kernel_feature
 
 SECRET = "hunter2-is-not-the-key"
 METADATA = next(line for line in HISTORY[0].splitlines(keepends=True) if line.startswith(b'{"metaData"'))
@@ -259,7 +260,7 @@ def failure_of(done: subprocess.CompletedProcess[str], *, exits: int) -> dict[st
 @pytest.mark.parametrize("arguments", [["lake/t", "--name", "t"], ["--glob", "lake/**"]], ids=" ".join)
 def test_a_folder_that_may_not_be_listed_is_permission_denied(there, arguments: list[str]) -> None:
     if not can_lose_power():
-        pytest.skip("this system lets no process give up its power (unshare --user)")
+        missing_kernel_feature("a process that gives up its power (unshare --user)")
     put_log(place(there), history())
     log = there.folder / "lake/t/_delta_log"
     if arguments[0] == "--glob":

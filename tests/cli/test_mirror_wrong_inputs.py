@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from deltamirror.config import Secret, StorageSettings
 from tests.support.commands import can_mount, typed, typed_on_a_disk, variables
 from tests.support.seaweed_server import SeaweedServer
+from tests.support.skips import missing_kernel_feature
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 SECRET = "hunter2-is-not-the-key"
@@ -105,7 +106,7 @@ def test_a_location_that_is_a_file_is_invalid(two) -> None:
 
 def disk(prompt: Any, options: str) -> subprocess.CompletedProcess[str]:
     if not can_mount():
-        pytest.skip("this system gives no process a disk of its own (unshare --map-root-user --mount)")
+        missing_kernel_feature("a disk of its own for a process (unshare --map-root-user --mount)")
     place = prompt.folder / "lake/orders"
     place.mkdir(parents=True, exist_ok=True)
     return typed_on_a_disk(*LOCAL, "--json", folder=prompt.folder, mounted=place, options=options)

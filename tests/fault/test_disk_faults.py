@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.skips import missing_kernel_feature
 from tests.support.small_disk import COMMAND
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the program saw on a disk of its own."""
     allowed = subprocess.run([*COMMAND, "true"], capture_output=True, text=True, check=False)
     if allowed.returncode != 0:
-        pytest.skip(f"no disk can be mounted here: {allowed.stderr.strip()}")
+        missing_kernel_feature(f"a disk of its own for a process ({' '.join(COMMAND)}): {allowed.stderr.strip()}")
     folder = tmp_path_factory.mktemp("small")
     command = [*COMMAND, sys.executable, "-m", "tests.support.small_disk", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

@@ -39,53 +39,34 @@ from deltamirror.wiring import open_importer
 from tests.support.catalogs import ENGINES
 from tests.support.checkpoints import commit, first_commit
 from tests.support.emptied import lake_url_of
+from tests.support.golden import reference
 from tests.support.lake import add, opened, remove_of, row_counts
 from tests.support.logfolder import read_log, write_log
 from tests.support.mirrors import local_settings
-from tests.support.reference import SHARED
-from tests.support.reference_tables import IMPORTABLE, REFUSALS, TABLES
+from tests.support.reference_set import Source
 
 pytestmark = [
     *(pytest.mark.requirement(row) for row in ("R66", "R89")),
-    pytest.mark.skipif(not TABLES, reason=f"no reference tables under {SHARED}"),
+    pytest.mark.reference,
 ]
+
+REFERENCE = reference()
 
 BEFORE_ALL = 1_500_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A reference table, or what cleanup may leave of it: a checkpoint, and what is not older."""
-
-    table: str
-    checkpoint: int | None = None
-    """None: the table is whole."""
-    with_commit: bool = True
-    """Whether the commit of the checkpoint's own version is there."""
-
-    @property
-    def first(self) -> int:
-        """The version that it begins with."""
-        return self.checkpoint or 0
-
-    @property
-    def name(self) -> str:
-        """A name for tests and tables."""
-        kept = "" if self.with_commit else "_alone"
-        return self.table if self.checkpoint is None else f"{self.table}_from_{self.checkpoint}{kept}"
-
-    def copied(self, folder: Path) -> Path:
-        """A copy of what there is of its log."""
-        log = folder / LOG_DIRECTORY
-        shutil.copytree(SHARED / self.table / LOG_DIRECTORY, log)
-        times = dict(stated_times(log))
-        for path in log.glob("[0-9]*"):
-            version, is_its_commit = int(path.name[:20]), path.name == commit_name(self.first)
-            if version < self.first or (is_its_commit and not self.with_commit):
-                path.unlink()
-            else:
-                os.utime(path, ns=(times[version] * 1_000_000,) * 2)
-        return folder
+def copied(source: Source, folder: Path) -> Path:
+    """A copy of what there is of its log."""
+    log = folder / LOG_DIRECTORY
+    shutil.copytree(REFERENCE.root / source.table / LOG_DIRECTORY, log)
+    times = dict(stated_times(log))
+    for path in log.glob("[0-9]*"):
+        version, is_its_commit = int(path.name[:20]), path.name == commit_name(source.first)
+        if version < source.first or (is_its_commit and not source.with_commit):
+            path.unlink()
+        else:
+            os.utime(path, ns=(times[version] * 1_000_000,) * 2)
+    return folder
 
 
 def stated_times(log: Path) -> Iterator[tuple[int, int]]:
@@ -98,27 +79,21 @@ def stated_times(log: Path) -> Iterator[tuple[int, int]]:
 
 
 def checkpoints_of(table: str) -> list[int]:
-    return sorted({int(path.name[:20]) for path in (SHARED / table / LOG_DIRECTORY).glob("*.checkpoint.*")})
+    return sorted({int(path.name[:20]) for path in (REFERENCE.root / table / LOG_DIRECTORY).glob("*.checkpoint.*")})
 
 
-WHOLE = [Source(table) for table in IMPORTABLE]
-SHORTENED = [
-    Source(table, checkpoint, with_commit)
-    for table in IMPORTABLE
-    for checkpoint in sorted({*checkpoints_of(table)[:1], *checkpoints_of(table)[-1:]})
-    for with_commit in ([True, False] if checkpoint else [False])
-]
-OF_ALL_KINDS = [
-    Source("golden/dv-with-columnmapping"),
-    Source("golden/dv-partitioned-with-checkpoint", 10),
-    Source("golden/delete-re-add-same-file-different-transactions"),
-    Source("golden/log-replay-dv-key-cases"),
-    Source("golden/log-replay-special-characters"),
-    Source("golden/snapshot-repartitioned"),
-    Source("golden/v2-checkpoint-parquet", 2, with_commit=False),
-    Source("fixtures/delta-4.4.0_spark-4.0.1/feat", 2),
-    Source("fixtures/delta-4.4.0_spark-4.0.1/more/many-files-txns"),
-]
+WHOLE = [Source(table) for table in REFERENCE.importable]
+
+
+def shortened(table: str) -> list[Source]:
+    """From its first and from its last checkpoint, with and without the commit; or from each in one of these ways."""
+    found = checkpoints_of(table)
+    ways = [Source(table, base, kept) for base in sorted({*found[:1], *found[-1:]}) for kept in (True, False)]
+    ways = [way for way in ways if way.checkpoint or not way.with_commit]
+    return ways if REFERENCE.is_large or len(ways) < 3 else [ways[0], ways[-1]]
+
+
+SHORTENED = [source for table in REFERENCE.importable for source in shortened(table)]
 
 
 def each_of(sources: Sequence[Source]) -> pytest.MarkDecorator:
@@ -159,7 +134,7 @@ class Lake:
 
     def __getitem__(self, source: Source) -> Here:
         if source not in self.found:
-            folder = source.copied(self.folder / source.name)
+            folder = copied(source, self.folder / source.name)
             name = source.name.replace("/", ".").replace(".", "_").replace("+", "_")
             done = self.importer.run(ImportOrder(location=str(folder), name=name))
             self.found[source] = Here(done, self.catalog.table(name), folder)
@@ -183,7 +158,7 @@ def place(folder: Path) -> Store:
 @cache
 def reference_states(table: str) -> list[CheckpointState]:
     """The state of every version from all commits, whatever checkpoints say."""
-    store = place(SHARED / table)
+    store = place(REFERENCE.root / table)
     listing = replace(read_listing(store), checkpoints=())
     return [state_at(store, listing, version) for version in range(listing.last + 1)]
 
@@ -211,10 +186,11 @@ def tombstones(state: CheckpointState) -> set[str]:
 
 
 def test_every_table_is_either_imported_or_refused_for_a_reason() -> None:
-    assert REFUSALS.keys() <= set(TABLES)
-    assert len(IMPORTABLE) == len(TABLES) - len(REFUSALS) == 96
-    assert len(SHORTENED) > 40
-    assert {*OF_ALL_KINDS} <= {*WHOLE, *SHORTENED}
+    assert REFERENCE.refusals.keys() <= REFERENCE.refused_logs.keys() <= set(REFERENCE.tables)
+    found = len(REFERENCE.tables) - len(REFERENCE.refused_logs)
+    assert len(REFERENCE.importable) == found == REFERENCE.num_importable
+    assert len(SHORTENED) > REFERENCE.floors.shortened
+    assert {*REFERENCE.sources} <= {*WHOLE, *SHORTENED}
 
 
 @every_source
@@ -246,7 +222,7 @@ def test_every_version_has_the_state_of_the_log(lake: Lake, source: Source) -> N
 
 
 @every_engine
-@each_of(OF_ALL_KINDS)
+@each_of(REFERENCE.sources)
 def test_every_engine_has_the_same_states_and_bytes(lake: Lake, source: Source) -> None:
     here = lake[source]
     for version in here.versions:
@@ -257,7 +233,7 @@ def test_every_engine_has_the_same_states_and_bytes(lake: Lake, source: Source) 
 
 def test_there_are_tombstones_in_logs_that_begin_with_a_checkpoint(lake: Lake) -> None:
     firsts = [location_state(place(lake[source].folder), source.first) for source in SHORTENED]
-    assert sum(state.removes.num_rows > 0 for state in firsts) > 5
+    assert sum(state.removes.num_rows > 0 for state in firsts) >= REFERENCE.floors.with_tombstones
 
 
 @every_source
@@ -282,10 +258,10 @@ def test_a_rebuilt_log_has_the_same_bytes_and_states(lake: Lake, source: Source,
         assert_same(location_state(place(again), version), reference_states(source.table)[version])
 
 
-@pytest.mark.parametrize("table", REFUSALS)
+@pytest.mark.parametrize("table", REFERENCE.refusals)
 def test_a_table_that_is_refused_leaves_nothing_behind(lake: Lake, table: str, tmp_path: Path) -> None:
-    shutil.copytree(SHARED / table, tmp_path / "table")
-    before, refusal = row_counts(lake.catalog), REFUSALS[table]
+    shutil.copytree(REFERENCE.root / table, tmp_path / "table")
+    before, refusal = row_counts(lake.catalog), REFERENCE.refusals[table]
     with pytest.raises(DeltaMirrorError, match=refusal.phrase) as raised:
         lake.importer.run(ImportOrder(location=str(tmp_path / "table"), name="refused"))
     assert type(raised.value) is refusal.error
@@ -302,10 +278,9 @@ def test_a_table_that_is_refused_leaves_nothing_behind(lake: Lake, table: str, t
     ],
 )
 def test_lines_that_end_otherwise_are_kept(lake: Lake, respelled: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    reference = "golden/basic-with-inserts-deletes-checkpoint"
-    commits = {version: respelled(data) for version, data in read_log(SHARED / reference).items()}
+    commits = {version: respelled(data) for version, data in read_log(REFERENCE.root / REFERENCE.respelled).items()}
     table = fresh(lake, tmp_path / "table", commits)
-    for version, state in enumerate(reference_states(reference)):
+    for version, state in enumerate(reference_states(REFERENCE.respelled)):
         assert_same(projected(table.snapshot(version)), state)
     rebuild(lake.catalog.database, table.name, to=place(tmp_path / "again"))
     assert read_log(tmp_path / "again") == commits

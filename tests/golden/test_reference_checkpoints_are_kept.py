@@ -10,23 +10,25 @@ from deltamirror.config import StorageSettings
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
 from deltamirror.storage.open import store_at
 from tests.support.checkpoints import publish, put_commits, unit_of
+from tests.support.golden import reference
 from tests.support.recording import RecordingStore
-from tests.support.reference import LOGS, WITHOUT_SCHEMA, commit_files, name_of
+from tests.support.reference import commit_files, has_texts
 
-pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
+pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R24"), pytest.mark.reference]
+
+REFERENCE = reference()
 
 
 def _checkpoints() -> Iterator[Path]:
-    for log in LOGS:
-        if name_of(log) not in WITHOUT_SCHEMA:
-            yield from sorted(log.glob("*.checkpoint.parquet"))
+    for log in REFERENCE.with_schema:
+        yield from filter(has_texts, sorted(log.glob("*.checkpoint.parquet")))
 
 
 CHECKPOINTS = list(_checkpoints())
 
 
 def _id(path: Path) -> str:
-    return f"{name_of(path.parent)}-{int(path.name[:20])}"
+    return f"{REFERENCE.name_of(path.parent)}-{int(path.name[:20])}"
 
 
 def _committed_at(data: bytes) -> int:
@@ -35,7 +37,7 @@ def _committed_at(data: bytes) -> int:
 
 
 def test_there_are_checkpoints_of_the_reference() -> None:
-    assert len(CHECKPOINTS) > 30
+    assert len(CHECKPOINTS) >= REFERENCE.floors.classic - 1
 
 
 @pytest.mark.parametrize("checkpoint", CHECKPOINTS, ids=_id)

@@ -1,6 +1,5 @@
 """The version checksums computed from the commits are those that Delta Lake on Spark wrote beside them."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,27 +12,17 @@ from deltamirror.delta.actions import Action, Add, CommitInfo
 from deltamirror.delta.checksum import Checksum, checksum_of, decode, encode, first_checksum, next_checksum
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State
+from tests.support.golden import reference
+from tests.support.reference import without_empty_tags
 
-pytestmark = [pytest.mark.requirement("R66"), pytest.mark.requirement("R15")]
+pytestmark = [pytest.mark.requirement("R66"), pytest.mark.requirement("R15"), pytest.mark.reference]
 
-SHARED = Path(os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
-REFERENCE = "fixtures/delta-4.4.0_spark-4.0.1"
-EARLIER = "fixtures/delta-4.0.1_spark-4.0.1"
-GOLDEN = "golden"
-CHECKSUMS = {REFERENCE: 57, EARLIER: 27, GOLDEN: 6}
+REFERENCE = reference()
+CURRENT = REFERENCE.current
+BYTE_FOR_BYTE = [name for name, each in REFERENCE.collections.items() if not each.differing]
+DIFFERING = {table for each in REFERENCE.collections.values() for table in each.differing}
 
-HISTOGRAM_RENAMED = "Delta Lake 4.2 and 4.3 name the histogram histogramOpt"
-SCALA_2_12 = "Scala 2.12 lists files in another order"
-EXCEPTIONS = {
-    "golden/collations-preview-table": HISTOGRAM_RENAMED,
-    "golden/collations-table": HISTOGRAM_RENAMED,
-    "golden/commit-info-containing-arbitrary-operationParams-types": SCALA_2_12,
-    "golden/kernel-timestamp-partition-col-ISO8601": SCALA_2_12,
-}
-"""Tables that have checksums which do not come out byte for byte, and why: one file of each."""
-
-UNCHECKED = Counter({f"{EARLIER}/df": 1, f"{REFERENCE}/df": 1})
-"""Commits for which there is no checksum, neither theirs nor ours: RESTORE."""
+every_collection = pytest.mark.parametrize("collection", REFERENCE.collections)
 
 
 class Version(NamedTuple):
@@ -50,15 +39,12 @@ class Version(NamedTuple):
 
 
 def logs(collection: str) -> list[Path]:
-    found = sorted((SHARED / collection).glob("**/_delta_log"))
-    if not found:
-        pytest.skip(f"no reference logs under {SHARED / collection}; set DELTAMIRROR_SHARED")
-    return [log for log in found if any(log.glob("[0-9]*.crc"))]
+    return [log for log in REFERENCE.logs_in(collection) if any(log.glob("[0-9]*.crc"))]
 
 
 def versions(log: Path) -> Iterator[Version]:
     """Every version from 0 on, with checksums that follow from our own checksum of the version before."""
-    table, number, state = log.parent.relative_to(SHARED).as_posix(), 0, State()
+    table, number, state = REFERENCE.name_of(log), 0, State()
     previous: Checksum | None = None
     while (path := log / f"{number:020}.json").exists():
         actions, files = decode_commit(path.read_bytes(), source=str(path)), list(state.files.values())
@@ -66,7 +52,15 @@ def versions(log: Path) -> Iterator[Version]:
         state.apply(actions)
         whole = checksum_of(state, info=next((each for each in actions if isinstance(each, CommitInfo)), None))
         crc = path.with_suffix(".crc")
-        yield Version(table, number, actions, files, computed, whole, crc.read_bytes() if crc.exists() else None)
+        yield Version(
+            table,
+            number,
+            actions,
+            files,
+            computed,
+            whole,
+            without_empty_tags(crc.read_bytes()) if crc.exists() else None,
+        )
         previous = computed or whole
         number += 1
 
@@ -86,27 +80,28 @@ def as_written(checksum: Checksum, written: bytes) -> bytes:
     return encode(checksum if b'"fileSizeHistogram"' in written else replace(checksum, file_size_histogram=None))
 
 
-@pytest.mark.parametrize("collection", CHECKSUMS)
+@every_collection
 def test_every_reference_checksum_comes_out_byte_for_byte(collection: str) -> None:
     found = [version for version in all_versions(collection) if version.written is not None]
-    assert len(found) == CHECKSUMS[collection] == sum(len([*log.glob("[0-9]*.crc")]) for log in logs(collection))
+    expected = REFERENCE.collections[collection]
+    assert len(found) == expected.checksums == sum(len([*log.glob("[0-9]*.crc")]) for log in logs(collection))
     differing = Counter(
         version.table
         for version in found
         if version.computed is None or as_written(version.computed, version.written or b"") != version.written
     )
-    assert differing == Counter(table for table in EXCEPTIONS if table.startswith(collection))
+    assert differing == expected.differing
 
 
 def test_checksums_of_the_reference_version_need_nothing_taken_away() -> None:
-    found = [version for version in all_versions(REFERENCE) if version.written is not None]
+    found = [version for version in all_versions(CURRENT) if version.written is not None]
     assert [v.table for v in found if v.computed is None or encode(v.computed) != v.written] == []
 
 
-@pytest.mark.parametrize("reason", [HISTOGRAM_RENAMED, SCALA_2_12])
-def test_the_exceptions_have_the_same_content(reason: str) -> None:
-    for version in all_versions(GOLDEN):
-        if EXCEPTIONS.get(version.table) == reason and version.written and version.computed:
+@every_collection
+def test_checksums_that_differ_have_the_same_content(collection: str) -> None:
+    for version in all_versions(collection):
+        if version.table in DIFFERING and version.written and version.computed:
             theirs, ours = decode(version.written), version.computed
             assert theirs is not None
             if theirs.file_size_histogram is None:
@@ -120,23 +115,24 @@ def sorted_files(checksum: Checksum) -> Checksum:
 
 def test_a_checksum_that_spark_wrote_is_continued_as_spark_continues_it() -> None:
     previous, checked = None, 0
-    for version in all_versions(REFERENCE):
+    for version in all_versions(CURRENT):
         if version.number > 0 and previous is not None and version.written is not None:
             found = continued(previous, version.actions, version.files)
             assert found is not None
             assert encode(found) == version.written
             checked += 1
         previous = decode(version.written) if version.written is not None else None
-    assert checked == 42  # all but those of version 0, and one after a RESTORE
+    # All but those of version 0, and the one after a RESTORE.
+    assert checked == REFERENCE.continued
 
 
 def test_commits_that_rewrite_history_have_no_checksum() -> None:
-    unchecked = Counter(v.table for v in all_versions(REFERENCE, EARLIER) if v.computed is None)
-    assert unchecked == UNCHECKED
+    unchecked = Counter(v.table for v in all_versions(*BYTE_FOR_BYTE) if v.computed is None)
+    assert unchecked == {t: n for name in BYTE_FOR_BYTE for t, n in REFERENCE.collections[name].unchecked.items()}
 
 
 def test_the_whole_state_has_the_totals_that_its_commits_add_up_to() -> None:
-    for version in all_versions(REFERENCE, EARLIER):
+    for version in all_versions(*BYTE_FOR_BYTE):
         if version.computed is not None:
             assert summary(version.whole) == summary(version.computed)
 
@@ -149,7 +145,7 @@ def summary(checksum: Checksum) -> Checksum:
 
 
 def test_every_reference_checksum_that_is_decoded_and_encoded_stays_as_it_is() -> None:
-    for version in all_versions(REFERENCE, EARLIER):
+    for version in all_versions(*BYTE_FOR_BYTE):
         if version.written is not None:
             decoded = decode(version.written)
             assert decoded is not None

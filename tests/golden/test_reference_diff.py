@@ -10,20 +10,25 @@ from deltamirror.mirror.log.listing import read_listing
 from deltamirror.mirror.log.states import state_at
 from deltamirror.ops.diff import compare
 from deltamirror.storage.open import store_at
-from tests.support.reference import LOGS, WITHOUT_SCHEMA, name_of
+from tests.support.golden import reference
 
+pytestmark = pytest.mark.reference
+
+REFERENCE = reference()
 WHOLE = [
     log
-    for log in LOGS
-    if name_of(log) not in WITHOUT_SCHEMA and (log / f"{0:020}.json").exists() and any(log.glob("*.checkpoint.*"))
+    for log in REFERENCE.logs
+    if REFERENCE.name_of(log) not in REFERENCE.refused_logs
+    and (log / f"{0:020}.json").exists()
+    and any(log.glob("*.checkpoint.*"))
 ]
 
 
 def test_there_are_logs_with_checkpoints() -> None:
-    assert len(WHOLE) > 20
+    assert len(WHOLE) >= REFERENCE.floors.with_checkpoint
 
 
-@pytest.mark.parametrize("log", WHOLE, ids=name_of)
+@pytest.mark.parametrize("log", WHOLE, ids=REFERENCE.name_of)
 def test_a_checkpoint_says_what_the_commits_before_it_said(log: Path) -> None:
     store = store_at(str(log.parent), StorageSettings())
     listing = read_listing(store)

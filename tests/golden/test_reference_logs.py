@@ -26,41 +26,28 @@ from deltamirror.mirror.log.statistics import statistics_texts, zoned_times
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.foreign_logs import assert_same_state
-from tests.support.reference import LOGS, SHARED, WITHOUT_METADATA, WITHOUT_PROTOCOL, WITHOUT_SCHEMA, commit_files
+from tests.support.golden import reference
+from tests.support.reference import commit_files
 
 pytestmark = [
     pytest.mark.requirement("R66"),
-    pytest.mark.skipif(not LOGS, reason=f"no reference logs under {SHARED}"),
+    pytest.mark.reference,
 ]
 
-# What is wrong with a table is met in its checkpoint first, which may lack something else than its commits do.
-REFUSED = {
-    **dict.fromkeys(WITHOUT_SCHEMA, r"schemaString"),
-    **dict.fromkeys(WITHOUT_METADATA, r"states no metaData"),
-    **dict.fromkeys(WITHOUT_PROTOCOL, r"states no protocol"),
-    "golden/deltalog-state-reconstruction-from-checkpoint-missing-metadata": r"10\.checkpoint.* states no metaData",
-    "golden/versions-not-contiguous": r"lacks the commits of version 1, and there is no checkpoint",
-    "golden/deltalog-invalid-protocol-version": r"reader version 99",
-    "golden/log-store-listFrom": r"no Delta log",
-    "golden/log-store-read": r"no Delta log",
-}
-WITHOUT_LOG = [
-    path
-    for path in sorted((SHARED / "golden").glob("*"))
-    if path.is_dir() and not any(path in log.parents for log in LOGS)
-]
-TABLES = [*(log.parent for log in LOGS), *WITHOUT_LOG]
-GOOD = [table for table in TABLES if str(table.relative_to(SHARED)) not in REFUSED]
+REFERENCE = reference()
+GOOD = [REFERENCE.root / table for table in REFERENCE.tables if table not in REFERENCE.refused_logs]
 WITH_CHECKPOINT = [table for table in GOOD if any((table / "_delta_log").glob("*.checkpoint.*"))]
 TYPED = [
     path
-    for path in sorted(SHARED.rglob("_delta_log/**/*.parquet"))
-    if pq.read_schema(path).field("add").type.get_field_index("stats_parsed") >= 0
+    for log in REFERENCE.logs
+    for path in sorted(log.rglob("*.parquet"))
+    if REFERENCE.name_of(log) not in REFERENCE.retyped
+    and {"stats", "stats_parsed"} <= {field.name for field in pq.read_schema(path).field("add").type}
 ]
 
 
 def name(path: Path) -> str:
-    return str(path.relative_to(SHARED))
+    return str(path.relative_to(REFERENCE.root))
 
 
 def store_of(table: Path) -> Store:
@@ -97,10 +84,10 @@ def test_a_good_table_is_reached_from_its_beginning(table: Path) -> None:
     assert state.version == found.last
 
 
-@pytest.mark.parametrize("table", sorted(REFUSED))
+@pytest.mark.parametrize("table", sorted(REFERENCE.refused_logs))
 def test_a_bad_table_is_refused_with_the_reason(table: str) -> None:
-    with pytest.raises(DeltaMirrorError, match=REFUSED[table]) as caught:
-        imported(SHARED / table)
+    with pytest.raises(DeltaMirrorError, match=REFERENCE.refused_logs[table]) as caught:
+        imported(REFERENCE.root / table)
     assert table in caught.value.message
 
 
@@ -150,9 +137,10 @@ def test_the_text_of_typed_statistics_is_the_one_that_the_reference_wrote_beside
 
 
 def test_there_is_something_to_read_and_something_to_refuse() -> None:
-    assert {name(table) for table in TABLES} >= REFUSED.keys()
-    assert len(GOOD) > 80
-    assert len(WITH_CHECKPOINT) > 15
+    assert set(REFERENCE.tables) >= REFERENCE.refused_logs.keys()
+    assert len(REFERENCE.logs) == REFERENCE.num_logs
+    assert len(GOOD) == len(REFERENCE.tables) - len(REFERENCE.refused_logs)
+    assert len(WITH_CHECKPOINT) >= REFERENCE.floors.with_checkpoint
     tombstones = [state_at(store_of(table), listing_of(table)).removes.num_rows for table in WITH_CHECKPOINT]
-    assert sum(map(bool, tombstones)) > 5
-    assert len(TYPED) > 15
+    assert sum(map(bool, tombstones)) >= REFERENCE.floors.with_tombstones
+    assert len(TYPED) >= REFERENCE.floors.typed

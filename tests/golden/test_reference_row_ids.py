@@ -1,7 +1,5 @@
 """Row ids assigned to the bare actions of Delta Lake on Spark are the ids that it assigned itself."""
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
@@ -9,13 +7,11 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
-from tests.support.reference import SHARED
+from tests.support.golden import reference
 
-pytestmark = pytest.mark.requirement("R37")
+pytestmark = [pytest.mark.requirement("R37"), pytest.mark.reference]
 
-LOGS = sorted((SHARED / "fixtures").glob("*/feat/_delta_log"))
-
-needs_shared = pytest.mark.skipif(not LOGS, reason=f"no reference logs under {SHARED}")
+REFERENCE = reference()
 
 
 def is_mark(action: Action) -> bool:
@@ -29,10 +25,9 @@ def bare(action: Action, *, mark: int) -> Action:
     return action
 
 
-@needs_shared
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.parent.parent.name)
-def test_the_reference_writers_row_ids_are_reproduced(log: Path) -> None:
-    state, assigned = State(), 0
+@pytest.mark.parametrize("table", REFERENCE.row_ids)
+def test_the_reference_writers_row_ids_are_reproduced(table: str) -> None:
+    state, assigned, log = State(), 0, REFERENCE.root / table / "_delta_log"
     paths = sorted(path for path in log.glob("*.json") if path.stem.isdigit())
     for version, path in enumerate(paths):
         expected = decode_commit(path.read_bytes(), source=str(path))
@@ -42,4 +37,4 @@ def test_the_reference_writers_row_ids_are_reproduced(log: Path) -> None:
         assert actions == expected
         assigned += domain is not None
         state.apply(expected)
-    assert assigned == 4
+    assert assigned == REFERENCE.row_ids[table]

@@ -24,31 +24,26 @@ from deltamirror.ops.diff import compare
 from deltamirror.ops.importing import ImportOrder, TableImporter
 from deltamirror.ops.sides import table_state
 from deltamirror.wiring import open_importer
+from tests.support.golden import reference
 from tests.support.lake import opened
 from tests.support.mirrors import local_settings
 from tests.support.readers import Reader, RequestFailed
-from tests.support.reference import SHARED, WITHOUT_SCHEMA
-from tests.support.reference_tables import IMPORTABLE, REFUSALS, TABLES
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     *(pytest.mark.requirement(row) for row in ("R66", "R89")),
-    pytest.mark.skipif(not TABLES, reason=f"no reference tables under {SHARED}"),
+    pytest.mark.reference,
 ]
+
+REFERENCE = reference()
 
 MOST_VERSIONS = 6
 NO_TABLE = (
-    r"DELTA_STATE_RECOVER_ERROR|DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_INVALID_PROTOCOL_VERSION|non-existent version 0"
+    r"DELTA_STATE_RECOVER_ERROR|DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_INVALID_PROTOCOL_VERSION"
+    r"|DELTA_UNSUPPORTED_FEATURES_FOR_READ|non-existent version 0"
 )
 """What Spark says of the tables that are not imported."""
-
-WITHOUT_A_SCHEMA = WITHOUT_SCHEMA - {
-    "golden/deltalog-state-reconstruction-from-checkpoint-missing-metadata",
-    "golden/deltalog-state-reconstruction-from-checkpoint-missing-protocol",
-    "golden/versions-not-contiguous",
-}
-"""What Spark reads for all that, the protocol notwithstanding; no rows could be had from it."""
 
 A = TypeVar("A", bound=Action)
 
@@ -65,7 +60,7 @@ def importer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalog
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of the table that a test is about."""
     table = request.getfixturevalue("table")
-    return Path(shutil.copytree(SHARED / table, tmp_path / "table"))
+    return Path(shutil.copytree(REFERENCE.root / table, tmp_path / "table"))
 
 
 def selected(folder: Path, last: int) -> list[int]:
@@ -95,7 +90,7 @@ def of_kind(actions: Sequence[Action], kind: type[A]) -> list[A]:
     return [action for action in actions if isinstance(action, kind)]
 
 
-@pytest.mark.parametrize("table", IMPORTABLE)
+@pytest.mark.parametrize("table", REFERENCE.spark_opens or REFERENCE.importable)
 def test_the_state_in_sql_is_the_one_that_spark_reports(
     table: str, folder: Path, importer: tuple[Catalog, TableImporter], delta_spark: Reader
 ) -> None:
@@ -107,13 +102,13 @@ def test_the_state_in_sql_is_the_one_that_spark_reports(
         assert found.equal, (version, found.first, found.counts)
 
 
-@pytest.mark.parametrize("table", sorted(REFUSALS.keys() - WITHOUT_A_SCHEMA))
+@pytest.mark.parametrize("table", sorted(REFERENCE.no_table_to_spark))
 def test_what_is_not_imported_is_no_table_to_spark_either(table: str, folder: Path, delta_spark: Reader) -> None:
     with pytest.raises(RequestFailed, match=NO_TABLE):
         delta_spark.states(folder, [0])
 
 
-@pytest.mark.parametrize("table", sorted(WITHOUT_A_SCHEMA))
+@pytest.mark.parametrize("table", sorted(REFERENCE.schemaless_to_spark))
 def test_spark_reads_what_is_not_imported_only_as_a_table_without_schema(
     table: str, folder: Path, delta_spark: Reader
 ) -> None:

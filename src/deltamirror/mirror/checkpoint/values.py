@@ -20,7 +20,7 @@ _DATE: Final = r"(?P<year>[+-]?\d{4,6})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}
 _DAY: Final = re.compile(_DATE + r"(?:[ T].*)?)?)?", re.DOTALL | re.ASCII)
 _TIME: Final = re.compile(
     _DATE + r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2}):(?P<second>\d{1,2})(?:\.(?P<fraction>\d{0,9}))?"
-    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?",
+    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::\d{2}:\d{2}|:?\d{2})?)?)?)?)?",
     re.ASCII,
 )
 _INTEGER: Final = re.compile(r"([+-]?\d+)(?:\.\d*)?|[+-]?\.\d+", re.ASCII)
@@ -126,13 +126,14 @@ def _clock(found: re.Match[str]) -> int | None:
 
 
 def _offset(zone: str) -> int:
-    """How far a zone is ahead of UTC, in microseconds."""
+    """How far a zone is ahead of UTC, in microseconds; the local times of old had seconds, too."""
     if zone[0] not in "+-":
         return 0
-    hours, _, minutes = zone[1:].partition(":")
+    hours, minutes, seconds = [*zone[1:].split(":"), "", ""][:3]
     if not minutes and len(hours) > 2:
         hours, minutes = hours[:-2], hours[-2:]
-    return (int(hours) * 60 + int(minutes or 0)) * 60_000_000 * (-1 if zone[0] == "-" else 1)
+    ahead = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return ahead * 1_000_000 * (-1 if zone[0] == "-" else 1)
 
 
 def _days(found: re.Match[str]) -> int | None:

@@ -56,6 +56,7 @@ def partition(text: str | None, kind: str) -> object:
         ('"0001-01-01"', "date", date(1, 1, 1)),
         ('"2024-01-02T03:04:05.123Z"', "timestamp", datetime(2024, 1, 2, 3, 4, 5, 123_000, UTC)),
         ('"2024-07-01T00:00:00.123-07:00"', "timestamp", datetime(2024, 7, 1, 7, 0, 0, 123_000, UTC)),
+        ('"1800-01-01T00:00:00.000-07:52:58"', "timestamp", datetime(1800, 1, 1, 7, 52, 58, 0, UTC)),
         ('"2024-01-02T03:04:05.123456789Z"', "timestamp", datetime(2024, 1, 2, 3, 4, 5, 123_456, UTC)),
         ('"1500-01-01T00:00:00.999Z"', "timestamp", datetime(1500, 1, 1, 0, 0, 0, 999_000, UTC)),
         ('"2024-01-01T00:00:00.123"', "timestamp_ntz", datetime.fromisoformat("2024-01-01T00:00:00.123")),
