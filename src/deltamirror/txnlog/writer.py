@@ -46,13 +46,16 @@ class SqlTxnLogWriter:
         return None if token is None or content is None else self._path.find_token(token, content, tables)
 
     def find_applied(
-        self, app_versions: Mapping[str, Mapping[str, int]], at_versions: Mapping[str, int | None]
+        self, app_versions: Mapping[str, Mapping[str, int]], at_versions: Mapping[str, int | None] | None = None
     ) -> Committed | None:
-        """The answer for a transaction whose application versions, by table, are recorded already."""
+        """The answer for a transaction whose application versions, by table, are recorded already.
+
+        ``at_versions`` are the versions that it names for itself.
+        """
         if not any(app_versions.values()):
             return None
         progress = [
-            Progress(name, self.state(name).table_id, each, at_versions.get(name))
+            Progress(name, self.state(name).table_id, each, (at_versions or {}).get(name))
             for name, each in app_versions.items()
         ]
         with self.database.read() as connection:
