@@ -116,8 +116,9 @@ def traits(life: Life) -> frozenset[str]:
         return frozenset()
     if life.model.partitioning and any(life.metadata.get(uid) for uid in life.model.partitioning):
         found.add("mapped partition")
-    if "typeWidening" in str(life.foundation[1].reader_features):
-        found.add("type widening")
+    found |= {f"feature {name}" for name in life.foundation[1].reader_features or ()}
+    if '"void"' in life.foundation[0].schema_string:
+        found.add("void")
     return frozenset(found)
 
 
