@@ -11,13 +11,13 @@ from typing import Final
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.errors import DeltaMirrorError
 from tests.admission.changes import CHANGE_STEPS
-from tests.admission.kinds import PARTITIONING, Column, Uids, draw_kind
+from tests.admission.kinds import PARTITIONING, Column, Struct, Uids, draw_kind
 from tests.admission.life import Definition, Event, Life
 from tests.admission.steps import FILE_STEPS
 from tests.admission.wire import LINE_STEPS
 from tests.support.mirrors import local_settings
 
-__all__ = ["MOST_STEPS", "STEPS", "Lake", "Tried", "counted", "finish", "open_lake", "run_seed"]
+__all__ = ["MOST_STEPS", "STEPS", "Lake", "Tried", "begin_rich", "counted", "finish", "open_lake", "run_seed"]
 
 STEPS: Final = {**FILE_STEPS, **CHANGE_STEPS, **LINE_STEPS}
 MOST_STEPS: Final = 6
@@ -75,6 +75,22 @@ def run_seed(lake: Lake, seed: int, *, name: str = "", only: Collection[int] | N
     return finish(lake, life)
 
 
+def begin_rich(lake: Lake, name: str) -> Life:
+    """A table with a file that has something for every kind of step."""
+    inner = Struct((Column(3, "a", "integer"), Column(4, "b", "string")))
+    columns = (Column(1, "part", "integer"), Column(2, "id", "long"), Column(5, "s", inner), Column(6, "n", "short"))
+    columns = (*columns, Column(7, "r", "date", nullable=False))
+    switched_on = ("delta.enableDeletionVectors", "delta.enableTypeWidening")
+    properties = {"delta.columnMapping.mode": "name", **dict.fromkeys(switched_on, "true")}
+    uids = Uids(above=100)
+    life = Life.begin(
+        lake.catalog, name, lake.root / name, Definition(columns, ("part",), properties, ("domainMetadata",)), uids
+    )
+    for number in range(4):
+        STEPS["append"].act(life, Random(number))
+    return life
+
+
 def _kind(seed: int, number: int, random: Random) -> str:
     """First there is a file; the second step takes turns, so that some seeds in a row have every kind."""
     kinds = list(STEPS)
@@ -116,8 +132,9 @@ def traits(life: Life) -> frozenset[str]:
         return frozenset()
     if life.model.partitioning and any(life.metadata.get(uid) for uid in life.model.partitioning):
         found.add("mapped partition")
-    if "typeWidening" in str(life.foundation[1].reader_features):
-        found.add("type widening")
+    found |= {f"feature {name}" for name in life.foundation[1].reader_features or ()}
+    if '"void"' in life.foundation[0].schema_string:
+        found.add("void")
     return frozenset(found)
 
 

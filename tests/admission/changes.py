@@ -15,6 +15,7 @@ from tests.admission.steps import Step
 
 __all__ = ["CHANGE_STEPS", "retype", "set_columns", "stage_metadata"]
 
+_TYPE_CHANGES: Final = "delta.typeChanges"
 _WIDER: Final[Mapping[str, tuple[str, ...]]] = {
     "byte": ("short", "integer", "long", "double", "decimal(18,0)"),
     "short": ("integer", "long", "double"),
@@ -95,7 +96,12 @@ def _widen(life: Life, random: Random) -> None:
         kind = random.choice(_WIDER[str(column.kind)])
         text = f"{column.name} {column.kind} to {kind}"
         columns = retype(life.model.columns, column.uid, kind)
+        known = life.metadata.get(column.uid, {})
+        if random.random() < 0.7:  # as the feature demands
+            record = [*known.get(_TYPE_CHANGES, []), {"toType": kind, "fromType": column.kind}]
+            life.metadata[column.uid] = {**known, _TYPE_CHANGES: record}
         set_columns(life, columns, kind="widen", what=text, staged=random.random() < 0.3)
+        life.look()
 
 
 def _retype(life: Life, random: Random) -> None:

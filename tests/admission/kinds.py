@@ -125,8 +125,8 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
 class Uids:
     """Numbers that are given once."""
 
-    def __init__(self) -> None:
-        self._last = 0
+    def __init__(self, *, above: int = 0) -> None:
+        self._last = above
 
     def __call__(self) -> int:
         self._last += 1

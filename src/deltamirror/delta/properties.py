@@ -14,6 +14,7 @@ from deltamirror.errors import InvalidInput
 __all__ = [
     "CONSTRAINT_PREFIX",
     "FEATURE_PREFIX",
+    "MAPPING_MODE",
     "PROPERTIES",
     "PROTOCOL_PROPERTIES",
     "Property",
@@ -39,6 +40,7 @@ __all__ = [
 
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
+MAPPING_MODE = "delta.columnMapping.mode"
 PROTOCOL_PROPERTIES = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
 """Words of the user about the protocol; they never reach ``configuration``."""
 
@@ -191,7 +193,8 @@ def canonical_properties(properties: Mapping[str, str]) -> dict[str, str]:
         if spelled in canonical:
             raise InvalidInput(f"property {spelled} is given twice", hint="keys differ by more than case")
         _check_value(spelled, value)
-        canonical[spelled] = value
+        # The Delta kernel, in DuckDB, knows the mode in lower case only.
+        canonical[spelled] = value.lower() if spelled == MAPPING_MODE else value
     return canonical
 
 

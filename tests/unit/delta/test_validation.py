@@ -1,5 +1,6 @@
 """Every rule for writers has a case that breaks it and a neighbour that does not."""
 
+import json
 import pickle
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from deltamirror.delta.actions import (
 )
 from deltamirror.delta.features import FEATURES, FENCE_FEATURE, protocol_for
 from deltamirror.delta.lines import decode_commit
+from deltamirror.delta.properties import canonical_properties
 from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.delta.validation import RULES, TableRules, check_actions
 from deltamirror.errors import InvalidAction, Unsupported
@@ -499,3 +501,23 @@ def test_a_deletion_vector_that_no_reader_decodes_is_refused(kind: str, place: s
     with pytest.raises(InvalidAction) as refused:
         check_actions([changed(ADD, deletion_vector=broken)], protocol=EXTENDED, metadata=metadata_of())
     assert refused.value.rule == "add.deletion-vector.path"
+
+
+@pytest.mark.requirement("R119")
+def test_a_schema_whose_columns_lack_what_the_kernel_asks_for_is_refused() -> None:
+    schema = json.loads(metadata_of().schema_string)
+    nested = next(each for each in schema["fields"] if each["name"] == "st")["type"]["fields"][0]
+    del nested["metadata"]
+    bare = msgspec.structs.replace(metadata_of(), schema_string=json.dumps(schema))
+    with pytest.raises(InvalidAction, match="'metadata'"):
+        check_actions([bare], protocol=EXTENDED, metadata=bare)
+    check_actions([bare], protocol=EXTENDED, metadata=bare, verbatim=True)
+
+
+@pytest.mark.requirement("R119")
+def test_the_mode_of_column_mapping_is_in_lower_case() -> None:
+    assert canonical_properties({"delta.columnMapping.mode": "NAME"}) == {"delta.columnMapping.mode": "name"}
+    loud = metadata_of(configuration={"delta.columnMapping.mode": "NONE"})
+    with pytest.raises(InvalidAction) as refused:
+        check_actions([loud], protocol=EXTENDED, metadata=loud)
+    assert refused.value.rule == "metaData.configuration.value"

@@ -1,12 +1,15 @@
 """Whether a ``metaData`` action describes a table that Delta can hold, under a given protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import FEATURES, is_enabled, missing_features
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.properties import (
     FEATURE_PREFIX,
+    MAPPING_MODE,
     PROTOCOL_PROPERTIES,
     column_mapping_mode,
     find_invalid,
@@ -25,6 +28,8 @@ _MATERIALIZED = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
+_MEMBERS = ("name", "type", "nullable", "metadata")
+_INNER = ("elementType", "keyType", "valueType")
 _UNFIT_FOR_PARTITIONS = (Primitive("variant"), Primitive("void"))
 
 
@@ -37,6 +42,8 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
     if metadata.created_time is not None and metadata.created_time < 0:
         raise _broken("created-time.negative", index, "createdTime", metadata.created_time)
     schema = _schema(metadata, index)
+    if not verbatim and (missing := _missing_member(msgspec.json.decode(metadata.schema_string))):
+        raise _broken("schema", index, "schemaString", missing)
     if not schema.fields and not verbatim:  # Delta Spark makes a table without columns, and adds them later
         raise _broken("schema.empty", index, "schemaString", metadata.schema_string)
     _check_partition_columns(metadata.partition_columns, schema, index)
@@ -55,6 +62,17 @@ def _schema(metadata: Metadata, index: int | None) -> StructType:
     except InvalidSchema as error:
         raise _broken("schema", index, "schemaString", str(error)) from error
     return schema
+
+
+def _missing_member(kind: object) -> str | None:
+    """What a field lacks that the Delta kernel, in delta-rs and DuckDB, asks for; Delta Spark does without."""
+    if not isinstance(kind, Mapping):
+        return None
+    for field in kind.get("fields", ()):
+        if missing := [name for name in _MEMBERS if name not in field]:
+            return f"the column {field.get('name')!r} has no {missing[0]!r}"
+    inner = (*(field["type"] for field in kind.get("fields", ())), *(kind.get(name) for name in _INNER))
+    return next(filter(None, map(_missing_member, inner)), None)
 
 
 def _check_partition_columns(names: Sequence[str], schema: StructType, index: int | None) -> None:
@@ -83,6 +101,8 @@ def _check_configuration(metadata: Metadata, index: int | None, *, verbatim: boo
     if not verbatim:
         for known, value in find_invalid(configuration):
             raise _broken("configuration.value", index, f"configuration.{known.key}", value)
+        if (mode := configuration.get(MAPPING_MODE, "none")) != mode.lower():  # which the kernel takes for none
+            raise _broken("configuration.value", index, f"configuration.{MAPPING_MODE}", mode)
     if sum(key in configuration for key in _ENABLEMENT) == 1:
         raise _broken("in-commit-timestamp", index, "configuration", "one of two")
     if is_enabled(metadata, "delta.enableRowTracking"):
