@@ -120,7 +120,8 @@ def gap(_: None, table: str) -> None:
 
 @add_history("reader-99")
 def reader_99(_: None, table: str) -> None:
-    write(table, first(protocol={"protocol": {"minReaderVersion": 99, "minWriterVersion": 7}}))
+    versions = {"minReaderVersion": 99, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": []}
+    write(table, first(protocol={"protocol": versions}))
 
 
 @add_history("unsupported-feature")
