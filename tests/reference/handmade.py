@@ -253,7 +253,7 @@ def absolute_paths(_: None, table: str) -> None:
 
 @add_history("special-characters")
 def special_characters(_: None, table: str) -> None:
-    names = ["p=1/%23%3F", "p=1/a+b", "p=1/a%2520b", "p=1/'\"", "p=1/%F0%9F%98%80", "p=1/b%2Bc&d=e"]
+    names = ["p=1/%23%3F", "p=1/a+b", "p=1/a%2520b", "p=1/'%22", "p=1/%F0%9F%98%80", "p=1/b%2Bc&d=e"]
     write(table, first(), [info(1), *map(add, names)], [info(2), *(remove(name, p="1") for name in names)])
 
 
