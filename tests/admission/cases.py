@@ -82,10 +82,8 @@ def begin_rich(lake: Lake, name: str) -> Life:
     columns = (*columns, Column(7, "r", "date", nullable=False))
     switched_on = ("delta.enableDeletionVectors", "delta.enableTypeWidening")
     properties = {"delta.columnMapping.mode": "name", **dict.fromkeys(switched_on, "true")}
-    uids = Uids(above=100)
-    life = Life.begin(
-        lake.catalog, name, lake.root / name, Definition(columns, ("part",), properties, ("domainMetadata",)), uids
-    )
+    definition, uids = Definition(columns, ("part",), properties, ("domainMetadata",)), Uids(above=100)
+    life = Life.begin(lake.catalog, name, lake.root / name, definition, uids)
     for number in range(4):
         STEPS["append"].act(life, Random(number))
     return life
