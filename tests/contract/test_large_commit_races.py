@@ -170,8 +170,8 @@ def test_what_was_checked_against_other_metadata_is_not_committed(
             table.alter(properties={"delta.appendOnly": "true"})
         else:
             with catalog.transaction() as tx:
-                repartitioned = {"partition_columns": ["day"]}
-                tx.stage("t", [type(metadata)(**{**as_dict(metadata), **repartitioned})], read_version=1)
+                repartitioned = type(metadata)(**{**as_dict(metadata), "partition_columns": ["day"]})
+                tx.stage("t", [repartitioned, *map(remove_of, OLD)], read_version=1)
 
     meanwhile(alter)
     with pytest.raises(Conflict) as caught:

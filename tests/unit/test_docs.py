@@ -17,6 +17,7 @@ import deltamirror
 from deltamirror import Catalog
 from deltamirror.cli import cli
 from deltamirror.delta.conflicts import ConflictKind
+from deltamirror.delta.validation import RULES
 from deltamirror.txnlog.schema import METADATA
 
 ROOT = Path(__file__).parents[2]
@@ -94,9 +95,19 @@ def test_the_data_model_names_every_table_and_no_other() -> None:
 
 
 def test_the_guide_explains_every_reason_of_a_conflict() -> None:
-    explained = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", text_of(WRITING)))
+    explained = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", section_of(WRITING, "Conflicts")))
     source = "".join(path.read_text() for path in (PACKAGE / "txnlog").rglob("*.py"))
     assert explained == {*ConflictKind, *re.findall(r'(?<=reason=)"([a-z-]+)"', source), "version-ahead"}
+
+
+def test_the_guide_explains_every_rule_for_changes_of_a_table() -> None:
+    explained = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", section_of(WRITING, "Changing a table")))
+    rules = {rule.removeprefix("metaData.change.") for rule in RULES if rule.startswith("metaData.change.")}
+    assert rules <= explained
+
+
+def section_of(document: str, title: str) -> str:
+    return text_of(document).partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def paths_in(document: str) -> Iterator[str]:

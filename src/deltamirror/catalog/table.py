@@ -106,8 +106,9 @@ class Table:
     ) -> Committed | None:
         if not plan.actions:
             return None
-        described = {"operation": plan.operation, "parameters": plan.parameters}
-        with self._catalog.transaction(**described, rows_checked=rows_checked) as tx:
+        with self._catalog.transaction(
+            operation=plan.operation, parameters=plan.parameters, rows_checked=rows_checked
+        ) as tx:
             tx.stage(self.name, plan.actions, read_version=taken.version)
             if reads:
                 tx.read(self.name, all=True)
