@@ -78,14 +78,12 @@ def run_seed(lake: Lake, seed: int, *, name: str = "", only: Collection[int] | N
 def begin_rich(lake: Lake, name: str) -> Life:
     """A table with a file that has something for every kind of step."""
     inner = Struct((Column(3, "a", "integer"), Column(4, "b", "string")))
-    columns = (Column(1, "part", "integer"), Column(2, "id", "long"), Column(5, "s", inner), Column(6, "n", "short"))
-    columns = (*columns, Column(7, "r", "date", nullable=False))
+    plain = (Column(1, "part", "integer"), Column(2, "id", "long"), Column(5, "s", inner), Column(6, "n", "short"))
+    columns = (*plain, Column(7, "r", "date", nullable=False))
     switched_on = ("delta.enableDeletionVectors", "delta.enableTypeWidening")
     properties = {"delta.columnMapping.mode": "name", **dict.fromkeys(switched_on, "true")}
-    uids = Uids(above=100)
-    life = Life.begin(
-        lake.catalog, name, lake.root / name, Definition(columns, ("part",), properties, ("domainMetadata",)), uids
-    )
+    definition, uids = Definition(columns, ("part",), properties, ("domainMetadata",)), Uids(above=100)
+    life = Life.begin(lake.catalog, name, lake.root / name, definition, uids)
     for number in range(4):
         STEPS["append"].act(life, Random(number))
     return life

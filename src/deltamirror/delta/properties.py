@@ -14,7 +14,7 @@ from deltamirror.errors import InvalidInput
 __all__ = [
     "CONSTRAINT_PREFIX",
     "FEATURE_PREFIX",
-    "MAPPING_MODE",
+    "LOWER_CASE",
     "PROPERTIES",
     "PROTOCOL_PROPERTIES",
     "Property",
@@ -40,7 +40,8 @@ __all__ = [
 
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
-MAPPING_MODE = "delta.columnMapping.mode"
+LOWER_CASE = ("delta.checkpointPolicy", "delta.columnMapping.mode")
+"""Where a reader knows the words in lower case only: DuckDB the mode, Delta Spark the policy."""
 PROTOCOL_PROPERTIES = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
 """Words of the user about the protocol; they never reach ``configuration``."""
 
@@ -193,8 +194,7 @@ def canonical_properties(properties: Mapping[str, str]) -> dict[str, str]:
         if spelled in canonical:
             raise InvalidInput(f"property {spelled} is given twice", hint="keys differ by more than case")
         _check_value(spelled, value)
-        # The Delta kernel, in DuckDB, knows the mode in lower case only.
-        canonical[spelled] = value.lower() if spelled == MAPPING_MODE else value
+        canonical[spelled] = value.lower() if spelled in LOWER_CASE else value
     return canonical
 
 

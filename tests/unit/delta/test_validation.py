@@ -515,9 +515,10 @@ def test_a_schema_whose_columns_lack_what_the_kernel_asks_for_is_refused() -> No
 
 
 @pytest.mark.requirement("R119")
-def test_the_mode_of_column_mapping_is_in_lower_case() -> None:
-    assert canonical_properties({"delta.columnMapping.mode": "NAME"}) == {"delta.columnMapping.mode": "name"}
-    loud = metadata_of(configuration={"delta.columnMapping.mode": "NONE"})
+@pytest.mark.parametrize(("key", "word"), [("delta.columnMapping.mode", "NONE"), ("delta.checkpointPolicy", "Classic")])
+def test_words_that_a_reader_knows_in_lower_case_are_written_so(key: str, word: str) -> None:
+    assert canonical_properties({key: word}) == {key: word.lower()}
+    loud = metadata_of(configuration={key: word})
     with pytest.raises(InvalidAction) as refused:
         check_actions([loud], protocol=EXTENDED, metadata=loud)
     assert refused.value.rule == "metaData.configuration.value"

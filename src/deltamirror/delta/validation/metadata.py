@@ -9,7 +9,7 @@ from deltamirror.delta.features import FEATURES, is_enabled, missing_features
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.properties import (
     FEATURE_PREFIX,
-    MAPPING_MODE,
+    LOWER_CASE,
     PROTOCOL_PROPERTIES,
     column_mapping_mode,
     find_invalid,
@@ -101,8 +101,9 @@ def _check_configuration(metadata: Metadata, index: int | None, *, verbatim: boo
     if not verbatim:
         for known, value in find_invalid(configuration):
             raise _broken("configuration.value", index, f"configuration.{known.key}", value)
-        if (mode := configuration.get(MAPPING_MODE, "none")) != mode.lower():  # which the kernel takes for none
-            raise _broken("configuration.value", index, f"configuration.{MAPPING_MODE}", mode)
+        for key in LOWER_CASE:
+            if (word := configuration.get(key, "")) != word.lower():
+                raise _broken("configuration.value", index, f"configuration.{key}", word)
     if sum(key in configuration for key in _ENABLEMENT) == 1:
         raise _broken("in-commit-timestamp", index, "configuration", "one of two")
     if is_enabled(metadata, "delta.enableRowTracking"):
