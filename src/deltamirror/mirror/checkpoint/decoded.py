@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from deltamirror.delta.actions import Add, DeletionVector, Remove
-from deltamirror.errors import InvalidAction
+from deltamirror.delta.actions import Add, Remove
 from deltamirror.mirror.checkpoint.layout import FILES, REMOVES, VECTOR
 from deltamirror.mirror.checkpoint.maps import maps_of
 
@@ -42,20 +41,6 @@ def _column(values: list[object], field: pa.Field) -> pa.Array:
         case "partitionValues" | "tags":
             return maps_of(values)  # type: ignore[arg-type]
         case "deletionVector":
-            return _vectors(values)  # type: ignore[arg-type]
+            return pa.array([None if each is None else msgspec.to_builtins(each) for each in values], VECTOR)
         case _:
             return pa.array(values, field.type)
-
-
-def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.StructArray:
-    """A checkpoint has 32 bits for the place and the size of a vector, and so has the reference's reader of lines."""
-    try:
-        return pa.array([None if each is None else msgspec.to_builtins(each) for each in vectors], VECTOR)
-    except (pa.ArrowInvalid, OverflowError) as error:
-        raise InvalidAction(
-            f"a deletion vector has an offset or a size beyond 32 bits: {error}",
-            hint="no reader of Delta takes it in: remove the file, and add it with a vector that can be read",
-            rule="add.deletionVector.size",
-            action="add",
-            field="deletionVector",
-        ) from error
