@@ -7,10 +7,11 @@ text belongs would fail deep inside. Every public method passes what it is hande
 import math
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import PurePath
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,12 +19,14 @@ from deltamirror.config import Settings
 from deltamirror.errors import InvalidInput, InvalidSettings
 
 __all__ = [
+    "PARTITION_VALUES",
     "flag",
     "listed",
     "mapping",
     "number",
     "optional_number",
     "optional_text",
+    "partition_filter",
     "path_text",
     "require",
     "require_function",
@@ -37,6 +40,9 @@ __all__ = [
 ]
 
 _LONGEST_SHOWN = 80
+PARTITION_VALUES = (str, int, float, Decimal, date, bytes)
+"""The types of Python whose values partition columns can have."""
+
 _SCALARS = (bool, int, float, str, Decimal, date, timedelta)
 
 
@@ -130,6 +136,19 @@ def mapping(value: object, name: str, *, of: str = "values") -> Mapping[str, obj
 def text_map(value: object, name: str) -> dict[str, str]:
     """A mapping from texts to texts. ``True`` is written ``true``, and 10 as ``10``: Delta keeps texts only."""
     return {key: _spelled(each, f"{name}[{key!r}]") for key, each in mapping(value, name, of="texts").items()}
+
+
+def partition_filter(value: object) -> dict[str, list[Any]]:
+    """The values that partition columns may have, by column; a single value is a list of one, None is null."""
+    wanted = mapping(value, "partitions", of="values of partition columns")
+    return {column: list(_partition_values(each, f"partitions[{column!r}]")) for column, each in wanted.items()}
+
+
+def _partition_values(value: object, name: str) -> Iterator[object]:
+    for each in [None] if value is None else listed(value, name, one=PARTITION_VALUES, of="values"):
+        if each is not None and not isinstance(each, PARTITION_VALUES):
+            raise _wrong(name, "a value of the column", each, "give texts, numbers, dates or times, or None for null")
+        yield each
 
 
 def path_text(value: object, name: str) -> str:

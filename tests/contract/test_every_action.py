@@ -25,7 +25,7 @@ VECTOR = DeletionVector(
 )
 INLINE = DeletionVector(
     storage_type="i",
-    path_or_inline_dv="wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+    path_or_inline_dv="^Bg9^000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
     size_in_bytes=40,
     cardinality=1,
 )

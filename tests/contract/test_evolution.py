@@ -1,6 +1,7 @@
 """A change of metadata that the files of a table cannot follow is refused on every road into the log."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +264,15 @@ def test_versions_that_are_in_a_log_come_in_whatever_they_change_and_ours_is_hel
         their_commit(table, 2, msgspec.json.decode(encode_commit([theirs])))
         adopted(engine)
     assert table.snapshot().metadata == theirs
+
+
+def test_a_partition_column_is_renamed_under_column_mapping(lake: Catalog, tmp_path: Path) -> None:
+    mapped = {"delta.columnMapping.mode": "name"}
+    table = lake.create_table(
+        "renamed", location=tmp_path / "t", schema="id long, p string", partition_by=["p"], properties=mapped
+    )
+    schema = table.snapshot().schema
+    fields = tuple(replace(column, name="q") if column.name == "p" else column for column in schema.fields)
+    with lake.transaction(operation="RENAME COLUMN") as tx:
+        tx.set_metadata("renamed", schema=replace(schema, fields=fields))
+    assert table.snapshot().metadata.partition_columns == ["q"]

@@ -174,6 +174,15 @@ def test_a_partition_value_that_has_no_spelling_is_refused_and_not_null(orders: 
 Act = Callable[[Catalog], object]
 MADE = {"location": "made", "schema": "id long"}
 SLIPS: dict[str, tuple[Act, str, str]] = {
+    "files(3)": (lambda c: c.table("orders").snapshot().files(3), "partitions has to be a mapping", "partitions={"),
+    "files({3: x})": (lambda c: c.table("orders").snapshot().files({3: "x"}), "each key of partitions", "each key"),
+    "files(day=[[x]])": (lambda c: c.table("orders").snapshot().files({"day": [["x"]]}), "a value of the col", "dates"),
+    "append(surrogate)": (
+        lambda c: c.table("orders").append(msgspec.structs.replace(file(), stats='{"a":"\ud800"}')),
+        "without a UTF-8 form",
+        "UTF-8",
+    ),
+    "Catalog(driver)": (lambda c: Catalog("sqlite+aiosqlite:///l.db"), "is not a catalog URL", "sqlite:///FILE"),
     "append(None)": (lambda c: c.table("orders").append(None), "not an add: None was given", "Add values"),
     "append(path)": (lambda c: c.table("orders").append("a.parquet"), "'a.parquet'", "a path says too little"),
     "append([path])": (lambda c: c.table("orders").append(["a.parquet"]), "'a.parquet'", "a path says too little"),

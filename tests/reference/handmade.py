@@ -227,7 +227,7 @@ def vector_keys(_: None, table: str) -> None:
     """One path with different deletion vectors, one after the other; vectors of every kind."""
     u1, u2 = vector("u", "ab^-aqEH.-t@S}K{vb[*k^", 4), vector("u", "ab^-aqEH.-t@S}K{vb[*k^", 99)
     p = vector("p", "s3://bucket/dv%20folder/deletion_vector_x.bin", None)
-    i = vector("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None)
+    i = vector("i", "^Bg9^000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None)
     steps: list[dict[str, object] | None] = [None, u1, u2, p, i, None]
     commits: list[list[Line]] = [first(protocol=VECTORS)]
     for version, (before, after) in enumerate(zip([None, *steps], steps, strict=False), 1):

@@ -29,7 +29,7 @@ TABLES = ("t", "u")
 PARTS = ("first", "second")
 INTERVAL = 5
 _STATS = '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":9},"nullCount":{"id":0}}'
-_INLINE = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
+_INLINE = "^Bg9^000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
 _VECTOR = DeletionVector(storage_type="i", path_or_inline_dv=_INLINE, size_in_bytes=40, cardinality=1)
 
 

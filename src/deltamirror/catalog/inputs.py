@@ -3,17 +3,16 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
-from decimal import Decimal
 from types import NoneType
 from typing import Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 import pyarrow as pa
 
-from deltamirror.arguments import listed, mapping, shown, text
+from deltamirror.arguments import PARTITION_VALUES, listed, mapping, partition_filter, shown, text
 from deltamirror.delta.actions import Action, Add, Cdc, Remove
 from deltamirror.delta.lines import json_bytes, wire_name
-from deltamirror.delta.paths import PartitionValue, partition_text
+from deltamirror.delta.paths import partition_text
 from deltamirror.delta.schema import StructType, from_arrow, from_ddl, parse_schema, schema_string, validate_schema
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidInput, InvalidSchema
@@ -40,7 +39,6 @@ _FORMS = 'give "id long, day date", a schema of Spark or Arrow, or the JSON of D
 A = TypeVar("A", bound=Action)
 F = TypeVar("F", bound=Add | Remove | Cdc)
 _ACTIONS = get_args(Action)
-_VALUES = (str, int, float, Decimal, date, bytes)
 
 
 def schema_of(schema: object) -> StructType:
@@ -127,28 +125,10 @@ def moment(value: object) -> int | str | datetime | None:
     raise InvalidInput(f"as_of has to be a time, not {shown(value)}", hint=hint)
 
 
-def partition_reads(value: object) -> list[dict[str, PartitionValue | list[PartitionValue]]]:
+def partition_reads(value: object) -> list[dict[str, list[Any]]]:
     """Partitions that were read: one mapping from columns to values, or several; a value may be a list of values."""
     found = [] if value is None else listed(value, "partitions", one=Mapping, of="mappings")
-    return [_partition_read(each) for each in found]
-
-
-def _partition_read(box: object) -> dict[str, PartitionValue | list[PartitionValue]]:
-    read = mapping(box, "partitions", of="values of partition columns")
-    return {column: _read_values(value, f"partitions[{column!r}]") for column, value in read.items()}
-
-
-def _read_values(value: object, name: str) -> PartitionValue | list[PartitionValue]:
-    if value is None or isinstance(value, _VALUES):
-        return value
-    return [_read_value(each, name) for each in listed(value, name, one=_VALUES, of="values")]
-
-
-def _read_value(value: object, name: str) -> PartitionValue:
-    if value is None or isinstance(value, _VALUES):
-        return value
-    hint = "give texts, numbers, dates or times, or None for null"
-    raise InvalidInput(f"{name} has to be a value of the column, not {shown(value)}", hint=hint)
+    return [partition_filter(each) for each in found]
 
 
 def paths_to_remove(files: object) -> Iterator[str | Remove]:
@@ -230,7 +210,7 @@ def partition_texts(values: Mapping[Any, object], *, action: str, index: int | N
 def _partition_text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value if value is None else str.__str__(value)
-    plain = value if isinstance(value, _VALUES) else value.item()  # type: ignore[attr-defined]  # numpy's scalars
-    if not isinstance(plain, _VALUES):
+    plain = value if isinstance(value, PARTITION_VALUES) else value.item()  # type: ignore[attr-defined]  # numpy's scalars
+    if not isinstance(plain, PARTITION_VALUES):
         raise TypeError
     return partition_text(plain)

@@ -110,12 +110,20 @@ def altered(
         name=metadata.name if alteration.name is None else alteration.name,
         description=metadata.description if alteration.description is None else alteration.description,
         schema_string=metadata.schema_string if alteration.schema is None else schema_string(schema),
+        partition_columns=_partition_columns(metadata, schema),
         configuration=ordered({**kept, **properties}),
     )
     # A dropped column may have had the name of an added one, and its data is in the files yet.
     after = _with_mapping(after, schema, lambda column: f"col-{fresh()}" if mapped else column.name)
     protocol_after = upgrade(protocol, {*asked, *alteration.features, *features_for(after)})
     return None if after == metadata else after, None if protocol_after == protocol else protocol_after
+
+
+def _partition_columns(metadata: Metadata, after: StructType) -> list[str]:
+    """The partition columns by the names that they have after: under column mapping, one may have been renamed."""
+    before, named = parse_schema(metadata.schema_string), {each.physical_name: each.name for each in after.fields}
+    physical = {each.name: each.physical_name for each in before.fields}
+    return [named.get(physical.get(name, name), name) for name in metadata.partition_columns]
 
 
 def _require_mapping_kept(before: str, after: str) -> None:

@@ -15,10 +15,10 @@ partition values of widened columns, and structs inside of maps, to which delta-
 """
 
 import re
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol as Interface
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import is_enabled, writer_features_of
@@ -76,7 +76,7 @@ class Breach:
     scope: Scope = Scope.FILES
 
 
-class FilesLeft(Interface):
+class FilesLeft(typing.Protocol):
     """The files that were in the table before the commit and are in it after."""
 
     def any(self) -> bool:

@@ -101,6 +101,8 @@ def canonical_line(action: Action) -> bytes:
         return b"%b%b}" % (_PREFIXES[type(action)], _SORTING_ENCODER.encode(action))
     except UnicodeEncodeError as error:
         raise unencodable(wire_name(action), error) from None
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise untyped(wire_name(action), error) from None
 
 
 def canonical_json(value: object) -> bytes:

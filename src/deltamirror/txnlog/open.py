@@ -28,6 +28,8 @@ _ENGINES: dict[str, _Place] = {
 
 
 _FILES = ("sqlite", "duckdb")
+_DRIVERS = (*_ENGINES, "sqlite+pysqlite", "postgresql+psycopg")
+"""Whatever else SQLAlchemy knows by ``engine+driver`` is not what the engines here are made for."""
 
 
 def open_database(settings: CatalogSettings) -> Database:
@@ -51,7 +53,7 @@ def _parsed(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError):  # the port, when it is no number, is a ValueError
         raise _wrong(text) from None
-    if url.get_backend_name() not in _ENGINES:
+    if url.drivername not in _DRIVERS:
         raise _wrong(text)
     if url.get_backend_name() in _FILES and url.host is not None:
         raise _slash_short(url)

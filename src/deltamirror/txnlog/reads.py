@@ -12,10 +12,11 @@ from sqlalchemy import Connection, and_, func, or_, select
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.arguments import partition_filter
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.chunks import Chunk
-from deltamirror.delta.paths import path_identity
+from deltamirror.delta.paths import PartitionValue, partition_text, path_identity
 from deltamirror.delta.readset import value_key
 from deltamirror.delta.schema import DataType, Field, Primitive, StructType, parse_schema
 from deltamirror.errors import InvalidInput, NotFound
@@ -40,8 +41,8 @@ __all__ = [
     "snapshot",
 ]
 
-PartitionFilter = Mapping[str, str | Sequence[str | None] | None]
-"""Partition columns (physical names) with the value or values that they may have, as the log spells them."""
+PartitionFilter = Mapping[str, PartitionValue | Sequence[PartitionValue]]
+"""Partition columns with the value or values that they may have."""
 
 FILES_SCHEMA = pa.schema(
     [
@@ -110,7 +111,7 @@ class Snapshot:
     def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
         """The data files, in no particular order; with a filter, those of these partitions."""
         with self.database.read() as connection:
-            query = self.files_query().where(*self._filters(connection, partitions or {}))
+            query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
             return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
 
     def file_numbers(self, *, limit: int) -> pa.Table:
@@ -160,7 +161,9 @@ class Snapshot:
             .where(~ended_by(self.version))
         )
 
-    def _filters(self, connection: Connection, partitions: PartitionFilter) -> list[ColumnElement[bool]]:
+    def _filters(
+        self, connection: Connection, partitions: Mapping[str, Sequence[PartitionValue]]
+    ) -> list[ColumnElement[bool]]:
         return [self._filter(connection, column, wanted) for column, wanted in partitions.items()]
 
     def physical_partition(self, column: str) -> str:
@@ -189,11 +192,9 @@ class Snapshot:
             hint=f"its partition columns: {', '.join(self.metadata.partition_columns) or 'none'}",
         )
 
-    def _filter(
-        self, connection: Connection, column: str, wanted: str | Sequence[str | None] | None
-    ) -> ColumnElement[bool]:
+    def _filter(self, connection: Connection, column: str, wanted: Sequence[PartitionValue]) -> ColumnElement[bool]:
         value = self.database.json_member(files.c.partition_values, self.physical_partition(column))
-        values = [wanted] if wanted is None or isinstance(wanted, str) else list(wanted)
+        values = [partition_text(each) for each in wanted]
         self.require_partition_values(column, values)
         present = [value for value in values if value]
         nothing = or_(value.is_(None), value == "")  # an empty string is null as a partition value

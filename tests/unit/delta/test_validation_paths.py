@@ -48,6 +48,8 @@ REFUSED = {
     "a/%2E./b.parquet": "parent",
     "a%2F..%2Fb.parquet": "parent",
     "s3://bucket/../a": "parent",
+    "~/x.parquet": "home",
+    "%7Eroot/x.parquet": "home",
     "./x.parquet": "point",
     "d/%2E/x.parquet": "point",
     "a//x.parquet": "empty-name",

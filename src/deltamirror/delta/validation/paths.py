@@ -13,7 +13,7 @@ from deltamirror.delta.paths import canonical_path
 
 __all__ = ["LOG_FOLDER", "LONGEST_PATH", "PLAIN_PATH", "broken_path_rule", "is_plain_path"]
 
-PLAIN_PATH: Final = r"[A-Za-z0-9_=+,~-][A-Za-z0-9_=.+,~-]*+(?:/[A-Za-z0-9_=+,~-][A-Za-z0-9_=.+,~-]*+)*+"
+PLAIN_PATH: Final = r"[A-Za-z0-9_=+,-][A-Za-z0-9_=.+,~-]*+(?:/[A-Za-z0-9_=+,~-][A-Za-z0-9_=.+,~-]*+)*+"
 """Matches nearly all paths that writers make; no name in one is empty or begins with a point.
 
 Such a path is in order, unless it is below ``LOG_FOLDER`` or longer than ``LONGEST_PATH``.
@@ -66,7 +66,10 @@ def _broken_text(path: str) -> str | None:
 
 def _broken_place(path: str) -> str | None:
     """The rule that the decoded path breaks."""
-    physical = unquote_to_bytes(path)
+    try:
+        physical = unquote_to_bytes(path)
+    except UnicodeEncodeError:
+        return "path.not-text"
     if len(physical) > LONGEST_PATH:
         return "path.long"
     try:
@@ -79,6 +82,9 @@ def _broken_place(path: str) -> str | None:
         return "path.log"
     scheme = _SCHEME.match(path)
     names = (decoded if scheme is None else decoded[scheme.end() :]).removeprefix("/").split("/")
+    is_home = names[0] == "~" or (len(names) > 1 and names[0].startswith("~"))
+    if is_home and scheme is None and not decoded.startswith("/"):
+        return "path.home"
     return _broken_names(names)
 
 

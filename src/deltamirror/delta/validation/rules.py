@@ -32,6 +32,10 @@ _PATHS = {
     "path.raw-character": ("a path is percent-encoded like a URI", "encode spaces and reserved characters: 'a%20b'"),
     "path.bad-escape": ("a percent sign begins an escape of two hexadecimal digits", "write a percent sign as %25"),
     "path.parent": ("a path has no '..', not as %2E%2E either", "name the file without a detour"),
+    "path.home": (
+        "a relative path does not begin with '~', which delta-rs takes for a home folder",
+        "choose another name for the folder",
+    ),
     "path.point": ("no name in a path is a single point", "leave './' out"),
     "path.empty-name": (
         "no name in a path is empty: it has no '//', and no '/' at its end",

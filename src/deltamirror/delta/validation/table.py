@@ -43,6 +43,7 @@ from deltamirror.delta.paths import canonical_path
 from deltamirror.delta.properties import append_only, change_data_feed, column_mapping_mode, in_commit_timestamps
 from deltamirror.delta.rowtracking import MOST_RECORDS, MOST_ROW_ID, NumRecords, high_water_mark
 from deltamirror.delta.schema import Field, StructType, parse_schema
+from deltamirror.delta.shapes import unencodable
 from deltamirror.delta.timestamps import LAST_TIMESTAMP
 from deltamirror.delta.validation.metadata import check_metadata
 from deltamirror.delta.validation.paths import broken_path_rule, is_plain_path
@@ -127,8 +128,11 @@ class TableRules:
         if type(action) is Add and self._is_plain(action):
             return action
         _check_types(action, index)
-        action = self._respelled(action)
-        self._check_slowly(action, index)
+        try:
+            action = self._respelled(action)
+            self._check_slowly(action, index)
+        except UnicodeEncodeError as error:
+            raise unencodable(wire_name(action), error) from None
         return action
 
     def _is_plain(self, add: Add) -> bool:

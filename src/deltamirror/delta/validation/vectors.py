@@ -11,6 +11,8 @@ __all__ = ["BrokenVector", "broken_vector_rule"]
 _ENCODED_UUID_LENGTH: Final = 20
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGITS: Final = {letter: digit for digit, letter in enumerate(_Z85)}
+_MAGIC: Final = "^Bg9^"
+"""The number 1681511377 in four bytes, the lowest first, with which every bitmap begins."""
 _is_prefix = re.compile(r"[A-Za-z0-9._/=-]*").fullmatch
 
 
@@ -48,7 +50,7 @@ def _is_placed(vector: DeletionVector) -> bool:
             return ":" in place or place.startswith("/")
         case _:
             # The bytes are padded to groups of four, each of which takes five letters.
-            return bool(place) and _is_z85(place) and len(place) // 5 == -(-vector.size_in_bytes // 4)
+            return place.startswith(_MAGIC) and _is_z85(place) and len(place) // 5 == -(-vector.size_in_bytes // 4)
 
 
 def _is_folder(prefix: str) -> bool:
