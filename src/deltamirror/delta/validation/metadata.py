@@ -42,7 +42,7 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
     if metadata.created_time is not None and metadata.created_time < 0:
         raise _broken("created-time.negative", index, "createdTime", metadata.created_time)
     schema = _schema(metadata, index)
-    if not verbatim and (objection := _kernel_objection(msgspec.json.decode(metadata.schema_string))):
+    if not verbatim and (objection := _kernel_objection_to(metadata.schema_string)):
         raise _broken("schema", index, "schemaString", objection)
     if not schema.fields and not verbatim:  # Delta Spark makes a table without columns, and adds them later
         raise _broken("schema.empty", index, "schemaString", metadata.schema_string)
@@ -62,6 +62,13 @@ def _schema(metadata: Metadata, index: int | None) -> StructType:
     except InvalidSchema as error:
         raise _broken("schema", index, "schemaString", str(error)) from error
     return schema
+
+
+def _kernel_objection_to(schema: str) -> str | None:
+    try:
+        return _kernel_objection(msgspec.json.decode(schema))
+    except (msgspec.DecodeError, UnicodeError) as error:  # numbers such as NaN, which Python and Jackson take
+        return f"the schema is not JSON: {error}"
 
 
 def _kernel_objection(kind: object) -> str | None:
