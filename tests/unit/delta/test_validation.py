@@ -517,6 +517,23 @@ def test_a_schema_whose_columns_lack_what_the_kernel_asks_for_is_refused() -> No
 
 
 @pytest.mark.requirement("R119")
+def test_a_decimal_without_its_digits_is_refused() -> None:
+    text = metadata_of().schema_string.replace('"decimal(5,2)"', '"decimal"')
+    bare = msgspec.structs.replace(metadata_of(), schema_string=text)
+    with pytest.raises(InvalidAction, match="decimal has its digits"):
+        check_actions([bare], protocol=EXTENDED, metadata=bare)
+    check_actions([bare], protocol=EXTENDED, metadata=bare, verbatim=True)
+
+
+@pytest.mark.requirement("R119")
+def test_a_schema_that_only_lenient_readers_take_for_json_is_refused() -> None:
+    text = metadata_of().schema_string.replace('"metadata":{}', '"metadata":{"a":NaN}', 1)
+    odd = msgspec.structs.replace(metadata_of(), schema_string=text)
+    with pytest.raises(InvalidAction, match="not JSON"):
+        check_actions([odd], protocol=EXTENDED, metadata=odd)
+
+
+@pytest.mark.requirement("R119")
 @pytest.mark.parametrize(("key", "word"), [("delta.columnMapping.mode", "NONE"), ("delta.checkpointPolicy", "Classic")])
 def test_words_that_a_reader_knows_in_lower_case_are_written_so(key: str, word: str) -> None:
     assert canonical_properties({key: word}) == {key: word.lower()}

@@ -42,8 +42,8 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
     if metadata.created_time is not None and metadata.created_time < 0:
         raise _broken("created-time.negative", index, "createdTime", metadata.created_time)
     schema = _schema(metadata, index)
-    if not verbatim and (missing := _missing_member(msgspec.json.decode(metadata.schema_string))):
-        raise _broken("schema", index, "schemaString", missing)
+    if not verbatim and (objection := _kernel_objection_to(metadata.schema_string)):
+        raise _broken("schema", index, "schemaString", objection)
     if not schema.fields and not verbatim:  # Delta Spark makes a table without columns, and adds them later
         raise _broken("schema.empty", index, "schemaString", metadata.schema_string)
     _check_partition_columns(metadata.partition_columns, schema, index)
@@ -64,15 +64,22 @@ def _schema(metadata: Metadata, index: int | None) -> StructType:
     return schema
 
 
-def _missing_member(kind: object) -> str | None:
-    """What a field lacks that the Delta kernel, in delta-rs and DuckDB, asks for; Delta Spark does without."""
+def _kernel_objection_to(schema: str) -> str | None:
+    try:
+        return _kernel_objection(msgspec.json.decode(schema))
+    except (msgspec.DecodeError, UnicodeError) as error:  # numbers such as NaN, which Python and Jackson take
+        return f"the schema is not JSON: {error}"
+
+
+def _kernel_objection(kind: object) -> str | None:
+    """What the Delta kernel, in delta-rs and DuckDB, does not read of a type, though Delta Spark does."""
     if not isinstance(kind, Mapping):
-        return None
+        return "a decimal has its digits: decimal(10,0)" if kind == "decimal" else None
     for field in kind.get("fields", ()):
         if missing := [name for name in _MEMBERS if name not in field]:
             return f"the column {field.get('name')!r} has no {missing[0]!r}"
     inner = (*(field["type"] for field in kind.get("fields", ())), *(kind.get(name) for name in _INNER))
-    return next(filter(None, map(_missing_member, inner)), None)
+    return next(filter(None, map(_kernel_objection, inner)), None)
 
 
 def _check_partition_columns(names: Sequence[str], schema: StructType, index: int | None) -> None:
