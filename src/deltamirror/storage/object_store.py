@@ -131,7 +131,10 @@ class ObjectStore:
         return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
 
     def delete(self, keys: Iterable[str]) -> None:
-        """In bulk where the store can; one by one when one is missing, which ends a bulk on some stores."""
+        """In bulk where the store can; one by one when one is missing, which ends a bulk on some stores.
+
+        Also when the connection breaks, as one that was idle does: the client sends no POST twice, and a bulk is one.
+        """
         paths = [self._path(key) for key in keys]
         with self._translated("delete", f"{len(paths)} objects"):
             for page in (paths[at : at + _PAGE] for at in range(0, len(paths), _PAGE)):
@@ -139,6 +142,10 @@ class ObjectStore:
                     obstore.delete(self.clients.calls, page)
                 except FileNotFoundError as error:
                     _unless_bucket_is_missing(error)
+                    self._delete_each(page)
+                except BaseError as error:
+                    if not is_broken_off(error):
+                        raise
                     self._delete_each(page)
 
     def copy(self, source: str, target: str) -> None:
