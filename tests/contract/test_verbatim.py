@@ -59,6 +59,28 @@ def test_lines_are_stored_byte_for_byte(catalog: Catalog, table: Table, lines: b
     assert "z" in paths(table)
 
 
+WHOLE = INFO + FILE % b"a" + FILE % b"b" + FILE % b"c"
+
+
+@pytest.mark.default_on("sqlite")
+@pytest.mark.parametrize("lines", [WHOLE.decode().splitlines(), WHOLE.splitlines()], ids=["texts", "bytes"])
+def test_lines_that_lost_their_ends_are_lines(catalog: Catalog, table: Table, lines: list[str] | list[bytes]) -> None:
+    with catalog.transaction() as tx:
+        tx.stage_lines("t", iter(lines), at_version=1)
+    assert table.commit_file(1) == WHOLE
+    change = Change(table="t", lines=[line.rstrip() for line in (INFO, FILE % b"d", FILE % b"e")], at_version=2)
+    catalog.writer.commit(Request(changes=(change,)))
+    assert len(table.commit_file(2).splitlines()) == 3
+
+
+def test_lines_are_the_same_with_and_without_their_ends_to_a_token(lake: Catalog) -> None:
+    create(lake, properties=UNTIMED)
+    for lines in (WHOLE, WHOLE.splitlines(), WHOLE.splitlines(keepends=True), WHOLE.decode().splitlines()):
+        with lake.transaction(token="once") as tx:
+            tx.stage_lines("t", lines, at_version=1)
+        assert tx.result.versions == {"t": 1}
+
+
 def test_a_verbatim_commit_names_its_version(catalog: Catalog, table: Table) -> None:
     with pytest.raises(InvalidInput, match="names no version"):
         catalog.writer.commit(Request(changes=(Change(table="t", lines=[INFO]),)))

@@ -158,7 +158,23 @@ def lines_of(lines: object) -> Iterable[bytes]:
     """Lines of another writer: as one piece, or one by one."""
     if isinstance(lines, str | bytes | bytearray | memoryview):
         return _line(lines).splitlines(keepends=True)
-    return (_line(each) for each in listed(lines, "lines", one=(), of="lines"))
+    return _ended(_line(each) for each in listed(lines, "lines", one=(), of="lines"))
+
+
+def _ended(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines with the ends that a caller took off them; a file may lack the last one."""
+    held, missing = None, False
+    for line in lines:
+        if held is not None:
+            missing |= not held.endswith((b"\n", b"\r"))
+            yield _with_end(held)
+        held = line
+    if held is not None:
+        yield _with_end(held) if missing else held
+
+
+def _with_end(line: bytes) -> bytes:
+    return line if line.endswith((b"\n", b"\r")) else line + b"\n"
 
 
 def _line(line: object) -> bytes:

@@ -127,12 +127,16 @@ def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> Block |
 
 
 def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each line with its number; blank lines stay with the line before them, at the beginning with the one after."""
+    """Each line with its number; blank lines stay with the line before them, at the beginning with the one after.
+
+    A line that another one follows has an end, whether or not it was handed in with one: glued together, two would be
+    none that a reader takes.
+    """
     held, number = b"", 0
     for index, line in enumerate(stream, 1):
         if not line.isspace():
             if number:
-                yield number, held
+                yield number, held if held.endswith((b"\n", b"\r")) else held + b"\n"
                 held = b""
             number = index
         held += line

@@ -1,6 +1,7 @@
-"""A store that keeps its promises is never refused for a moment of trouble, whichever request of the probe it meets."""
+"""Requests that meet a moment of trouble: a probe refuses no store for it, and a bulk delete is done all the same."""
 
 import pytest
+from msgspec.structs import replace
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import DeltaMirrorError
@@ -36,3 +37,17 @@ def test_trouble_with_any_request_is_passed_by_or_tried_again(
             assert error.retryable, error  # noqa: PT017 - it need not be raised
         s3_proxy.heal()
         assert [each.fault for each in s3_proxy.log[begun:]].count(fault) == 1
+
+
+@pytest.mark.requirement("R45")
+@pytest.mark.parametrize("fault", [Reset.BEFORE, Reset.AFTER])
+def test_objects_are_deleted_though_the_connection_of_the_bulk_broke(
+    s3_bucket: str, s3_settings: StorageSettings, s3_proxy: S3Proxy, fault: Reset
+) -> None:
+    store = store_at(f"s3://{s3_bucket}/t", replace(s3_proxy.settings(s3_settings), retries=0))
+    for key in ("a", "b", "c"):
+        store.create(key, b"x")
+    s3_proxy.fail(fault, lambda access: access.method == "POST", times=1)
+    store.delete(["a", "b"])
+    assert [meta.key for meta in store.list()] == ["c"]
+    assert [access.fault for access in s3_proxy.log].count(fault) == 1

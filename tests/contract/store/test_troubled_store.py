@@ -173,13 +173,6 @@ def test_a_create_whose_connection_broke_says_exists_where_there_is_an_object_fo
             assert [method for method, _ in asked.requests] == ["PUT", "HEAD"]
 
 
-@pytest.mark.requirement("R45")
-def test_objects_are_deleted_one_by_one_where_the_connection_of_a_bulk_broke() -> None:
-    with answering(RESET, Answer(204)) as asked:
-        troubled(asked.endpoint, retries=0).delete(["a", "b"])
-        assert [method for method, _ in asked.requests] == ["POST", "DELETE", "DELETE"]
-
-
 @pytest.mark.requirement("R47")
 def test_a_server_that_is_down_or_has_no_name_is_unavailable() -> None:
     for endpoint in ("http://127.0.0.1:1", "http://no-such-host.invalid"):

@@ -162,6 +162,11 @@ def feature_cases() -> list[Case]:
     return cases
 
 
+def annotated(metadata: dict[str, object]) -> Metadata:
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": metadata}
+    return metadata_of(msgspec.json.encode({"type": "struct", "fields": [field]}).decode(), partition_by=())
+
+
 OTHER_CASES = [
     Case("commit.type", [changed(ADD, size="10")], [ADD]),
     Case("commit.metadata-twice", [TABLE, TABLE], [TABLE]),
@@ -307,6 +312,8 @@ OTHER_CASES = [
     of_metadata(
         "configuration.value", with_properties(checkpointInterval="0"), with_properties(checkpointInterval="1")
     ),
+    of_metadata("column-mapping.off", annotated({"delta.columnMapping.physicalName": "x"}), annotated({})),
+    of_metadata("column-metadata", annotated({"comment": 5}), annotated({"comment": "five"})),
     of_metadata("column-mapping.id", mapped((1, "a"), (1, "b")), mapped((1, "a"), (2, "b")), ALL_FEATURES),
     of_metadata("column-mapping.physical-name", mapped((1, "a"), (2, "a")), mapped((1, "a"), (2, "b")), ALL_FEATURES),
     of_metadata("column-mapping.max-id", mapped((3, "a"), largest="2"), mapped((3, "a"), largest="3"), ALL_FEATURES),

@@ -16,6 +16,7 @@ from deltamirror.delta.properties import (
     max_column_id,
 )
 from deltamirror.delta.schema import ArrayType, Field, MapType, Primitive, StructType, parse_schema, validate_schema
+from deltamirror.delta.validation.columns import unreadable_key
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidAction, InvalidSchema
 
@@ -50,7 +51,16 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
     _check_configuration(metadata, index, verbatim=verbatim)
     if column_mapping_mode(metadata) != "none":
         _check_column_mapping(metadata, schema, index)
+    for path, column in schema.walk():
+        _check_column(".".join(path), column, index, mapped=column_mapping_mode(metadata) != "none")
     _check_features(metadata, protocol, index, verbatim=verbatim)
+
+
+def _check_column(name: str, column: Field, index: int | None, *, mapped: bool) -> None:
+    if not mapped and not column.metadata.keys().isdisjoint((_COLUMN_ID, _PHYSICAL_NAME)):
+        raise _broken("column-mapping.off", index, f"schemaString: {name}", _PHYSICAL_NAME)
+    if (key := unreadable_key(column.metadata)) is not None:
+        raise _broken("column-metadata", index, f"schemaString: {name}", f"{key}: {column.metadata[key]!r}")
 
 
 def _schema(metadata: Metadata, index: int | None) -> StructType:

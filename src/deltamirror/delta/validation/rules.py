@@ -243,6 +243,16 @@ _OTHERS = (
         "name features in the protocol, not in the configuration",
     ),
     Rule("metaData.configuration.value", "a property that Delta defines has a value of its kind", "correct the value"),
+    Rule(
+        "metaData.column-metadata",
+        "the metadata of a column has the values that Delta Spark reads there",
+        "correct the value, or leave the key out",
+    ),
+    Rule(
+        "metaData.column-mapping.off",
+        "columns have ids and physical names under column mapping only",
+        "leave delta.columnMapping.id and physicalName out, or set delta.columnMapping.mode to name",
+    ),
     Rule("metaData.column-mapping.id", "under column mapping, columns have unique ids above 0", "number the columns"),
     Rule(
         "metaData.column-mapping.physical-name",

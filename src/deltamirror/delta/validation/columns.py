@@ -1,0 +1,81 @@
+"""Whether the metadata of a column is what Delta Spark reads there: it fails for the whole table at anything else."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+__all__ = ["unreadable_key"]
+
+_IDENTITY: Final = ("delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert")
+_LENGTHS: Final = re.compile(r"(?:(?:var)?char\(\d+\)|[^()]|decimal\(\d+, ?\d+\))+")
+
+
+class _Condition(msgspec.Struct):
+    expression: str
+
+
+class _Invariant(msgspec.Struct):
+    expression: _Condition
+
+
+def unreadable_key(metadata: Mapping[str, object]) -> str | None:
+    """The first key whose value Delta Spark cannot read; None: all are fine."""
+    if any(key in metadata for key in _IDENTITY):
+        for key in _IDENTITY:
+            if key not in metadata or not _KNOWN[key](metadata[key]):
+                return key if key in metadata else next(known for known in _IDENTITY if known in metadata)
+    is_known = ((key, _KNOWN.get(key, _is_value)) for key in metadata)
+    return next((key for key, test in is_known if not test(metadata[key])), None)
+
+
+def _is_value(value: object) -> bool:
+    """What Spark holds as metadata: texts, numbers, truth, objects, and lists of one of these kinds."""
+    match value:
+        case Mapping():
+            return all(map(_is_value, value.values()))
+        case list():
+            kinds = {type(each) for each in value}
+            return len(kinds) <= 1 and kinds <= {str, int, float, bool, dict} and all(map(_is_value, value))
+        case _:
+            return True
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _is_invariant(value: object) -> bool:
+    try:
+        msgspec.json.decode(value if isinstance(value, str) else b"", type=_Invariant)
+    except (msgspec.MsgspecError, UnicodeError):
+        return False
+    return True
+
+
+def _are_changes(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, Mapping) for each in value) and _is_value(value)
+
+
+def _has_lengths(value: object) -> bool:
+    return isinstance(value, str) and _LENGTHS.fullmatch(value) is not None
+
+
+_KNOWN: Final[Mapping[str, Callable[[object], bool]]] = {
+    "comment": _is_text,
+    "delta.generationExpression": _is_text,
+    "delta.invariants": _is_invariant,
+    "delta.identity.start": _is_number,
+    "delta.identity.step": lambda value: _is_number(value) and value != 0,
+    "delta.identity.allowExplicitInsert": lambda value: isinstance(value, bool),
+    "delta.identity.highWaterMark": _is_number,
+    "delta.typeChanges": _are_changes,
+    "CURRENT_DEFAULT": _is_text,
+    "EXISTS_DEFAULT": _is_text,
+    "__CHAR_VARCHAR_TYPE_STRING": _has_lengths,
+}
