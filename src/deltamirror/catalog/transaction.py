@@ -114,7 +114,7 @@ class Transaction:
         named, work = adds(files), self._of(table)
         if work.seen is None and work.snapshot is None:
             work.seen = self._state(table, remembered=True)
-        work.streams.append(self._verifier(table).verified(named) if verify_files else named)
+        work.streams.append(self._verifier(table).verified(named) if flag(verify_files, "verify_files") else named)
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -214,7 +214,7 @@ class Transaction:
         read_version = optional_number(read_version, "read_version")
         at_version, stream = optional_number(at_version, "at_version"), actions_of(actions)
         work = self._looked(table) if read_version is None and at_version is None else self._of(table)
-        work.streams.append(self._verifier(table).verified(stream) if verify_files else stream)
+        work.streams.append(self._verifier(table).verified(stream) if flag(verify_files, "verify_files") else stream)
         work.read_version = _oldest(work.read_version, read_version)
         work.at_version = work.at_version if at_version is None else at_version
 
@@ -224,7 +224,7 @@ class Transaction:
         """Take complete lines of another writer, commitInfo included, as exactly this version."""
         given, exact = lines_of(lines), number(at_version, "at_version")
         work = self._of(table)
-        work.lines = self._verifier(table).verified_lines(given) if verify_files else given
+        work.lines = self._verifier(table).verified_lines(given) if flag(verify_files, "verify_files") else given
         work.at_version = exact
 
     def commit(self) -> Committed:
