@@ -31,7 +31,7 @@ def script(catalog: Catalog) -> None:
     table.alter(features=["deletionVectors", "domainMetadata"])
     with catalog.transaction(operation="DELETE", parameters={"predicate": ["day = 1"]}, tags={"k": "v"}) as tx:
         tx.read("t", partitions={"day": 1})
-        tx.remove("t", ["day=1/0", "day=1/1"])
+        tx.remove("t", ["day=1/0", "day=1/1", "day=1/2"])
         tx.append("t", [add("day=1/2", day="1", stats=stats, deletion_vector=vector)])
         tx.stage("t", [Cdc(path="_change_data/c", partition_values={"day": None}, size=1, data_change=False)])
         tx.set_transaction("t", "app", 7)

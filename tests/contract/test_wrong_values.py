@@ -81,7 +81,7 @@ def test_an_empty_token_is_refused(catalog, token: str) -> None:
 
 def test_a_partition_value_that_no_file_can_have_is_refused_not_simply_never_found(catalog) -> None:
     create(catalog, schema="id long, day date", partition_by=["day"])
-    with pytest.raises(InvalidInput, match="'2024-1-1' is no value of the partition column 'day'"):
-        catalog.table("t").snapshot().files({"day": "2024-1-1"})
-    with pytest.raises(InvalidInput, match="'2024-1-1' is no value"):
-        catalog.transaction().read("t", partitions={"day": ["2024-01-01", "2024-1-1"]})
+    with pytest.raises(InvalidInput, match="'2024-13-1' is no value of the partition column 'day'"):
+        catalog.table("t").snapshot().files({"day": "2024-13-1"})
+    with pytest.raises(InvalidInput, match="'2024-13-1' is no value"):
+        catalog.transaction().read("t", partitions={"day": ["2024-01-01", "2024-13-1"]})
