@@ -126,8 +126,8 @@ def test_a_partition_is_asked_for_by_values_that_its_column_can_have(orders, add
     assert paths("day=2024-01-01") == ["2024-01-01"]
     assert paths("DAY=2024-01-01", "DAY=2024-01-02") == ["2024-01-01", "2024-01-02"]
     assert paths("day=") == ["none"]
-    error = orders.error("table", "files", "orders", "--partition", "day=2024-1-1", exits=10)
-    assert "'2024-1-1' is no value of the partition column 'day'" in error["message"]
+    error = orders.error("table", "files", "orders", "--partition", "day=2024-13-1", exits=10)
+    assert "'2024-13-1' is no value of the partition column 'day'" in error["message"]
     assert error["hint"]
 
 
