@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltamirror.arguments import PARTITION_VALUES, listed, mapping, partition_filter, shown, text
 from deltamirror.delta.actions import Action, Add, Cdc, Remove
-from deltamirror.delta.lines import json_bytes, wire_name
+from deltamirror.delta.lines import json_bytes, wire_name, with_end
 from deltamirror.delta.paths import partition_text
 from deltamirror.delta.schema import StructType, from_arrow, from_ddl, parse_schema, schema_string, validate_schema
 from deltamirror.delta.validation.rules import violation
@@ -166,15 +166,12 @@ def _ended(lines: Iterable[bytes]) -> Iterator[bytes]:
     held, missing = None, False
     for line in lines:
         if held is not None:
-            missing |= not held.endswith((b"\n", b"\r"))
-            yield _with_end(held)
+            ended = with_end(held)
+            missing |= ended != held
+            yield ended
         held = line
     if held is not None:
-        yield _with_end(held) if missing else held
-
-
-def _with_end(line: bytes) -> bytes:
-    return line if line.endswith((b"\n", b"\r")) else line + b"\n"
+        yield with_end(held) if missing else held
 
 
 def _line(line: object) -> bytes:

@@ -37,6 +37,7 @@ __all__ = [
     "json_text",
     "read_ndjson",
     "wire_name",
+    "with_end",
 ]
 
 _NAMES: Mapping[type[Action], str] = {struct: name for name, struct in ACTION_TYPES.items()}
@@ -128,6 +129,11 @@ def _json(encoder: msgspec.json.Encoder, value: object) -> bytes:
     except (TypeError, OverflowError, RecursionError) as error:
         hint = "give texts, numbers, lists and mappings"
         raise InvalidInput(f"a value cannot be written as JSON: {error}", hint=hint) from None
+
+
+def with_end(line: bytes) -> bytes:
+    """The line with the end that sets it apart from the next one, as it is if it has one."""
+    return line if line.endswith((b"\n", b"\r")) else line + b"\n"
 
 
 def decode(line: bytes | str, *, number: int | None = None) -> Action:

@@ -80,11 +80,11 @@ class CommitPath:
 
     def _looked_again(self, known: TableState) -> TableState | None:
         """A table that is remembered as it is now; None if more than its version changed, or it is gone."""
-        self.database.require_present()
         for version, committed_at, *foundation, _ in self.database.glance(HEAD, {"table_id": known.table_id}):
             if foundation == [known.metadata_version, known.protocol_version, known.lineage]:
-                self.see(known.at(version, committed_at))
-                return known.at(version, committed_at)
+                found = known.at(version, committed_at)
+                self.see(found)
+                return found
         return None
 
     def see(self, state: TableState) -> None:

@@ -136,7 +136,7 @@ def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     for index, line in enumerate(stream, 1):
         if not line.isspace():
             if number:
-                yield number, held if held.endswith((b"\n", b"\r")) else held + b"\n"
+                yield number, lines.with_end(held)
                 held = b""
             number = index
         held += line
