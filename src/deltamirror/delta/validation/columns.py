@@ -22,12 +22,10 @@ class _Invariant(msgspec.Struct):
 
 def unreadable_key(metadata: Mapping[str, object]) -> str | None:
     """The first key whose value Delta Spark cannot read; None: all are fine."""
-    if any(key in metadata for key in _IDENTITY):
-        for key in _IDENTITY:
-            if key not in metadata or not _KNOWN[key](metadata[key]):
-                return key if key in metadata else next(known for known in _IDENTITY if known in metadata)
-    is_known = ((key, _KNOWN.get(key, _is_value)) for key in metadata)
-    return next((key for key, test in is_known if not test(metadata[key])), None)
+    stated = [key for key in _IDENTITY if key in metadata]
+    if stated and len(stated) < len(_IDENTITY):
+        return stated[0]
+    return next((key for key in metadata if not _KNOWN.get(key, _is_value)(metadata[key])), None)
 
 
 def _is_value(value: object) -> bool:
