@@ -142,7 +142,7 @@ class Stage:
                 # The head first: a file that comes between the two is found, not overlooked.
                 begun_at, had_files = self._head(session.connection), _has_files(session, self._table_id)
                 self._begin(session)
-            self._has_begun = True
+                self._has_begun = True  # before COMMIT: its reply may be lost
             self._store(iter(blocks))
             resolved = self._resolve() if had_files else _Resolved(begun_at)
         except BaseException:
