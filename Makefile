@@ -16,7 +16,7 @@ TABLES ?= 3000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench check clean demo format golden help java lock reference-logs scale setup soak test
+.PHONY: bench check clean demo format golden help java lock reference-logs scale setup soak test test-fast
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -27,6 +27,9 @@ demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+
+test-fast: setup ## Run what is quick: unit tests, SQLite, disk and memory
+	$(BIN)/pytest -n 2 --fast $(TESTS)
 
 golden: java setup ## Run the tests of reference logs over the tables in DELTAMIRROR_SHARED (default: ../shared)
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --golden -m reference $(TESTS)

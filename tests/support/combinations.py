@@ -2,7 +2,8 @@
 
 A behaviour is proven once at its boundary: what a database does on every database, what a store does on every store.
 A test above such a boundary says with ``default_on`` where the default suite runs it; its other combinations get the
-mark ``elsewhere``, which the default suite leaves out and ``make soak`` runs.
+mark ``elsewhere``, which the default suite leaves out and ``make soak`` runs. ``make test-fast`` runs what needs no
+server: SQLite, disk and memory.
 """
 
 from collections.abc import Iterable
@@ -13,19 +14,33 @@ import pytest
 from tests.support.catalogs import ENGINES
 from tests.support.stores import STORES
 
-__all__ = ["is_default", "places_of", "pytest_collection_modifyitems"]
+__all__ = ["is_default", "places_of", "pytest_addoption", "pytest_collection_modifyitems"]
 
 _KINDS: Final = (frozenset(ENGINES), frozenset(STORES))
 """A combination names a database, a store, or both."""
 
+_FAST: Final = "--fast"
+_NEAR: Final = frozenset({"sqlite", "disk", "memory"})
+_COSTLY: Final = ("postgres", "spark", "crash", "slow")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option for the everyday loop."""
+    parser.addoption(_FAST, action="store_true", help="only what is quick on SQLite, disk and memory")
+
 
 @pytest.hookimpl(tryfirst=True)  # before the marks decide which tests run
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the default suite leaves out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what the default suite leaves out; with ``--fast``, also what takes a server or long."""
     for item in items:
         marker = item.get_closest_marker("default_on")
-        if marker is not None and not is_default(places_of(item), marker.args):
+        is_left_out = marker is not None and not is_default(places_of(item), marker.args)
+        if is_left_out or (config.getoption(_FAST) and not _is_quick(item)):
             item.add_marker(pytest.mark.elsewhere)
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    return places_of(item) <= _NEAR and not any(item.get_closest_marker(name) for name in _COSTLY)
 
 
 def places_of(item: pytest.Item) -> frozenset[str]:

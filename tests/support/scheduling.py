@@ -1,45 +1,42 @@
 """In which order test files run, and which of them in one process.
 
-The longest first, so that no worker is left alone with one at the end. What needs the same costly servers and sessions
-goes to one worker: each has its own.
+The longest first, as recorded, so that no worker is left alone with one at the end. The files that need the same costly
+servers and sessions go to one worker: each worker has its own.
 """
 
-from pathlib import Path
+from collections import Counter
 from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
+from tests.support.durations import recorded
+
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
-_TOGETHER: Final = ("tests/interop/", "tests/contract/runner/")
-"""The folders whose files share sessions of Spark, and readers."""
-
-_LONGEST: Final = (
-    "interop/test_every_reader.py",
-    "fault/test_crash_matrix.py",
-    "fault/test_mirror_kill.py",
-    "simulation/test_schedules.py",
-    "fault/test_import_kill.py",
-    "contract/runner/test_runners.py",
-)
-"""As measured; whatever is not named comes after them, in the usual order."""
-
-_TESTS: Final = Path(__file__).parents[1]
+_TOGETHER: Final = ("tests/contract/runner/",)
+"""The folders whose files share three sessions of Spark."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort them; the order within a file stays."""
-    places = {_TESTS / name: place for place, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    times = Counter[str]()
+    for file, seconds in recorded().items():
+        times[_scope(file)] += seconds
+    items.sort(key=lambda item: -times[_scope(item.nodeid)])
+
+
+def _scope(nodeid: str) -> str:
+    """What one worker runs as a whole: a folder whose files belong together, or a file."""
+    folder = next((folder for folder in _TOGETHER if nodeid.startswith(folder)), None)
+    return folder or nodeid.partition("::")[0]
 
 
 class _ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]
     """Files go to workers as a whole; some folders, too."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = next((folder for folder in _TOGETHER if nodeid.startswith(folder)), None)
-        return folder or nodeid.partition("::")[0]
+        return _scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
