@@ -82,6 +82,7 @@ def _lasting(table: Any) -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.default_on("sqlite")
 @pytest.mark.requirement("R33")
 @pytest.mark.requirement("R43")
 def test_an_import_killed_before_any_step_goes_on_at_once_to_the_same_end(

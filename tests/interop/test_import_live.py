@@ -1,6 +1,7 @@
 """Tables of Delta Lake on Spark and of delta-rs come under SQL, and are written and mirrored on where they lie.
 
-Every independent reader opens every version that the log still has, those of their first writer and ours.
+Every independent reader opens every version that the log still has, those of their first writer and ours; Delta Lake on
+Spark, which costs most, the last of either.
 """
 
 import shutil
@@ -165,7 +166,8 @@ def test_a_reader_opens_a_rebuilt_log_over_the_data(table: Continued, reader: Re
 
 
 def test_a_reader_opens_every_version_old_and_ours(table: Continued, reader: Reader) -> None:
-    for version in sorted(table.rows):
+    is_costly = reader.name.startswith("Delta Lake")
+    for version in (table.imported.last, max(table.rows)) if is_costly else sorted(table.rows):
         place = place_for(table, reader, version)
         found = reader.snapshot(place.location, version, rows=True, store=place.store)
         assert_same_table([table.seen(version), found])

@@ -1,7 +1,7 @@
 """The thread through everything: commits to SQL, joined into a ``_delta_log/``, are Delta tables for everybody.
 
 Real data files are written and committed through a catalog on SQLite. Its stored bytes become a log folder, and
-independent readers open every version of it.
+independent readers open every version of it; Delta Lake on Spark, which costs most, the newest.
 """
 
 import shutil
@@ -188,9 +188,10 @@ def _without_values(table: SeenTable) -> tuple[SeenFile, ...] | None:
 
 
 def test_every_reader_sees_every_version_as_the_catalog_does(written: Written, all_readers: tuple[Reader, ...]) -> None:
+    frugal = tuple(reader for reader in all_readers if not reader.name.startswith("Delta Lake"))
     for version in written.versions:
         ours = seen_by_us(written.table.snapshot(version), written.folder)
-        assert_all_see(written, written.folder, all_readers, ours)
+        assert_all_see(written, written.folder, all_readers if version == written.versions[-1] else frugal, ours)
 
 
 def test_the_newest_version_is_found_without_naming_it(written: Written, reader: Reader) -> None:
