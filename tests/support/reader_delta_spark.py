@@ -30,8 +30,6 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
-    # It lives long enough for the second compiler, which other programs of the tests do without.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # VACUUM lists files in that many tasks, 10,000 if nobody says otherwise.
