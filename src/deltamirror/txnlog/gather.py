@@ -141,16 +141,16 @@ def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     A line that another one follows has an end, whether or not it was handed in with one: glued together, two would be
     none that a reader takes.
     """
-    held, number = b"", 0
-    for index, line in enumerate(stream, 1):
+    held, number = list[bytes](), 0
+    for index, line in enumerate(lines.bounded(stream), 1):
         if not line.isspace():
             if number:
-                yield number, lines.with_end(held)
-                held = b""
+                yield number, lines.with_end(b"".join(held))
+                held = []
             number = index
-        held += line
+        held.append(line)
     if number:
-        yield number, held
+        yield number, b"".join(held)
 
 
 def _block(pairs: list[Pair]) -> Block:
