@@ -44,7 +44,7 @@ SETTINGS_INTRODUCTION = """\
 
 No file is needed: every setting has a default. Values are taken, in this order, from
 
-1. the command line (`--catalog URL` for `catalog.url`),
+1. the command line (`--catalog URL` for `catalog.url`), or what Python hands over: `Catalog("sqlite:///lake.db")`,
 2. the environment: `DELTAMIRROR_`, section and key, joined by a double underscore: `DELTAMIRROR_CATALOG__URL`
    (a setting that may be absent is unset with `null`),
 3. a TOML file: the one that `--config` names, or the variable `DELTAMIRROR_CONFIG`, or `deltamirror.toml` in the

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from deltamirror.config import Settings
+from deltamirror.config import Settings, load
 from deltamirror.errors import InvalidInput, InvalidSettings
 
 __all__ = [
@@ -169,11 +169,14 @@ def require_function(value: object, name: str, *, hint: str) -> None:
 
 
 def settings_from(url: object, settings: object) -> Settings:
-    """The settings to work with: those that were handed in, or the defaults; a URL goes before theirs."""
+    """The settings to work with: those that were handed in, or those of file and environment, as for the command line.
+
+    A URL goes before theirs.
+    """
     if settings is not None and not isinstance(settings, Settings):
         hint = "give deltamirror.config.Settings(…), or the settings that deltamirror.config.load(…) found"
         raise _wrong("settings", "a Settings", settings, hint)
-    known = Settings() if settings is None else settings
+    known = load(environment=os.environ).settings if settings is None else settings
     return known if url is None else replace(known, catalog=replace(known.catalog, url=_catalog_url(url)))
 
 

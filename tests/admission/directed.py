@@ -137,11 +137,11 @@ def _spelled(life: Life, random: Random, *, uid: int, text: str | None, value: A
 
 
 def _values() -> Iterator[Group]:
-    yield Group("stats", _PLAIN, {repr(each): partial(add_with, kind="stats", stats=each) for each in STATS})
-    stats = changed(_PLAIN, checkpoint=True)
-    yield Group(
-        "stats in a checkpoint", stats, {repr(each): partial(add_with, kind="stats", stats=each) for each in STATS}
-    )
+    judged = Definition(_columns("long", "boolean", Struct((Column(5, "f", "long"),))))
+    for name, plain in (("", _PLAIN), (" beside a boolean", judged)):
+        parts = {repr(each): partial(add_with, kind="stats", stats=each) for each in STATS}
+        yield Group(f"stats{name}", plain, parts)
+        yield Group(f"stats{name} in a checkpoint", changed(plain, checkpoint=True), parts)
     yield Group("numbers", _PLAIN, {repr(each): partial(add_with, kind="numbers", **each) for each in NUMBERS})
     tracked = Definition(_columns("long"), properties={"delta.enableRowTracking": "true"}, checkpoint=True)
     yield Group("row ids", tracked, {repr(each): partial(add_with, kind="numbers", **each) for each in NUMBERS})

@@ -37,6 +37,14 @@ def test_a_file_behind_two_slashes_is_an_address_with_one_slash_short(prompt, en
     assert not list(prompt.folder.iterdir())
 
 
+@pytest.mark.parametrize("url", ["sqlite:///lake.db ", "sqlite:/// lake.db", "duckdb:///lake.db\n"])
+def test_a_blank_beside_the_name_of_a_file_makes_no_second_file(prompt, url: str) -> None:
+    error = prompt.error("init", "--catalog", url, exits=10)
+    assert "has a blank before or after the name" in error["message"]
+    assert "remove the blank" in error["hint"]
+    assert not list(prompt.folder.iterdir())
+
+
 @pytest.mark.parametrize("content", [b'{"a": 1}\n', b"SQLite format 3\0" * 100, b"a,b\n1,2\n", b"x"])
 @pytest.mark.parametrize("name", ["lake.db", "lake.jsonl", "lake.csv"])
 def test_a_file_of_another_kind_is_never_taken_for_a_duckdb_catalog(prompt, name: str, content: bytes) -> None:

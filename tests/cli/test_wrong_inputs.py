@@ -3,11 +3,15 @@
 import json
 import socket
 import sqlite3
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event
+
+from deltamirror.delta.bounds import LONGEST_LINE
 
 
 @contextmanager
@@ -197,6 +201,18 @@ def test_a_full_database_is_capacity_exceeded(orders, add) -> None:
     assert error["hint"]
     assert orders.dump() == before
     assert orders.json("commit", "orders", "-", stdin=lines)["version"] == 1
+
+
+def test_a_line_without_an_end_is_not_read_to_its_end(orders) -> None:
+    with Path("endless.jsonl").open("wb") as file:
+        file.truncate(50 * LONGEST_LINE)  # no more than a hole on the disk
+    tracemalloc.start()
+    try:
+        error = orders.error("commit", "orders", "endless.jsonl", exits=10)
+        assert tracemalloc.get_traced_memory()[1] < 10 * LONGEST_LINE
+    finally:
+        tracemalloc.stop()
+    assert f"endless.jsonl, line 1: a line of more than {LONGEST_LINE:,} bytes" in error["message"]
 
 
 def test_a_server_that_does_not_answer_is_unavailable_and_its_password_stays_hidden(prompt) -> None:

@@ -7,8 +7,9 @@ from threading import Barrier
 import pytest
 from sqlalchemy import text
 
-from deltamirror import Catalog, Committed, Table, Txn
+from deltamirror import Add, Catalog, Committed, Table, Txn
 from deltamirror.config import WriterSettings
+from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidAction, TokenReused
 from deltamirror.txnlog.request import Change, Request
 from tests.support.faults import losing_replies
@@ -123,6 +124,31 @@ def test_removes_sent_at_once_under_one_token_take_place_once(catalog: Catalog, 
 def test_an_exact_version_sent_at_once_under_one_token_is_taken_once(catalog: Catalog, table: Table) -> None:
     request = Request(changes=(Change(table="t", actions=[add("a")], at_version=1),), token="exact")
     assert one_answer(at_once(lambda _: catalog.writer.commit(request))) == {"t": 1}
+
+
+def test_an_exact_version_of_any_size_is_answered_again(sqlite_lake: str) -> None:
+    """A large commit is known by its token once all of it was read, and its version is taken by itself."""
+    many, other = ([add(f"{name}{number}") for number in range(9)] for name in "fg")
+    with opened(sqlite_lake, stage_above=3) as catalog:
+        create(catalog, properties={"delta.enableInCommitTimestamps": "false"})
+
+        def send(actions: list[Add], *, verbatim: bool, at_version: int) -> Committed:
+            with catalog.transaction(token=str(at_version)) as tx:
+                if verbatim:
+                    tx.stage_lines("t", encode_commit(actions), at_version=at_version)
+                else:
+                    tx.stage("t", actions, at_version=at_version)
+            return tx.result
+
+        for version, is_verbatim in enumerate((True, False), 1):
+            answers = [send(many, verbatim=is_verbatim, at_version=version) for _ in range(2)]
+            assert one_answer(answers) == {"t": version}
+        before = row_counts(catalog)
+        with pytest.raises(TokenReused):
+            send(other, verbatim=True, at_version=1)
+        with pytest.raises(Conflict, match="the next version is 3"), catalog.transaction(token="another") as tx:
+            tx.stage("t", other, at_version=1)
+        assert row_counts(catalog) == before
 
 
 def test_alterations_are_idempotent_by_their_token(catalog: Catalog, table: Table) -> None:

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from deltamirror.config import Settings, examine, keys, load, redact_text, redact_url
+from deltamirror import Catalog, MirrorEngine
+from deltamirror.config import MirrorSettings, Settings, examine, keys, load, redact_text, redact_url
 from deltamirror.config.lines import line_of_key
 from deltamirror.errors import InvalidSettings
 
@@ -250,3 +251,35 @@ def test_an_endpoint_without_tls_has_to_be_allowed(tmp_path: Path) -> None:
     assert refusal(tmp_path, '[storage]\nendpoint = "http://127.0.0.1:9000"\n').key == "storage.endpoint"
     write(tmp_path, '[storage]\nendpoint = "http://127.0.0.1:9000"\nallow_http = true\n')
     assert load(environment={}, folder=tmp_path).settings.storage.allow_http
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder whose settings file names a catalog."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deltamirror.toml").write_text('[catalog]\nurl = "sqlite:///file.db"\n[mirror]\nrunner = "local"\n')
+    return tmp_path
+
+
+def test_python_reads_settings_as_the_command_line_does(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*url: str, settings: Settings | None = None) -> list[str]:
+        with Catalog(*url, settings=settings) as catalog:
+            catalog.init()
+            with MirrorEngine(*url, settings=settings) as engine:
+                assert engine.database.file == catalog.database.file
+        return sorted(file.name for file in configured.glob("*.db"))
+
+    assert opened() == ["file.db"]
+    monkeypatch.setenv("DELTAMIRROR_CATALOG__URL", "sqlite:///variable.db")
+    assert opened() == ["file.db", "variable.db"]
+    assert opened("sqlite:///argument.db") == ["argument.db", "file.db", "variable.db"]
+    local = Settings(mirror=MirrorSettings(runner="local"))
+    assert "deltamirror.db" in opened(settings=local)
+
+
+def test_python_is_told_of_wrong_settings_as_the_command_line_is(configured: Path) -> None:
+    (configured / "deltamirror.toml").write_text('[catalog]\nurl = "sqlite:///file.db"\nspeed = 3\n')
+    with pytest.raises(InvalidSettings, match=r"deltamirror\.toml.*unknown setting"):
+        Catalog()
+    with pytest.raises(InvalidSettings):
+        MirrorEngine("sqlite:///other.db")

@@ -46,6 +46,7 @@ class Catalog:
     """The tables of one database. Safe to share between threads; every process opens its own.
 
     ``url`` is ``sqlite:///FILE``, ``duckdb:///FILE`` or ``postgresql://…``; it goes before the one in ``settings``.
+    Without ``settings``, those of the command line are in force: ``deltamirror.toml``, then the environment.
     """
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:

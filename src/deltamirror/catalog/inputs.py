@@ -39,6 +39,7 @@ _FORMS = 'give "id long, day date", a schema of Spark or Arrow, or the JSON of D
 A = TypeVar("A", bound=Action)
 F = TypeVar("F", bound=Add | Remove | Cdc)
 _ACTIONS = get_args(Action)
+_CUT_BYTES = 1024 * 1024
 
 
 def schema_of(schema: object) -> StructType:
@@ -157,8 +158,17 @@ def _action(index: int, action: object) -> Action:
 def lines_of(lines: object) -> Iterable[bytes]:
     """Lines of another writer: as one piece, or one by one."""
     if isinstance(lines, str | bytes | bytearray | memoryview):
-        return _line(lines).splitlines(keepends=True)
+        return _cut(_line(lines))
     return _ended(_line(each) for each in listed(lines, "lines", one=(), of="lines"))
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    """The lines of a text, with their ends; some at a time, because a list of blank lines alone can fill the memory."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + _CUT_BYTES) + 1 or len(data)
+        yield from data[start:end].splitlines(keepends=True)
+        start = end
 
 
 def _ended(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +15,7 @@ from deltamirror.catalog import Committed
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import not_empty, seconds, whole_number
+from deltamirror.delta.bounds import LONGEST_LINE
 from deltamirror.delta.lines import read_ndjson
 from deltamirror.errors import InvalidAction, InvalidLine
 
@@ -122,7 +124,8 @@ class _Lines:
         self._blank: list[int] = []
 
     def __iter__(self) -> Iterator[bytes]:
-        for number, line in enumerate(self._stream, 1):
+        # One byte more than the longest that is taken tells a line that is too long, without reading all of it.
+        for number, line in enumerate(iter(partial(self._stream.readline, LONGEST_LINE + 1), b""), 1):
             if line.isspace():
                 self._blank.append(number)
             yield line

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from deltamirror.errors import Internal
+from deltamirror.delta.bounds import LARGEST_CHUNK
+from deltamirror.errors import CapacityExceeded, Internal
 
 __all__ = ["Chunk", "commit_digest", "compressed_chunk", "plain_chunk"]
 
@@ -28,11 +29,18 @@ class Chunk:
 
     def decoded(self, *, check: bool = True) -> bytes:
         """The lines, checked against their digest unless told not to."""
-        data = self.data
-        if self.codec == "zstd":
-            data = pa.Codec("zstd").decompress(self.data, self.raw_bytes, asbytes=True)
+        data = self._decompressed() if self.codec == "zstd" else self.data
         if check and hashlib.sha256(data).digest() != self.digest:
             raise Internal("a stored chunk does not have the digest it was stored with: the database is damaged")
+        return data
+
+    def _decompressed(self) -> bytes:
+        if self.raw_bytes > LARGEST_CHUNK:
+            raise Internal(f"a stored chunk of {self.raw_bytes} bytes is larger than any that is written")
+        try:
+            data: bytes = pa.Codec("zstd").decompress(self.data, self.raw_bytes, asbytes=True)
+        except (pa.ArrowException, OSError) as error:
+            raise Internal(f"a stored chunk cannot be decompressed to {self.raw_bytes} bytes: {error}") from error
         return data
 
 
@@ -43,6 +51,11 @@ def plain_chunk(data: bytes) -> Chunk:
 
 def compressed_chunk(data: bytes) -> Chunk:
     """A chunk stored compressed."""
+    if len(data) > LARGEST_CHUNK:
+        raise CapacityExceeded(
+            f"a chunk of {len(data):,} bytes is too large: the limit is {LARGEST_CHUNK:,}",
+            hint="lower catalog.chunk_lines, or give shorter statistics",
+        )
     packed = pa.Codec("zstd").compress(data, asbytes=True)
     return Chunk("zstd", len(data), hashlib.sha256(data).digest(), packed)
 

@@ -22,6 +22,7 @@ __all__ = ["LastCheckpoint", "Reading", "Trust", "V2Checkpoint", "content_checks
 
 _LONGEST_SCHEMA = 20_000
 _MOST_LISTED = 30
+_VERSIONS = range(2**63)
 
 Json = dict[str, "Json"] | list["Json"] | str | bool | None
 """JSON whose numbers are ``_Number``, the text that they were written as."""
@@ -98,7 +99,7 @@ def decode(data: bytes) -> Reading:
     """What the file says, and how far to believe it. Never raises: whoever finds no pointer lists the log."""
     try:
         pointer = _pointer(_DECODER.decode(data))
-        return Reading(pointer, _trust(_parse(data.decode()))) if pointer.version >= 0 else _NOTHING
+        return Reading(pointer, _trust(_parse(data.decode()))) if pointer.version in _VERSIONS else _NOTHING
     except (ValueError, RecursionError):  # what is no JSON, no UTF-8 or no pointer is a ValueError in both parsers
         return _NOTHING
 

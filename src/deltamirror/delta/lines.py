@@ -12,6 +12,7 @@ from typing import Literal, cast
 import msgspec
 
 from deltamirror.delta.actions import Action, Remove
+from deltamirror.delta.bounds import LONGEST_LINE, MOST_BLANKS
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.shapes import (
     ACTION_TYPES,
@@ -19,6 +20,7 @@ from deltamirror.delta.shapes import (
     Place,
     explain,
     hides_something,
+    oversized,
     repeats_key,
     unencodable,
     untyped,
@@ -26,6 +28,7 @@ from deltamirror.delta.shapes import (
 from deltamirror.errors import InvalidInput
 
 __all__ = [
+    "bounded",
     "canonical_json",
     "canonical_line",
     "decode",
@@ -160,7 +163,20 @@ def read_ndjson(stream: Iterable[bytes], *, source: str) -> Iterator[Action]:
 
     Blank lines are skipped. A field that the action does not have is refused, since it would be lost.
     """
-    return _decode_all(stream, source=source, authored=True)
+    return _decode_all(bounded(stream, source=source), source=source, authored=True)
+
+
+def bounded(stream: Iterable[bytes], *, source: str = "") -> Iterator[bytes]:
+    """The lines of a stream from outside, none of them too long, and not too many of them blank."""
+    blanks = 0
+    for number, line in enumerate(stream, 1):
+        if len(line) > LONGEST_LINE:
+            raise oversized(f"a line of more than {LONGEST_LINE:,} bytes", Place(source, number))
+        if line.isspace():
+            blanks += len(line)
+            if blanks > MOST_BLANKS:
+                raise oversized(f"more than {MOST_BLANKS:,} bytes of blank lines", Place(source, number))
+        yield line
 
 
 def _decode_all(lines: Iterable[bytes], *, source: str, authored: bool) -> Iterator[Action]:

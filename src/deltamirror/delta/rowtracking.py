@@ -55,7 +55,7 @@ def high_water_mark(domains: Mapping[str, DomainMetadata]) -> int | None:
         return None
     try:
         return _MARK.decode(domain.configuration).rowIdHighWaterMark
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidAction(
             f"the domain {ROW_TRACKING_DOMAIN} holds no rowIdHighWaterMark: {error}",
             rule="domainMetadata.configuration.row-tracking",

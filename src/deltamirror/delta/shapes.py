@@ -269,9 +269,15 @@ def _has_lone_surrogate(text: str) -> bool:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return True
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     return False
+
+
+def oversized(what: str, place: Place) -> InvalidLine:
+    """The error for more than is taken in."""
+    hint = "Delta writers make nothing like it, and Delta readers fail at it: look at the file"
+    return InvalidLine(f"{place}: {what}", hint=hint, source=place.source, line=place.line)
 
 
 def _invalid_line(what: str, place: Place) -> InvalidLine:

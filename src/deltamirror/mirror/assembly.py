@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
-import pyarrow as pa
 
 from deltamirror.delta.chunks import Chunk, commit_digest
 from deltamirror.errors import Internal
@@ -88,7 +87,7 @@ def _fill(place: memoryview, chunk: Chunk, check: bool, *, is_last: bool) -> int
 def _decoded(chunk: Chunk, check: bool) -> tuple[bytes, int]:
     try:
         data = chunk.decoded(check=check)
-    except (Internal, pa.ArrowException, OSError) as error:
+    except Internal as error:
         raise _Damage(str(error)) from error
     if len(data) != chunk.raw_bytes:
         raise _Damage(f"a chunk has {len(data)} bytes, not {chunk.raw_bytes}")

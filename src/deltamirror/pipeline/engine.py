@@ -59,7 +59,8 @@ class Mirrored:
 class MirrorEngine:
     """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.
 
-    ``url`` goes before the one in ``settings``. A ``database`` or ``runner`` that is handed in stays the caller's;
+    ``url`` goes before the one in ``settings``; without these, those of the command line are in force:
+    ``deltamirror.toml``, then the environment. A ``database`` or ``runner`` that is handed in stays the caller's;
     otherwise the engine opens its own, and closes them.
     """
 

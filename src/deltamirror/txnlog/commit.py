@@ -4,6 +4,7 @@ import random
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from sqlalchemy import select
@@ -312,13 +313,20 @@ class _Run:
         return content_digest(each.gathered.content for each in self._preparations)
 
     def _known_token(self) -> Committed | None:
-        """The answer to an earlier use of the token, before any work is done for this one."""
-        if self._request.token is None or any(p.gathered.is_large for p in self._preparations):
+        """The answer to an earlier use of the token, before any work is done for this one, if its content is known."""
+        if self._request.token is None or not self._is_known:
             return None
         return self._path.find_token(self._request.token, self._content(), self._changed)
 
+    @property
+    def _is_known(self) -> bool:
+        """Whether all that the content follows from is at hand: of a large stream, some is still to be read."""
+        return self._request.content is not None or all(p.gathered.is_read for p in self._preparations)
+
     def _applied(self) -> Committed | None:
         """The answer for a transaction that is in the log by now."""
+        if self._request.token is not None and not self._is_known:
+            self._pass_over_rest()
         if (found := self._known_token()) is not None:
             return found
         if not any(p.app_versions for p in self._preparations):
@@ -326,6 +334,12 @@ class _Run:
         progress = [p.progress(self._path.state(p.table).table_id) for p in self._preparations]
         with self._database.read() as connection:
             return find_applied(connection, progress)
+
+    def _pass_over_rest(self) -> None:
+        """Read large streams to their ends: only all of it tells a retry from another use of the token."""
+        with suppress(InvalidInput):  # a broken stream is no retry of what was committed
+            for preparation in self._preparations:
+                preparation.gathered.pass_over_rest()
 
     def _progress_in(self, session: Session, drafts: Sequence[Draft]) -> Committed | None:
         progress = [draft.progress for draft in drafts]

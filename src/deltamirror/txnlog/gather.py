@@ -42,6 +42,8 @@ class Gathered:
 
     def __init__(self, change: Change, *, limit: int, clock: Callable[[], int], digested: bool) -> None:
         self.change = change
+        self.is_read = False
+        """Whether the stream was read to its end."""
         self._digest = ActionsDigest() if digested else None
         stream = self._authored(clock) if change.lines is None else self._verbatim()
         self.pairs = list(islice(stream, max(limit, _FOUNDATION)))
@@ -80,6 +82,11 @@ class Gathered:
         self.pairs += self.rest or ()
         self.rest = None
 
+    def pass_over_rest(self) -> None:
+        """Read the stream to its end for the sake of its digest: it cannot be committed any more."""
+        for _ in self.rest or ():
+            pass
+
     def checked(self, rules: TableRules, *, skip: Sequence[Action], size: int) -> Iterator[Block]:
         """The commit in blocks of whole lines, each action checked as it passes; but for the actions to ``skip``."""
         once, skipped = OncePerCommit(), {id(action) for action in skip}
@@ -104,6 +111,7 @@ class Gathered:
             if self._digest is not None:
                 self._digest.see(action)
             yield None, _timed(action, clock)
+        self.is_read = True
 
     def _verbatim(self) -> Iterator[Pair]:
         if self.change.at_version is None:
@@ -115,6 +123,7 @@ class Gathered:
             if self._digest is not None:
                 self._digest.see_line(line)
             yield line, lines.decode_admitted(line, number=number)
+        self.is_read = True
 
 
 def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> Block | None:
@@ -132,16 +141,16 @@ def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     A line that another one follows has an end, whether or not it was handed in with one: glued together, two would be
     none that a reader takes.
     """
-    held, number = b"", 0
-    for index, line in enumerate(stream, 1):
+    held, number = list[bytes](), 0
+    for index, line in enumerate(lines.bounded(stream), 1):
         if not line.isspace():
             if number:
-                yield number, lines.with_end(held)
-                held = b""
+                yield number, lines.with_end(b"".join(held))
+                held = []
             number = index
-        held += line
+        held.append(line)
     if number:
-        yield number, held
+        yield number, b"".join(held)
 
 
 def _block(pairs: list[Pair]) -> Block:

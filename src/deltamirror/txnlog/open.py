@@ -57,7 +57,18 @@ def _parsed(text: str) -> URL:
         raise _wrong(text)
     if url.get_backend_name() in _FILES and url.host is not None:
         raise _slash_short(url)
+    if url.database is not None and url.database != url.database.strip():
+        raise _blank(url)
     return url
+
+
+def _blank(url: URL) -> InvalidSettings:
+    """A file's name may end with a blank, which is easy to miss: the catalog would be another, empty one."""
+    return InvalidSettings(
+        f"the catalog URL {redact_url(str(url))!r} has a blank before or after the name of the database",
+        hint="remove the blank, or the end of the line, from the URL",
+        key="catalog.url",
+    )
 
 
 def _slash_short(url: URL) -> InvalidSettings:

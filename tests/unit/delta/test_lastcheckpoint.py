@@ -115,6 +115,8 @@ def test_a_torn_pointer_is_readable_but_not_usable() -> None:
         b"\xff",
         b'{"version":"3"}',
         b'{"version":-1,"size":1}',
+        b'{"version":9223372036854775808,"size":1}',
+        b'{"version":1180591620717411303424,"size":1}',
         b'{"version":3,"version":4,"checksum":"x"}',
         b'{"version":3,"tags":NaN}',
         b'{"version":3,"tags":"\\ud800","checksum":"x"}',

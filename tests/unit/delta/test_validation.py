@@ -118,6 +118,7 @@ def partition_cases() -> list[Case]:
 def statistics_cases() -> list[Case]:
     cases: dict[str, tuple[dict[str, object], dict[str, object]]] = {
         "stats.json": ({"stats": '["numRecords"]'}, {"stats": "{}"}),
+        "stats.depth": ({"stats": '{"x":' * 128 + "1" + "}" * 128}, {"stats": '{"x":' * 127 + "1" + "}" * 127}),
         "stats.repeated-key": (
             {"stats": '{"numRecords":1,"minValues":{"id":1,"id":2}}'},
             {"stats": '{"numRecords": 1, "minValues": {"id": 1.50, "s": "\\u00e9"}}'},
@@ -148,6 +149,18 @@ def statistics_cases() -> list[Case]:
         for name, action in ADD_AND_REMOVE.items()
         for rule, (bad, good) in cases.items()
     ]
+
+
+def misfit_cases() -> list[Case]:
+    bad = changed(ADD, stats='{"numRecords":1,"nullCount":{"id":"x"}}')
+    return [Case("add.stats.type", [bad], [changed(ADD, stats='{"numRecords":1,"nullCount":{"id":0}}')], EXTENDED)]
+
+
+def nested(levels: int) -> Metadata:
+    schema = '"long"'
+    for _ in range(levels):
+        schema = f'{{"type":"struct","fields":[{{"name":"c","type":{schema},"nullable":true,"metadata":{{}}}}]}}'
+    return metadata_of(schema, partition_by=())
 
 
 def feature_cases() -> list[Case]:
@@ -296,6 +309,7 @@ OTHER_CASES = [
         metadata_of(TABLE.schema_string.replace('"nullable"', '"name":"x","nullable"')),
         TABLE,
     ),
+    of_metadata("schema.depth", nested(43), nested(42)),
     of_metadata("schema.empty", metadata_of('{"type":"struct","fields":[]}', partition_by=()), TABLE),
     of_metadata("schema", msgspec.structs.replace(TABLE, schema_string="{}"), TABLE),
     of_metadata("created-time.negative", msgspec.structs.replace(TABLE, created_time=-1), TABLE),
@@ -342,7 +356,15 @@ OTHER_CASES = [
     of_metadata("features", with_properties(enableDeletionVectors="true"), TABLE),
 ]
 
-CASES = [*file_cases(), *new_file_cases(), *partition_cases(), *statistics_cases(), *feature_cases(), *OTHER_CASES]
+CASES = [
+    *file_cases(),
+    *new_file_cases(),
+    *partition_cases(),
+    *statistics_cases(),
+    *misfit_cases(),
+    *feature_cases(),
+    *OTHER_CASES,
+]
 
 
 def check(case: Case, actions: Sequence[Action]) -> None:

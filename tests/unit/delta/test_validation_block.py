@@ -12,11 +12,11 @@ from deltamirror.delta.validation import OncePerCommit, TableRules, plain_block
 from deltamirror.errors import InvalidAction
 
 
-def made_rules(**properties: str) -> TableRules:
+def made_rules(columns: str = "id long, day date", **properties: str) -> TableRules:
     definition = TableDefinition(
         name="t",
         location="/t",
-        schema=from_ddl("id long, day date"),
+        schema=from_ddl(columns),
         partition_by=("day",),
         properties={key.replace("__", "."): value for key, value in properties.items()},
     )
@@ -71,6 +71,10 @@ def test_a_plain_block_comes_back_as_columns() -> None:
         {"stats": ""},
         {"stats": '{"numRecords":-1}'},
         {"stats": '{"numRecords":1}\n{"numRecords":2}'},
+        {"stats": '{"numRecords":1,"nullCount":{"id":"x"}}'},
+        {"stats": '{"x":' * 128 + "1" + "}" * 128},
+        {"stats": '{"x":' + "[" * 127 + "]" * 127 + "}"},
+        {"stats": '{"x":' * 10_000 + "1" + "}" * 10_000},
         {"partition_values": {}},
         {"partition_values": {"other": "x"}},
         {"partition_values": {"day": "tomorrow"}},
@@ -105,6 +109,17 @@ def test_a_path_that_comes_twice_is_noticed_across_blocks() -> None:
     assert once.see_plain(["c", "d"])
     with pytest.raises(InvalidAction, match="c"):
         once.see(replace(PLAIN, path="c"))
+
+
+@pytest.mark.requirement("R5")
+def test_every_set_of_statistics_is_looked_at_where_delta_rs_does() -> None:
+    """Without a boolean column, one of those with equally many keys is an example for all."""
+    right, wrong = '{"nullCount":{"id":0}}', '{"nullCount":{"id":"x"}}'
+    adds = [replace(PLAIN, path=path, stats=stats) for path, stats in (("a", right), ("b", wrong), ("c", right))]
+    assert block(*adds)
+    assert not block(*adds[:2])
+    assert plain_block(made_rules("id long, day date, is_paid boolean"), adds) is None
+    assert plain_block(made_rules("id long, day date, is_paid boolean"), [adds[0], adds[2]]) is not None
 
 
 def test_a_table_that_needs_statistics_gets_no_block_without() -> None:

@@ -12,9 +12,10 @@ from operator import attrgetter
 import msgspec
 
 from deltamirror.delta.actions import Add
+from deltamirror.delta.bounds import DEEPEST_JSON
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
-from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, Stats, TableRules
+from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, TableRules
 
 __all__ = ["PlainBlock", "plain_block"]
 
@@ -32,7 +33,6 @@ _columns = attrgetter(
     "clustering_provider",
 )
 _are_plain_paths = re.compile(rf"(?:{PLAIN_PATH}\n)+").fullmatch
-_decode_stats = msgspec.json.Decoder(Stats).decode_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ def plain_block(rules: TableRules, adds: Sequence[Add]) -> PlainBlock | None:
             and set(map(type, values)) == {dict}
             and _are_paths(paths)
         )
-        records = _num_records(stats, needed=rules.stats_needed) if plain else None
+        records = _num_records(stats, rules) if plain else None
         texts = _partition_texts(rules, values) if records is not None else None
-    except (TypeError, UnicodeError, msgspec.MsgspecError):
+    except (TypeError, UnicodeError, RecursionError, msgspec.MsgspecError):
         return None
     if records is None or texts is None:
         return None
@@ -89,24 +89,32 @@ def _are_paths(paths: Sequence[str]) -> bool:
     )
 
 
-def _num_records(stats: Sequence[str | None], *, needed: bool) -> Sequence[int | None] | None:
+def _num_records(stats: Sequence[str | None], rules: TableRules) -> Sequence[int | None] | None:
     if stats.count(None) == len(stats):
-        return None if needed else stats  # type: ignore[return-value]  # nothing but None
+        return None if rules.stats_needed else stats  # type: ignore[return-value]  # nothing but None
     # A newline between the texts, and a brace at the end of each: no two of them can pass as one.
     texts = [text for text in stats if text is not None and text[-1:] == "}"]
     if len(texts) < len(stats):
         return None
     joined = "\n".join(texts)
-    records = [each.num_records for each in _decode_stats(joined)]
-    if joined.count('"numRecords"') > len(texts) or not _have_distinct_keys(texts):
+    records = [each.num_records for each in rules.stats.decode_block(joined)]
+    if joined.count('"numRecords"') > len(texts) or not _are_plain_stats(texts, joined, rules):
         return None
-    return records if len(records) == len(texts) and not (needed and None in records) else None
+    return records if len(records) == len(texts) and not (rules.stats_needed and None in records) else None
 
 
-def _have_distinct_keys(texts: Sequence[str]) -> bool:
+def _are_plain_stats(texts: Sequence[str], joined: str, rules: TableRules) -> bool:
     """Of the statistics with equally many keys, one is looked at: to parse all of them would double the cost."""
     examples = {text.count('":'): text for text in texts}
+    if max(examples) + joined.count("[") >= DEEPEST_JSON and not _are_flat(texts):  # each level is a key, or a bracket
+        return False
+    for example in examples.values():
+        rules.stats.decode(example)
     return all(repeated_key(text) is None for text in examples.values())
+
+
+def _are_flat(texts: Sequence[str]) -> bool:
+    return all(text.count("{") + text.count("[") <= DEEPEST_JSON for text in texts)
 
 
 def _partition_texts(rules: TableRules, values: Sequence[dict[str, str | None]]) -> list[str] | None:

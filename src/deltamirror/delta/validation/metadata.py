@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.bounds import nests_too_deeply
 from deltamirror.delta.features import FEATURES, is_enabled, missing_features
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.properties import (
@@ -64,6 +65,8 @@ def _check_column(name: str, column: Field, index: int | None, *, mapped: bool) 
 
 
 def _schema(metadata: Metadata, index: int | None) -> StructType:
+    if nests_too_deeply(metadata.schema_string):
+        raise _broken("schema.depth", index, "schemaString", metadata.schema_string)
     if (key := repeated_key(metadata.schema_string)) is not None:
         raise _broken("schema.repeated-key", index, "schemaString", key)
     try:

@@ -6,6 +6,7 @@ An id begins with the name of the action on the wire, or with ``commit`` where a
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from deltamirror.delta.bounds import DEEPEST_JSON
 from deltamirror.errors import InvalidAction
 
 __all__ = ["RULES", "Rule", "violation"]
@@ -83,8 +84,19 @@ _PARTITION_VALUES = {
         "give the value, or drop NOT NULL from the column",
     ),
 }
+_STATS_OF_ADDS = {
+    "stats.type": (
+        "statistics fit their columns: where one does not, delta-rs fails for the whole table",
+        "give minValues, maxValues, nullCount and structs as objects, integers within the range of their column, "
+        "numbers for numbers, true or false for booleans",
+    ),
+}
 _STATS = {
     "stats.json": ("stats is the text of a JSON object", "give statistics as one JSON text, not as an object"),
+    "stats.depth": (
+        f"stats has at most {DEEPEST_JSON} levels of objects and arrays",
+        "give statistics of the table's columns only",
+    ),
     "stats.repeated-key": (
         "no object in stats has a key twice: some readers take the first value, others the last",
         "give each key once",
@@ -117,7 +129,7 @@ _ROW_IDS = {
     ),
 }
 _OF_FILES: Mapping[str, tuple[Mapping[str, tuple[str, str]], ...]] = {
-    "add": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES, _STATS, _VECTORS, _ROW_IDS),
+    "add": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES, _STATS, _STATS_OF_ADDS, _VECTORS, _ROW_IDS),
     "remove": (_PATHS, _SIZES, _PARTITIONS, _STATS, _VECTORS, _ROW_IDS),
     "cdc": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES),
 }
@@ -226,6 +238,11 @@ _OTHERS = (
         "metaData.schema.repeated-key",
         "no object in schemaString has a key twice: some readers take the first value, others the last",
         "give each key once",
+    ),
+    Rule(
+        "metaData.schema.depth",
+        f"schemaString has at most {DEEPEST_JSON} levels of objects and arrays: the Delta kernel reads no more",
+        "nest columns less deeply: 42 structs inside of each other are possible",
     ),
     Rule("metaData.schema.empty", "a table has a column: no reader reads one without", "give the columns"),
     Rule("metaData.schema", "the schema is one that Delta can hold", "correct the column that is named"),

@@ -36,12 +36,13 @@ from deltamirror.delta.actions import (
     Sidecar,
     Txn,
 )
+from deltamirror.delta.bounds import DEEPEST_JSON, nests_too_deeply
 from deltamirror.delta.features import row_duties, writer_features_of
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.lines import wire_name
 from deltamirror.delta.paths import canonical_path
 from deltamirror.delta.properties import append_only, change_data_feed, column_mapping_mode, in_commit_timestamps
-from deltamirror.delta.rowtracking import MOST_RECORDS, MOST_ROW_ID, NumRecords, high_water_mark
+from deltamirror.delta.rowtracking import MOST_RECORDS, MOST_ROW_ID, high_water_mark
 from deltamirror.delta.schema import Field, StructType, parse_schema
 from deltamirror.delta.shapes import unencodable
 from deltamirror.delta.timestamps import LAST_TIMESTAMP
@@ -49,18 +50,12 @@ from deltamirror.delta.validation.metadata import check_metadata
 from deltamirror.delta.validation.paths import broken_path_rule, is_plain_path
 from deltamirror.delta.validation.protocol import check_protocol
 from deltamirror.delta.validation.rules import violation
+from deltamirror.delta.validation.statistics import Stats, StatsRules, stats_rules
 from deltamirror.delta.validation.values import PartitionColumn
 from deltamirror.delta.validation.vectors import broken_vector_rule
 from deltamirror.errors import InvalidAction
 
-__all__ = ["FIRST_MILLISECONDS", "FIRST_SECONDS", "LARGEST", "Stats", "TableRules"]
-
-
-class Stats(msgspec.Struct, rename="camel", gc=False):
-    """What the rules ask of statistics."""
-
-    num_records: NumRecords | None = None
-
+__all__ = ["FIRST_MILLISECONDS", "FIRST_SECONDS", "LARGEST", "TableRules"]
 
 _decode_stats = msgspec.json.Decoder(Stats).decode
 LARGEST = 2**63 - 1
@@ -82,6 +77,7 @@ class TableRules:
     left_partitions: Mapping[str, PartitionColumn]
     """Those before the commit: a file that it removes has values of these, where it changes the partitioning."""
     duties: tuple[str, ...]
+    stats: StatsRules
     stats_needed: bool
     verbatim: bool
     system_domains: frozenset[str]
@@ -111,6 +107,7 @@ class TableRules:
             partitions=_partitions(schema, metadata),
             left_partitions={} if previous is None else _partitions(parse_schema(previous.schema_string), previous),
             duties=() if verbatim or rows_checked else tuple(row_duties(metadata, schema).values()),
+            stats=stats_rules(metadata.schema_string, mapped=column_mapping_mode(metadata) != "none"),
             stats_needed=_needs_stats(metadata),
             verbatim=verbatim,
             system_domains=frozenset(system_domains),
@@ -157,11 +154,11 @@ class TableRules:
             return False
         if stats is not None or self.stats_needed:
             try:
-                if type(stats) is not str or (_decode_stats(stats).num_records is None and self.stats_needed):
+                if type(stats) is not str or (self.stats.decode(stats).num_records is None and self.stats_needed):
                     return False
-                if repeated_key(stats) is not None:
+                if stats.count("{") + stats.count("[") > DEEPEST_JSON or repeated_key(stats) is not None:
                     return False
-            except (msgspec.MsgspecError, UnicodeError):
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
                 return False
         return self.are_plain_values(add.partition_values)
 
@@ -212,6 +209,8 @@ class TableRules:
         self._check_partitions(add, add.partition_values, index)
         self._check_modification_time(add, index)
         records = _num_records(add, add.stats, index)
+        if add.stats is not None and (misfit := self.stats.misfit(add.stats)) is not None:
+            raise _broken("stats.type", add, index, "stats", misfit)
         self._check_row_ids(add, index)
         self._check_vector(add, add.deletion_vector, index)
         if add.deletion_vector is not None:
@@ -363,6 +362,8 @@ def _check_types(action: Action, index: int | None) -> None:
 def _num_records(action: Add | Remove, stats: str | None, index: int | None) -> int | None:
     if stats is None:
         return None
+    if nests_too_deeply(stats):
+        raise _broken("stats.depth", action, index, "stats", stats)
     if (key := repeated_key(stats)) is not None:
         raise _broken("stats.repeated-key", action, index, "stats", key)
     try:

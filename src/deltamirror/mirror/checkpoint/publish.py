@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 
 from deltamirror.delta import names, properties
-from deltamirror.delta.chunks import Chunk, commit_digest
+from deltamirror.delta.chunks import commit_digest
 from deltamirror.errors import DeltaMirrorError, Internal, NotFound
 from deltamirror.mirror.checkpoint import content
 from deltamirror.mirror.checkpoint.base import base_state
@@ -134,18 +134,11 @@ def _decoded(work: CommitWork, fetch: Fetch) -> Iterator[bytes]:
     digests = []
     for chunk in fetch(work):
         digests.append(chunk.digest)
-        yield _decoded_chunk(chunk, work)
+        yield chunk.decoded()
     if work.is_base:
         return
     if not digests or commit_digest(digests) != work.digest:
         raise Internal(f"the stored commit {work.version} does not have the digest that it was stored with")
-
-
-def _decoded_chunk(chunk: Chunk, work: CommitWork) -> bytes:
-    try:
-        return chunk.decoded()
-    except (pa.ArrowException, OSError) as error:
-        raise Internal(f"a chunk of the stored commit {work.version} cannot be decompressed: {error}") from error
 
 
 def _check_base_holds_enough(unit: CheckpointUnit, base: CheckpointState | None, state: CheckpointState) -> None:

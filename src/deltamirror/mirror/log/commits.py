@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from deltamirror.errors import LogChanged
+from deltamirror.delta.bounds import LONGEST_LINE
+from deltamirror.errors import CapacityExceeded, LogChanged
 from deltamirror.storage.store import Meta, Store
 
 __all__ = ["changed", "read_blocks", "read_commits", "read_ranges", "read_whole"]
@@ -39,6 +40,11 @@ def read_blocks(store: Store, meta: Meta, *, block_bytes: int = _BLOCK_BYTES) ->
             rest = begun
         else:
             rest += begun
+        if len(rest) > LONGEST_LINE:
+            raise CapacityExceeded(
+                f"{meta.key} in {store.location} has a line of more than {LONGEST_LINE:,} bytes",
+                hint="no Delta writer makes such a line, and Delta Spark does not read it: look at the file",
+            )
     if rest:
         yield rest
 

@@ -8,7 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamirror.errors import InvalidInput
+from deltamirror.delta.bounds import LARGEST_ROW_GROUP
+from deltamirror.errors import CapacityExceeded, InvalidInput
 from deltamirror.mirror.checkpoint.parquet import UNREADABLE
 from deltamirror.mirror.log.commits import changed, read_whole
 from deltamirror.storage.store import Meta, Store
@@ -24,7 +25,19 @@ def opened(store: Store, meta: Meta) -> pq.ParquetFile:
     with translated(store, meta):
         small = meta.size <= _WHOLE_BYTES
         source = pa.BufferReader(read_whole(store, meta)) if small else pa.PythonFile(_Ranges(store, meta), mode="r")
-        return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
+    _require_bounded(store, meta, file.metadata)
+    return file
+
+
+def _require_bounded(store: Store, meta: Meta, footer: pq.FileMetaData) -> None:
+    """Refuse a file of which a row group, which is decoded at once, is larger than any writer makes it."""
+    largest = max((footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)), default=0)
+    if largest > LARGEST_ROW_GROUP:
+        raise CapacityExceeded(
+            f"{meta.key} in {store.location} has a row group of {largest:,} bytes: the limit is {LARGEST_ROW_GROUP:,}",
+            hint="begin with another checkpoint, or let Delta Spark write one with smaller row groups",
+        )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from deltamirror.delta.actions import DeletionVector, Txn
-from deltamirror.errors import DeltaMirrorError, InvalidInput, Transient, Unsupported
+from deltamirror.errors import CapacityExceeded, DeltaMirrorError, InvalidInput, Transient, Unsupported
 from deltamirror.mirror.checkpoint.content import CheckpointState, replay
 from deltamirror.mirror.log import checkpoints as log_checkpoints
 from deltamirror.mirror.log import parquet as log_parquet
@@ -116,6 +116,15 @@ def test_a_large_file_that_is_gone_is_to_be_tried_again(store: Store, monkeypatc
     store.delete([found.metas[0].key])
     with pytest.raises(Transient, match="is not what it was"):
         read_piece(store, piece)
+
+
+def test_a_row_group_that_unpacks_to_more_than_any_writer_makes_is_not_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_parts(store, MANY, parts=2)
+    monkeypatch.setattr(log_parquet, "LARGEST_ROW_GROUP", 1000)
+    with pytest.raises(CapacityExceeded, match=r"\.parquet in .* the limit is 1,000"):
+        checkpoint_pieces(store, only_checkpoint(store))
 
 
 def plain_rows(**changes: Any) -> pa.Table:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamirror.config import StorageSettings
-from deltamirror.errors import Transient
+from deltamirror.errors import CapacityExceeded, Transient
+from deltamirror.mirror.log import commits
 from deltamirror.mirror.log.commits import read_blocks, read_commits, read_whole
 from deltamirror.mirror.log.listing import read_listing
 from deltamirror.storage.open import store_at
@@ -27,11 +28,19 @@ def test_blocks_are_whole_lines_and_together_the_file(data: bytes, size: int) ->
 
 def test_many_commits_come_in_order() -> None:
     store = store_in_memory()
-    commits = {version: b"%d\n" % version for version in range(100)}
-    put_log(store, commits)
+    lines = {version: b"%d\n" % version for version in range(100)}
+    put_log(store, lines)
     listed = read_listing(store).commits
     found = [b"".join(blocks) for blocks in read_commits(store, [listed[version] for version in range(100)])]
-    assert found == list(commits.values())
+    assert found == list(lines.values())
+
+
+def test_a_line_without_an_end_is_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "LONGEST_LINE", 10)
+    store = store_in_memory()
+    put_log(store, {0: b"short\n" + b"x" * 100})
+    with pytest.raises(CapacityExceeded, match=r"00000\.json .* a line of more than 10 bytes"):
+        list(read_blocks(store, read_listing(store).commits[0], block_bytes=4))
 
 
 def test_a_large_commit_comes_in_blocks() -> None:

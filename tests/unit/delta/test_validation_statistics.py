@@ -1,0 +1,94 @@
+"""Statistics fit their columns: judged as delta-rs 1.6 judges them in a table that has a boolean column."""
+
+import json
+
+import pytest
+
+from deltamirror.delta.schema import from_ddl, schema_string
+from deltamirror.delta.validation import TableRules
+from deltamirror.delta.validation.statistics import stats_rules
+from deltamirror.errors import InvalidAction
+from tests.support.validation import ADD, PLAIN, changed, metadata_of
+
+pytestmark = pytest.mark.requirement("R5")
+
+NO_INTEGER = ("9223372036854775808", "1e30", '"1e3"', '"1.5"', '"x"', '""', '"NaN"', "true", "{}", "[]", "[1]")
+NOT_SCALAR = ("{}", "[]", "[1]")
+VALUES = (
+    *("300", "-300", "70000", "3000000000", "1e3", "-1.5", '"1"', '" 1"', '"-Infinity"', "null", "0", "1.0"),
+    *NO_INTEGER,
+)
+REFUSED = {
+    "tinyint": ("300", "-300", "70000", "3000000000", "1e3", '"-Infinity"', *NO_INTEGER),
+    "smallint": ("70000", "3000000000", '"-Infinity"', *NO_INTEGER),
+    "int": ("3000000000", '"-Infinity"', *NO_INTEGER),
+    "long": ('"-Infinity"', *NO_INTEGER),
+    "float": ('"x"', '""', "true", *NOT_SCALAR),
+    "double": ('"x"', '""', "true", *NOT_SCALAR),
+    "boolean": tuple(value for value in VALUES if value not in ("true", "null")),
+    "decimal(5,2)": NOT_SCALAR,
+    "string": NOT_SCALAR,
+    "date": NOT_SCALAR,
+    "timestamp": NOT_SCALAR,
+    "timestamp_ntz": NOT_SCALAR,
+    "binary": (),
+    "variant": (),
+    "array<int>": (),
+    "map<string, int>": (),
+}
+"""Of the values, those at which delta-rs fails as least or largest value of a column."""
+
+
+def misfit(columns: str, stats: str) -> str | None:
+    return stats_rules(schema_string(from_ddl(columns)), mapped=False).misfit(stats)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_bounds_fit_the_type_of_their_column(kind: str) -> None:
+    for part in ("minValues", "maxValues"):
+        refused = [value for value in VALUES if misfit(f"c {kind}", f'{{"{part}":{{"c":{value}}}}}') is not None]
+        assert set(refused) == set(REFUSED[kind])
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_counts_of_nulls_are_integers_of_64_bits(kind: str) -> None:
+    refused = [value for value in VALUES if misfit(f"c {kind}", f'{{"nullCount":{{"c":{value}}}}}') is not None]
+    assert set(refused) == {'"-Infinity"', *NO_INTEGER}
+
+
+@pytest.mark.parametrize("part", ["minValues", "maxValues", "nullCount"])
+@pytest.mark.parametrize("value", ["0", "[]", '"x"', "true"])
+def test_structs_and_the_parts_of_statistics_are_objects(part: str, value: str) -> None:
+    columns = "s struct<x: int, y: struct<z: long>>, b boolean"
+    assert misfit(columns, f'{{"{part}":{value}}}') is not None
+    assert misfit(columns, f'{{"{part}":{{"s":{value}}}}}') is not None
+    assert misfit(columns, f'{{"{part}":{{"s":{{"y":{value}}}}}}}') is not None
+    for fitting in ("null", "{}", '{"s":null}', '{"s":{"x":1,"y":{"z":null}}}', '{"other":[1]}'):
+        assert misfit(columns, f'{{"numRecords":1,"{part}":{fitting},"tightBounds":"x"}}') is None
+
+
+@pytest.mark.parametrize("name", ['`a"b`', "`a\\b`", "`é`", "`a.b`"])
+def test_any_name_of_a_column_will_do(name: str) -> None:
+    rules = TableRules.of(PLAIN, metadata_of(f"{name} long, b boolean", partition_by=()))
+    quoted = json.dumps(name.strip("`"))
+    rules.check(changed(ADD, partition_values={}, stats=f'{{"nullCount":{{{quoted}:0}}}}'))
+    with pytest.raises(InvalidAction):
+        rules.check(changed(ADD, partition_values={}, stats=f'{{"nullCount":{{{quoted}:"x"}}}}'))
+
+
+def test_the_error_names_place_and_value() -> None:
+    stats = '{"numRecords":1,"maxValues":{"id":1,"st":{"x":4294967296}}}'
+    with pytest.raises(InvalidAction) as caught:
+        TableRules.of(PLAIN, metadata_of()).check(changed(ADD, stats=stats))
+    assert (caught.value.rule, caught.value.found) == ("add.stats.type", "maxValues.st.x: 4294967296")
+
+
+@pytest.mark.parametrize("verbatim", [False, True])
+def test_mapped_columns_are_judged_by_their_physical_names(verbatim: bool) -> None:
+    mapped = '"metadata":{"delta.columnMapping.id":1,"delta.columnMapping.physicalName":"col-1"}'
+    schema = f'{{"type":"struct","fields":[{{"name":"id","type":"long","nullable":true,{mapped}}}]}}'
+    metadata = metadata_of(schema, partition_by=(), configuration={"delta.columnMapping.mode": "name"})
+    rules = TableRules.of(PLAIN, metadata, verbatim=verbatim)
+    rules.check(changed(ADD, partition_values={}, stats='{"nullCount":{"id":"x"}}'))
+    with pytest.raises(InvalidAction):
+        rules.check(changed(ADD, partition_values={}, stats='{"nullCount":{"col-1":"x"}}'))
