@@ -222,12 +222,21 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         COUNTING,
         described(
-            "After how many failures in a row a store is left alone. They have to be of several tables, unless the "
-            "store has only one.",
+            "After how many failures in a row the circuit of a store opens: the tables that fail are held back.",
             unit="failures",
             reload=Reload.START,
         ),
     ] = 5
+    share: Annotated[
+        float,
+        PERCENT,
+        described(
+            "How many of the store's tables have to fail before its circuit opens, of those that fail or were served "
+            "before: fewer are in trouble of their own.",
+            unit="%",
+            reload=Reload.START,
+        ),
+    ] = 75.0
     successes: Annotated[
         int,
         COUNTING,
@@ -241,8 +250,10 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
     pause: Annotated[
         float,
         POSITIVE,
-        described("How long a store is left alone before one unit of work tries it.", unit="s", reload=Reload.START),
-    ] = 60.0
+        described(
+            "How long a circuit stays open before one unit of work tries the store.", unit="s", reload=Reload.START
+        ),
+    ] = 30.0
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,8 @@ class CommitPlan:
     bytes_before: int
     head: int
     """How far the table was committed when the unit was planned."""
+    is_retry: bool
+    """Whether the first version failed before, or was published and is gone."""
 
     def due(self, outcome: CommitOutcome) -> Due | None:
         """The checkpoint that the outcome of the unit makes due."""
@@ -91,7 +93,7 @@ def plan_commits(
     )
     if settings.mirror.checksums:
         unit = _with_checksums(database, unit)
-    return CommitPlan(unit=unit, cadence=cadence, bytes_before=before, head=newest)
+    return CommitPlan(unit=unit, cadence=cadence, bytes_before=before, head=newest, is_retry=claim.failed)
 
 
 def _verification(claim: Claim, configured: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, case, func, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from deltamirror.errors import LeaseLost
 from deltamirror.txnlog.clock import CLOCK
@@ -58,6 +59,8 @@ def claim(
     limit: int,
     table_ids: Sequence[int] | None = None,
     except_stores: Sequence[str] = (),
+    except_retries: Sequence[str] = (),
+    open_circuits: Sequence[str] = (),
     now: Callable[[], float] = time.time,
 ) -> list[Claim]:
     """Take on tables that have something to do and that nobody else has, those that wait longest first.
@@ -65,11 +68,17 @@ def claim(
     A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
     asked for, or the one that its log starts with, is not written and due; a table that is paused or in quarantine has
     nothing to do. ``table_ids`` restricts the choice to tables that somebody asks for: their commits are due whatever
-    was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of these.
+    was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of these,
+    ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were never served.
     """
     waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
+    failed = _status(lane).state == "FAILED"
     for store in except_stores:
         waiting = waiting.where(~in_store(store))
+    for store in except_retries:
+        waiting = waiting.where(~(in_store(store) & failed))
+    for store in open_circuits:
+        waiting = waiting.where(~(in_store(store) & or_(failed, tables.c.published_version < 0)))
     return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
@@ -87,16 +96,18 @@ def claim_in_store(
 ) -> list[Claim]:
     """Take on one table of a store, if there is one: to see whether the store, which was away, is back.
 
-    One that did not fail comes first, then the one that was tried longest ago: no table is in the way of the others. A
-    failure in one of the classes ``codes`` is not waited out, but for that of ``unless_table``.
+    One that did not fail comes first, then the one that failed least: it was healthy last, and a table that stays in
+    trouble is not in the way of the others. A failure in one of the classes ``codes`` is not waited out, but for that
+    of ``unless_table``.
     """
-    status = mirror_status.c if lane is Lane.COMMITS else checkpoints.c
+    status = _status(lane)
     waiting = _any_waiting(lane) if table_ids is None else _asked_for(lane, table_ids)
     if table_ids is None:
         impatient = status.error_code.in_(codes) & tables.c.table_id.is_distinct_from(unless_table)
         waiting = waiting.where(or_(_due(status.next_attempt_at), impatient))
     failed = case((status.state == "FAILED", 1), else_=0)
-    chosen = waiting.where(in_store(store)).order_by(None).order_by(failed, status.updated_at, tables.c.table_id)
+    healthiest = (failed, status.attempts, status.updated_at, tables.c.table_id)
+    chosen = waiting.where(in_store(store)).order_by(None).order_by(*healthiest)
     return _claimed(database, chosen, limit=1, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
@@ -285,6 +296,10 @@ _WAS_WRITTEN: ColumnElement[bool] = and_(
     checkpoints.c.name.is_not(None),
     checkpoints.c.version.between(tables.c.log_start, tables.c.published_version),
 )
+
+
+def _status(lane: Lane) -> ReadOnlyColumnCollection[str, Any]:
+    return mirror_status.c if lane is Lane.COMMITS else checkpoints.c
 
 
 def _any_waiting(lane: Lane) -> Select[Any]:
