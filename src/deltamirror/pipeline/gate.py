@@ -11,7 +11,7 @@ from typing import Final
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.pipeline.breaker import News, Rules, news_of, news_of_look, reason
-from deltamirror.pipeline.policy import STORE_CODES
+from deltamirror.pipeline.policy import STORE_CODES, WITH_THE_STORE
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.breakers import (
     Breaker,
@@ -49,6 +49,7 @@ class Breakers:
         self._database = database
         self._enabled = settings.breaker.enabled
         self._rules = Rules(settings.breaker)
+        self._retry_max = settings.mirror.retry_max
         self._endpoint = redact_url(settings.storage.endpoint or "").rstrip("/")
         self._owner = owner
 
@@ -116,6 +117,13 @@ class Breakers:
             return True  # the common case, without anybody's turn to write
         return not self._tell(prefix, news)
 
+    def recovered(self, prefix: str) -> None:
+        """Bring the other tables of a store forward: what had failed there succeeded."""
+        with self._database.write() as session:
+            # Whoever makes a store due locks its row first, so that no two wait for each other's versions.
+            self._changed(session, prefix, lambda breaker, _: breaker)
+            make_store_due(session, prefix, WITH_THE_STORE, waited=self._retry_max)
+
     def _tell(self, prefix: str, news: News) -> bool:
         """Whether the news opened the circuit."""
         with self._database.write() as session:
@@ -128,6 +136,8 @@ class Breakers:
             before, after = self._changed(session, prefix, told)
             if after.state is BreakerState.CLOSED and before.state is not BreakerState.CLOSED:
                 make_store_due(session, prefix, STORE_CODES)
+            elif news.successes and before.failures > 0:
+                make_store_due(session, prefix, STORE_CODES, waited=self._retry_max)
         _say(before, after)
         return after.state is BreakerState.OPEN and before.state is not BreakerState.OPEN
 

@@ -90,6 +90,8 @@ class Job(ABC):
                 if recorded.escalated:
                     escalate(named)
                 self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
+                if recorded.recovered:
+                    self._shop.breakers.recovered(self.store)
                 goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)
                 self._tries = False
                 yield named

@@ -103,6 +103,7 @@ class MirrorLane(ABC):
             except_stores=except_stores,
             except_retries=except_retries,
             open_circuits=open_circuits,
+            retry_max=self._shop.settings.mirror.retry_max,
         )
 
     def _tries(

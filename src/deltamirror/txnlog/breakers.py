@@ -134,13 +134,19 @@ def failing_share(session: Session, prefix: str, codes: Sequence[str]) -> float:
     return 100 * row.failing / row.known if row.known else 0.0
 
 
-def make_store_due(session: Session, prefix: str, codes: Sequence[str]) -> None:
-    """Let what failed in these classes be tried again at once, of the tables whose locations have this prefix."""
+def make_store_due(session: Session, prefix: str, codes: Sequence[str], *, waited: float = 0.0) -> None:
+    """Let what failed in these classes be tried again at once, of the tables whose locations have this prefix.
+
+    With ``waited``, only where half of the pause is over, or so many seconds: a table that goes on failing while
+    others recover is not tried much more often for that.
+    """
     here = select(tables.c.table_id).where(in_store(prefix))
     for waiting in (mirror_status, checkpoints):
         c = waiting.c
         failed = (c.state == "FAILED") & c.next_attempt_at.is_not(None) & c.error_code.in_(codes)
-        session.execute(update(waiting).where(failed, c.table_id.in_(here)).values(next_attempt_at=None))
+        half = 2 * (CLOCK - c.updated_at) >= c.next_attempt_at - c.updated_at
+        enough = or_(half, CLOCK - c.updated_at >= int(waited * 1000))
+        session.execute(update(waiting).where(failed, enough, c.table_id.in_(here)).values(next_attempt_at=None))
 
 
 def end_pauses(database: Database, store: str | None = None) -> None:

@@ -5,6 +5,7 @@ earlier owner does late can be told from what the present one does. Rows are loc
 nobody waits in a circle, and nothing that a writer locks is ever locked here.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,17 +62,19 @@ def claim(
     except_stores: Sequence[str] = (),
     except_retries: Sequence[str] = (),
     open_circuits: Sequence[str] = (),
+    retry_max: float = math.inf,
     now: Callable[[], float] = time.time,
 ) -> list[Claim]:
     """Take on tables that have something to do and that nobody else has, those that wait longest first.
 
     A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
     asked for, or the one that its log starts with, is not written and due; a table that is paused or in quarantine has
-    nothing to do. ``table_ids`` restricts the choice to tables that somebody asks for: their commits are due whatever
+    nothing to do. What failed is due before its time if the table was committed to since, ``retry_max`` seconds after
+    the failure. ``table_ids`` restricts the choice to tables that somebody asks for: their commits are due whatever
     was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of these,
     ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were never served.
     """
-    waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
+    waiting = _waiting(lane, retry_max) if table_ids is None else _asked_for(lane, table_ids)
     failed = _status(lane).state == "FAILED"
     for store in except_stores:
         waiting = waiting.where(~in_store(store))
@@ -306,14 +309,16 @@ def _any_waiting(lane: Lane) -> Select[Any]:
     return _unpublished() if lane is Lane.COMMITS else _unwritten()
 
 
-_WAITING: dict[Lane, Select[Any]] = {
-    Lane.COMMITS: _unpublished().where(_due(mirror_status.c.next_attempt_at)),
-    Lane.CHECKPOINTS: _unwritten().where(_due(checkpoints.c.next_attempt_at)),
-}
+def _waiting(lane: Lane, retry_max: float) -> Select[Any]:
+    due = _due(_status(lane).next_attempt_at)
+    if lane is Lane.COMMITS and math.isfinite(retry_max):
+        tried = mirror_status.c.updated_at
+        due = or_(due, (heads.c.committed_at > tried) & (tried <= CLOCK - _milliseconds(retry_max)))
+    return _any_waiting(lane).where(due)
 
 
 def _asked_for(lane: Lane, table_ids: Sequence[int]) -> Select[Any]:
-    waiting = _unpublished() if lane is Lane.COMMITS else _WAITING[lane]
+    waiting = _unpublished() if lane is Lane.COMMITS else _waiting(lane, math.inf)
     return waiting.where(tables.c.table_id.in_(table_ids))
 
 

@@ -362,10 +362,10 @@ def test_a_bucket_of_the_same_name_at_another_endpoint_is_another_store(catalog:
 
 @pytest.mark.requirement("R48")
 @pytest.mark.requirement("R50")
-def test_the_times_of_retries_are_kept_and_grow_until_it_is_once_an_hour(catalog: Catalog, tmp_path: Path) -> None:
+def test_the_times_of_retries_are_kept_and_grow_up_to_the_longest(catalog: Catalog, tmp_path: Path) -> None:
     table = make_table(catalog, tmp_path)
     outage, gaps = Outage({"t"}), []
-    with mirror_amid(catalog, outage, retry_base=1.0, retry_max=30.0, attempts=5, breaker_enabled=False) as engine:
+    with mirror_amid(catalog, outage, retry_base=1.0, retry_max=8.0, attempts=2, breaker_enabled=False) as engine:
         for _ in range(6):
             with pytest.raises(Unavailable):
                 engine.mirror("t")
@@ -373,7 +373,61 @@ def test_the_times_of_retries_are_kept_and_grow_until_it_is_once_an_hour(catalog
             gaps.append((due - attempted) / 1000)
         outage.tables.clear()
         assert engine.mirror("t").published == 0
-    for gap, nominal in zip(gaps, [1, 2, 4, 8, 3600, 3600], strict=True):
+    for gap, nominal in zip(gaps, [1, 2, 4, 8, 8, 8], strict=True):
         assert 0.9 * nominal - 0.002 <= gap <= 1.1 * nominal
     assert published_files(table) == committed_files(table)
     assert table.append([add("after")]).versions
+
+
+@pytest.mark.default_on("sqlite")
+@pytest.mark.requirement("R52")
+def test_a_commit_brings_a_permanent_failure_forward(catalog: Catalog, tmp_path: Path) -> None:
+    table, outage = make_table(catalog, tmp_path), Outage({"t"}, PermissionDenied("not you"))
+    with mirror_amid(catalog, outage, retry_max=0.05, retry_permanent=3600.0) as engine:
+        engine.run(once=True)
+        outage.tables.clear()
+        append(table)
+        with following(engine):
+            catalog.wait_until_published({"t": 1}, seconds=60)
+
+
+@pytest.mark.default_on("sqlite")
+def test_a_commit_does_not_bring_a_failure_forward_before_the_longest_pause(catalog: Catalog, tmp_path: Path) -> None:
+    table, other = make_table(catalog, tmp_path), elsewhere(catalog, "other", tmp_path)
+    outage = Outage({"t"}, PermissionDenied("not you"))
+    with mirror_amid(catalog, outage, retry_max=3600.0, retry_permanent=7200.0) as engine:
+        engine.run(once=True)
+        append(table)
+        append(other)
+        with following(engine):
+            catalog.wait_until_published({"other": 1}, seconds=60)
+    assert outage.begun.count("t") == 1
+
+
+@pytest.mark.requirement("R52")
+def test_a_recovery_brings_the_other_tables_of_the_store_forward(catalog: Catalog, tmp_path: Path) -> None:
+    for name in "abc":
+        make_table(catalog, tmp_path, name)
+    outage = Outage(set("abc"), PermissionDenied("not you"))
+    with mirror_amid(catalog, outage, retry_max=0.05, retry_permanent=3600.0) as engine:
+        engine.run(once=True)
+        outage.tables.clear()
+        append(catalog.table("b"))
+        with following(engine):
+            catalog.wait_until_published({"a": 0, "b": 1, "c": 0}, seconds=60)
+
+
+@pytest.mark.default_on("sqlite")
+@pytest.mark.requirement("R52")
+def test_a_success_elsewhere_in_the_store_brings_a_failure_forward(catalog: Catalog, tmp_path: Path) -> None:
+    tables = {name: make_table(catalog, tmp_path, name) for name in ("down", "fine")}
+    outage = Outage({"down"})
+    with mirror_amid(catalog, outage, **HOURS) as engine:
+        engine.run(once=True)
+        with pytest.raises(Unavailable):
+            engine.mirror("down")
+        execute(catalog, "UPDATE dl_mirror_status SET updated_at = updated_at - 3600000 WHERE state = 'FAILED'")
+        outage.tables.clear()
+        append(tables["fine"])
+        with following(engine):
+            catalog.wait_until_published({"fine": 1, "down": 0}, seconds=60)
