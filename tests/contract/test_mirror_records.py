@@ -9,13 +9,14 @@ from deltamirror import Catalog, Table
 from deltamirror.delta.chunks import commit_digest
 from deltamirror.errors import PermissionDenied, Transient, Unavailable
 from deltamirror.txnlog.backlog import (
+    bytes_between,
     bytes_since,
-    bytes_since_checkpoint,
     checkpoint_facts,
     checksum_seed,
     commit_work,
     count_files,
     fetch_chunks,
+    last_checkpoint,
     make_due,
     request_checkpoint,
     with_chunks,
@@ -376,9 +377,10 @@ def test_the_bytes_since_a_checkpoint_are_those_of_the_commits_after_it(catalog:
     work_on(catalog)
     with catalog.database.read() as connection:
         assert bytes_since(connection, table_id, 1, 3) == [(2, sizes[2]), (3, sizes[3])]
-        assert bytes_since_checkpoint(connection, table_id, 4) == sum(sizes)
+        assert last_checkpoint(connection, table_id, 4) is None
+        assert bytes_between(connection, table_id, -1, 4) == sum(sizes)
     ask_for_checkpoint(catalog, 2)
     with catalog.database.read() as connection:
-        assert bytes_since_checkpoint(connection, table_id, 4) == sum(sizes[3:])
-        assert bytes_since_checkpoint(connection, table_id, 2) == 0
-        assert bytes_since_checkpoint(connection, table_id, 1) == sum(sizes[:2])
+        assert [last_checkpoint(connection, table_id, upto) for upto in (4, 2, 1)] == [2, 2, None]
+        assert bytes_between(connection, table_id, 2, 4) == sum(sizes[3:])
+        assert bytes_between(connection, table_id, 2, 2) == 0
