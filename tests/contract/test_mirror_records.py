@@ -1,6 +1,7 @@
 """What the mirror writes down happened, once, to whoever had the lease; what it reads was committed."""
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -384,3 +385,13 @@ def test_the_bytes_since_a_checkpoint_are_those_of_the_commits_after_it(catalog:
         assert [last_checkpoint(connection, table_id, upto) for upto in (4, 2, 1)] == [2, 2, None]
         assert bytes_between(connection, table_id, 2, 4) == sum(sizes[3:])
         assert bytes_between(connection, table_id, 2, 2) == 0
+
+
+def test_a_version_is_published_when_it_was_put_and_not_when_its_unit_ended(catalog: Catalog, table: Table) -> None:
+    [one] = claimed(catalog)
+    outcome = published(one.lease, 0, 1, 2)
+    ages = (90_000.0, 30_000.0, 0.0)
+    aged = tuple(replace(each, age=age) for each, age in zip(outcome.published, ages, strict=True))
+    record_commits(catalog.database, replace(outcome, published=aged), retry=lambda *_: 0.0)
+    times = [at for (at,) in rows(catalog, "published_at")[:3]]
+    assert [times[2] - at for at in times] == [90_000, 30_000, 0]

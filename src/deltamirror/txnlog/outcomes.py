@@ -49,6 +49,7 @@ class DueCheckpoint(Protocol):
         """Why it is due."""
 
 
+_AGE_STEP = 20
 _LONGEST_WAIT = 100 * 365 * 24 * 3600.0  # a policy may say that there is no point in trying again
 
 
@@ -172,8 +173,8 @@ def record_published(session: Session, lease: Lease, published: Sequence[Publish
             state="SUCCESS",
             attempts=c.attempts + 1,
             updated_at=CLOCK,
-            published_at=CLOCK,
-            milliseconds=_durations(published),
+            published_at=CLOCK - _by_version(published, _age),
+            milliseconds=_by_version(published, _duration),
             next_attempt_at=None,
             **NO_ERROR,
         )
@@ -182,13 +183,19 @@ def record_published(session: Session, lease: Lease, published: Sequence[Publish
     return RecordedVersions(len(session.execute(done).all()), recovered)
 
 
-def _durations(published: Sequence[Published]) -> ColumnElement[int]:
-    """The duration of each version in one expression; versions that took equally long share a branch."""
-    runs = [
-        (duration, max(each.version for each in run))
-        for duration, run in groupby(published, key=lambda each: round(each.milliseconds))
-    ]
-    return case(*[(mirror_status.c.version <= last, duration) for duration, last in runs])
+def _by_version(published: Sequence[Published], number: Callable[[Published], int]) -> ColumnElement[int]:
+    """A number of each version in one expression; versions in a row that have the same one share a branch."""
+    runs = [(value, max(each.version for each in run)) for value, run in groupby(published, key=number)]
+    return case(*[(mirror_status.c.version <= last, value) for value, last in runs])
+
+
+def _duration(published: Published) -> int:
+    return round(published.milliseconds)
+
+
+def _age(published: Published) -> int:
+    """To a fiftieth of a second, so that a unit of thousands of versions does not have as many branches."""
+    return round(published.age / _AGE_STEP) * _AGE_STEP
 
 
 @dataclass(frozen=True, slots=True)
