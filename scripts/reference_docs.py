@@ -72,9 +72,9 @@ POLICIES_INTRODUCTION = """\
 ## What the mirror does
 
 A failure stops its own table, and no other. Where trying again may help, the mirror does so after growing pauses
-(`mirror.retry_base`, `mirror.retry_factor`, `mirror.retry_max`), `mirror.attempts` in all, and from then on every
-`mirror.retry_permanent`; where it does not, every `mirror.retry_permanent` only. A store that asks to be left alone for
-longer is. Failures of several tables in a row that speak of their store open its breaker: see `[breaker]` in
+(`mirror.retry_base`, `mirror.retry_factor`, `mirror.retry_max`) for as long as it takes, and escalates it past
+`mirror.attempts`; where it does not help, every `mirror.retry_permanent`. A store that asks to be left alone for longer
+is. Failures in a row that speak of the store open its circuit, if most of its tables fail: see `[breaker]` in
 [Settings](settings.md#breaker). `deltamirror mirror --once` tries everything at once.
 
 | Code | Severity | Tried again | Opens the breaker | Escalated | What to do | More |

@@ -158,6 +158,8 @@ class Published:
     """Whether it was there before: published by an attempt whose reply was lost."""
     num_bytes: int
     milliseconds: float
+    age: float = 0.0
+    """How many milliseconds before the end of its unit it was put. The clocks of executors may differ; this does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What the mirror writes down happened, once, to whoever had the lease; what it reads was committed."""
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,14 @@ from deltamirror import Catalog, Table
 from deltamirror.delta.chunks import commit_digest
 from deltamirror.errors import PermissionDenied, Transient, Unavailable
 from deltamirror.txnlog.backlog import (
+    bytes_between,
     bytes_since,
-    bytes_since_checkpoint,
     checkpoint_facts,
     checksum_seed,
     commit_work,
     count_files,
     fetch_chunks,
+    last_checkpoint,
     make_due,
     request_checkpoint,
     with_chunks,
@@ -376,9 +378,20 @@ def test_the_bytes_since_a_checkpoint_are_those_of_the_commits_after_it(catalog:
     work_on(catalog)
     with catalog.database.read() as connection:
         assert bytes_since(connection, table_id, 1, 3) == [(2, sizes[2]), (3, sizes[3])]
-        assert bytes_since_checkpoint(connection, table_id, 4) == sum(sizes)
+        assert last_checkpoint(connection, table_id, 4) is None
+        assert bytes_between(connection, table_id, -1, 4) == sum(sizes)
     ask_for_checkpoint(catalog, 2)
     with catalog.database.read() as connection:
-        assert bytes_since_checkpoint(connection, table_id, 4) == sum(sizes[3:])
-        assert bytes_since_checkpoint(connection, table_id, 2) == 0
-        assert bytes_since_checkpoint(connection, table_id, 1) == sum(sizes[:2])
+        assert [last_checkpoint(connection, table_id, upto) for upto in (4, 2, 1)] == [2, 2, None]
+        assert bytes_between(connection, table_id, 2, 4) == sum(sizes[3:])
+        assert bytes_between(connection, table_id, 2, 2) == 0
+
+
+def test_a_version_is_published_when_it_was_put_and_not_when_its_unit_ended(catalog: Catalog, table: Table) -> None:
+    [one] = claimed(catalog)
+    outcome = published(one.lease, 0, 1, 2)
+    ages = (90_000.0, 30_000.0, 0.0)
+    aged = tuple(replace(each, age=age) for each, age in zip(outcome.published, ages, strict=True))
+    record_commits(catalog.database, replace(outcome, published=aged), retry=lambda *_: 0.0)
+    times = [at for (at,) in rows(catalog, "published_at")[:3]]
+    assert [times[2] - at for at in times] == [90_000, 30_000, 0]

@@ -83,6 +83,17 @@ def test_the_lag_is_the_age_of_the_oldest_version_that_is_not_published(catalog:
     assert hour <= found.lag_ms < 2 * hour
 
 
+@pytest.mark.default_on("sqlite")
+def test_a_clock_that_ran_ahead_shows_no_lag_of_zero_while_versions_wait(catalog: Catalog) -> None:
+    create(catalog).append([add("a")])
+    work_on(catalog, upto=0)
+    ahead, back = "committed_at = committed_at + 3600000", "published_at = published_at - 60000"
+    execute(catalog, f"UPDATE dl_table_versions SET {ahead} WHERE version = 1")
+    assert status_of(catalog).lag_ms > 0
+    execute(catalog, f"UPDATE dl_mirror_status SET {back} WHERE version = 0")
+    assert status_of(catalog).lag_ms >= 60_000
+
+
 def test_during_an_outage_the_numbers_equal_a_direct_count(catalog: Catalog) -> None:
     for number, name in enumerate(("a", "b", "c", "dropped")):
         table = create(catalog, name)

@@ -100,7 +100,7 @@ def _records_unseen(patch: Patch) -> None:
         try:
             return publishing(self, work, version)
         except commits._Stopped:
-            return Published(version=version, already=False, num_bytes=0, milliseconds=0), b"{}"
+            return Published(version=version, already=False, num_bytes=0, milliseconds=0), b"{}", 0.0
 
     patch.setattr(commits._Publisher, "publish", published)
 

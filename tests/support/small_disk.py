@@ -56,7 +56,7 @@ def _read_only(disk: Path) -> Iterator[None]:
 
 def _tried(catalog: Catalog, table: Table) -> dict[str, object]:
     """What comes of a run, and whether the log is whole after it."""
-    with mirror_of(catalog) as engine:
+    with mirror_of(catalog, retry_base=3600.0, retry_max=3600.0) as engine:
         failures = engine.run(once=True).failures
     found, expected = published_files(table), committed_files(table)
     return {

@@ -41,7 +41,8 @@ def test_documented_defaults_are_the_defaults() -> None:
     assert (retry.attempts, retry.retry_base, retry.retry_max, retry.retry_factor) == (5, 1.0, 30.0, 2.0)
     assert (retry.retry_jitter, retry.retry_permanent) == (10.0, 3600.0)
     breaker = settings.breaker
-    assert (breaker.enabled, breaker.failures, breaker.successes, breaker.pause) == (True, 5, 3, 60.0)
+    assert (breaker.enabled, breaker.failures, breaker.share) == (True, 5, 75.0)
+    assert (breaker.successes, breaker.pause) == (3, 30.0)
 
 
 @pytest.mark.requirement("R75")

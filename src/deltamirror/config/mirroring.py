@@ -102,8 +102,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         COUNTING,
         described(
-            "How often a version, or a checkpoint, is tried before that is taken for more than passing trouble: then "
-            "only every `retry_permanent`, until it is repaired.",
+            "How often a version, or a checkpoint, is tried before it is escalated. It is tried on all the same.",
             unit="attempts",
             reload=Reload.START,
         ),
@@ -119,7 +118,13 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         described("How much longer each pause is than the one before it.", unit="times", reload=Reload.START),
     ] = 2.0
     retry_max: Annotated[
-        float, POSITIVE, described("The longest pause between two of the `attempts`.", unit="s", reload=Reload.START)
+        float,
+        POSITIVE,
+        described(
+            "The longest pause after a failure that may pass: transient, throttled, unavailable, capacity.",
+            unit="s",
+            reload=Reload.START,
+        ),
     ] = 30.0
     retry_jitter: Annotated[
         float,
@@ -135,7 +140,8 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         POSITIVE,
         described(
-            "The pause after a failure that no retry cures, or after the last of the `attempts`.",
+            "The pause after a failure that no retry cures. A commit to the table, or a recovery in its store, ends it "
+            "after `retry_max`.",
             unit="s",
             reload=Reload.START,
         ),
@@ -222,12 +228,21 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         COUNTING,
         described(
-            "After how many failures in a row a store is left alone. They have to be of several tables, unless the "
-            "store has only one.",
+            "After how many failures in a row the circuit of a store opens: the tables that fail are held back.",
             unit="failures",
             reload=Reload.START,
         ),
     ] = 5
+    share: Annotated[
+        float,
+        PERCENT,
+        described(
+            "How many of the store's tables have to fail before its circuit opens, of those that fail or were served "
+            "before: fewer are in trouble of their own.",
+            unit="%",
+            reload=Reload.START,
+        ),
+    ] = 75.0
     successes: Annotated[
         int,
         COUNTING,
@@ -241,8 +256,10 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
     pause: Annotated[
         float,
         POSITIVE,
-        described("How long a store is left alone before one unit of work tries it.", unit="s", reload=Reload.START),
-    ] = 60.0
+        described(
+            "How long a circuit stays open before one unit of work tries the store.", unit="s", reload=Reload.START
+        ),
+    ] = 30.0
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltamirror.config import redact_text
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
@@ -40,6 +40,7 @@ def publish_commits(
     """
     deadline = clock() + unit.budget
     published: list[Published] = []
+    put_at: list[float] = []
     failure = None
     with ChecksumTrail(unit, store, guard) as checksums:
         publisher = _Publisher(unit, store, fetch, guard, clock)
@@ -47,8 +48,9 @@ def publish_commits(
             for version, work in enumerate(unit.commits, unit.commits[0].version):
                 if published and clock() >= deadline:
                     break
-                done, data = publisher.publish(work, version)
+                done, data, at = publisher.publish(work, version)
                 published.append(done)
+                put_at.append(at)
                 checksums.follow(work, data)
         except LeaseLost:
             pass  # whoever has the table goes on
@@ -57,10 +59,11 @@ def publish_commits(
     if checksums.lost_at is not None:
         # Whoever has the table finds these commits in the log, and writes the checksums that are missing.
         published = [each for each in published if each.version < checksums.lost_at]
+    ended = clock()
     return CommitOutcome(
         table_id=unit.table_id,
         lease=unit.lease,
-        published=tuple(published),
+        published=tuple(replace(each, age=(ended - put) * 1_000) for each, put in zip(published, put_at, strict=False)),
         failure=failure,
         checksum=checksums.checksum,
         checksum_failure=checksums.failure,
@@ -77,8 +80,8 @@ class _Publisher:
     guard: Guard
     clock: Callable[[], float]
 
-    def publish(self, work: CommitWork, version: int) -> tuple[Published, Data]:
-        """What came of a version, which has to be this one, and its bytes."""
+    def publish(self, work: CommitWork, version: int) -> tuple[Published, Data, float]:
+        """What came of a version, which has to be this one, its bytes, and when it was put."""
         begun, key = self.clock(), f"{LOG_DIRECTORY}/{commit_name(work.version)}"
         with self._stage(Stage.FETCH, work, key):
             if work.version != version:
@@ -89,9 +92,10 @@ class _Publisher:
         if self.unit.verify == "strict" and not already:
             with self._stage(Stage.VERIFY, work, key):
                 self._read_back(work, key, data)
-        milliseconds = (self.clock() - begun) * 1_000
+        ended = self.clock()
+        milliseconds = (ended - begun) * 1_000
         done = Published(version=version, already=already, num_bytes=len(data), milliseconds=milliseconds)
-        return done, data
+        return done, data, ended
 
     def _put(self, work: CommitWork, key: str, data: Data) -> bool:
         """Create the object; whether it was there already."""

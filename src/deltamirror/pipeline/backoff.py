@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from deltamirror.config import MirrorSettings
 from deltamirror.errors import DeltaMirrorError, Throttled
+from deltamirror.pipeline.policy import policy_of
 
 __all__ = ["RetryPolicy"]
 
@@ -13,9 +14,9 @@ _MOST_DOUBLINGS = 30
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential pauses with jitter, some attempts long.
+    """Exponential pauses with jitter, up to ``retry_max``, for as long as it takes.
 
-    What no retry cures, and what fails after these attempts, is looked at once in a long while, until it is repaired.
+    Permanent errors, which no retry cures, are retried every ``retry_permanent``.
     """
 
     settings: MirrorSettings
@@ -29,7 +30,7 @@ class RetryPolicy:
         return max(pause, min(asked or 0.0, self.settings.retry_permanent) * _chance(1, 1 + jitter))
 
     def _nominal(self, error: DeltaMirrorError, attempts: int) -> float:
-        if not error.retryable or attempts >= self.settings.attempts:
+        if not policy_of(error.code).is_retried:
             return self.settings.retry_permanent
         growth = self.settings.retry_factor ** min(attempts - 1, _MOST_DOUBLINGS)
         return min(self.settings.retry_base * growth, self.settings.retry_max)

@@ -2,11 +2,15 @@
 
 ::
 
-    closed ──── failures in a row, of several tables ───▶ open
+    closed ── failures in a row, of most of the tables ──▶ open
       ▲                                                  │  ▲
       │                             the pause is over    │  │ a failure
-      └── successes in a row ── half-open ◀──────────────┘  │
-                                    └───────────────────────┘
+      ├── successes in a row ── half-open ◀──────────────┘  │
+      │                             └───────────────────────┘
+      └── a success, while most tables do not fail ── open, half-open
+
+An open circuit holds back the tables that fail. A table that the store served before, and that did not fail since, is
+worked on all the same: two tables in trouble are no trouble of a third one.
 """
 
 from dataclasses import dataclass, replace
@@ -84,23 +88,40 @@ class Rules:
         until = at + self._pause
         return replace(breaker, state=BreakerState.HALF_OPEN, changed_at=since, retry_at=until, prober=prober)
 
-    def told(self, breaker: Breaker, at: int, *, news: News, is_only_table: bool) -> Breaker:
-        """What the news of a unit come to. Units that were begun before the store was left alone tell nothing."""
+    def told(self, breaker: Breaker, at: int, *, news: News, failing: float) -> Breaker:
+        """What the news of a unit come to, where so many percent of the store's tables fail.
+
+        The failures of units that were begun before the circuit opened tell nothing.
+        """
         if breaker.state is BreakerState.CLOSED:
-            return self._in_use(breaker, at, news, is_only_table)
+            return self._in_use(breaker, at, news, failing)
         if breaker.state is BreakerState.HALF_OPEN and news.prober is not None and news.prober == breaker.prober:
             return self._tried(breaker, at, news)
-        return breaker
+        return self._served(breaker, at, failing) if news.successes else breaker
 
-    def _in_use(self, breaker: Breaker, at: int, news: News, is_only_table: bool) -> Breaker:
+    def asks_for_share(self, breaker: Breaker, news: News) -> bool:
+        """Whether ``told`` depends on the share of tables that fail."""
+        if breaker.state is not BreakerState.CLOSED:
+            return news.successes > 0
+        failures = 0 if news.successes else breaker.failures
+        return news.error_code is not None and failures + 1 >= self.settings.failures
+
+    def _in_use(self, breaker: Breaker, at: int, news: News, failing: float) -> Breaker:
         if news.successes:
             breaker = Breaker(store=breaker.store, changed_at=breaker.changed_at)
         if news.error_code is None:
             return breaker
-        only = breaker.failures == 0 or breaker.table_id == news.table_id
-        failed = replace(_failed(breaker, news), table_id=news.table_id if only else None)
-        enough = failed.failures >= self.settings.failures and (is_only_table or not only)
+        failed = _failed(breaker, news)
+        enough = failed.failures >= self.settings.failures and failing >= self.settings.share
         return self._opened(failed, at, news) if enough else failed
+
+    def _served(self, breaker: Breaker, at: int, failing: float) -> Breaker:
+        """The store served a table that was not held back. Where most others fail, a probe comes after half a pause."""
+        if failing < self.settings.share:
+            return Breaker(store=breaker.store, changed_at=at)
+        if breaker.state is not BreakerState.OPEN or breaker.retry_at is None:
+            return breaker
+        return replace(breaker, retry_at=min(breaker.retry_at, breaker.changed_at + self._pause // 2))
 
     def _tried(self, breaker: Breaker, at: int, news: News) -> Breaker:
         if news.error_code is not None:

@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = ["Cadence", "Due", "due_checkpoint"]
+
+
+_INTERVALS_OF_BACKLOG: Final = 5
+"""Half of the ten that may lie behind the newest checkpoint: the other half is for the time that writing one takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,26 +30,37 @@ class Due:
 
 
 def due_checkpoint(
-    cadence: Cadence, published: Sequence[tuple[int, int]], *, head: int, bytes_before: int = 0
+    cadence: Cadence, published: Sequence[tuple[int, int]], *, head: int, last: int = 0, bytes_before: int = 0
 ) -> Due | None:
     """The checkpoint that versions which were published, each with its bytes, make due.
 
-    ``bytes_before`` is how many bytes the versions before them have, back to the last checkpoint. Of several that are
-    due, up to the table's ``head``, only the newest is written: the others would be superseded before anybody read
-    them.
+    ``last`` is the version of the last checkpoint, or the first of the log; ``bytes_before`` is how many bytes the
+    versions between it and these have. Of several that are due, up to the table's ``head``, only the newest is written:
+    the others would be superseded before anybody read them. While a mirror does not catch up with its writers that one
+    is always still to come, and every fifth is written.
     """
-    if not published or head - head % cadence.interval > published[-1][0]:
+    if not published:
         return None
-    due, waiting, is_last = None, bytes_before, published[-1][0] == head
+    newest = published[-1][0]
+    if head - head % cadence.interval > newest:
+        return _amid_backlog(cadence, newest - newest % cadence.interval, first=published[0][0], last=last)
+    due, waiting, is_last = None, bytes_before, newest == head
     for version, num_bytes in published:
         waiting += num_bytes
         if version == 0:
             continue  # a checkpoint of the first version would hold what its one commit holds
         if version % cadence.interval == 0:
-            due, waiting = Due(version, _reason(cadence)), 0
+            due, waiting, last = Due(version, _reason(cadence)), 0, version
         elif is_last and cadence.bytes is not None and waiting >= cadence.bytes:
-            due, waiting = Due(version, f"{waiting:,} bytes of commits, of {cadence.bytes:,}"), 0
+            due, waiting, last = Due(version, f"{waiting:,} bytes of commits, of {cadence.bytes:,}"), 0, version
+    if is_last and newest - last > cadence.interval:
+        return Due(newest, f"{newest - last:,} commits since the last, of {cadence.interval:,}")
     return due
+
+
+def _amid_backlog(cadence: Cadence, version: int, *, first: int, last: int) -> Due | None:
+    is_late = version - last >= _INTERVALS_OF_BACKLOG * cadence.interval
+    return Due(version, f"{version - last:,} commits since the last") if is_late and version >= first else None
 
 
 def _reason(cadence: Cadence) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.pipeline.breaker import News, Rules, news_of, news_of_look, reason
-from deltamirror.pipeline.policy import STORE_CODES
+from deltamirror.pipeline.policy import STORE_CODES, WITH_THE_STORE
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.breakers import (
     Breaker,
@@ -20,7 +20,7 @@ from deltamirror.txnlog.breakers import (
     breaker_of,
     change_breaker,
     end_pauses,
-    is_only_table,
+    failing_share,
     make_store_due,
     shut_breakers,
 )
@@ -49,6 +49,7 @@ class Breakers:
         self._database = database
         self._enabled = settings.breaker.enabled
         self._rules = Rules(settings.breaker)
+        self._retry_max = settings.mirror.retry_max
         self._endpoint = redact_url(settings.storage.endpoint or "").rstrip("/")
         self._owner = owner
 
@@ -106,24 +107,39 @@ class Breakers:
             self._tell(prefix, news_of_look(None, prober=self._owner))
 
     def told(self, prefix: str, outcome: Outcome, *, tries: bool) -> bool:
-        """Take in what the outcome of a unit tells of its store; whether others may be begun there."""
+        """Take in what the outcome of a unit tells of its store; False if it opens the circuit."""
         if not self._enabled:
             return True
         news = news_of(outcome, prober=self._owner if tries else None)
         known = breaker_of(self._database, self._store(prefix))
-        if self._rules.told(known, known.changed_at, news=news, is_only_table=True) == known:
-            return known.state is BreakerState.CLOSED  # the common case, without anybody's turn to write
-        return self._tell(prefix, news).state is BreakerState.CLOSED
+        asks = self._rules.asks_for_share(known, news)
+        if not asks and self._rules.told(known, known.changed_at, news=news, failing=0.0) == known:
+            return True  # the common case, without anybody's turn to write
+        return not self._tell(prefix, news)
 
-    def _tell(self, prefix: str, news: News) -> Breaker:
+    def recovered(self, prefix: str) -> None:
+        """Bring the other tables of a store forward: what had failed there succeeded."""
         with self._database.write() as session:
-            only = news.error_code is not None and is_only_table(session, prefix)
-            told = partial(self._rules.told, news=news, is_only_table=only)
+            # Whoever makes a store due locks its row first, so that no two wait for each other's versions.
+            self._changed(session, prefix, lambda breaker, _: breaker)
+            make_store_due(session, prefix, WITH_THE_STORE, waited=self._retry_max)
+
+    def _tell(self, prefix: str, news: News) -> bool:
+        """Whether the news opened the circuit."""
+        with self._database.write() as session:
+
+            def told(breaker: Breaker, at: int) -> Breaker:
+                asks = self._rules.asks_for_share(breaker, news)
+                failing = failing_share(session, prefix, STORE_CODES) if asks else 0.0
+                return self._rules.told(breaker, at, news=news, failing=failing)
+
             before, after = self._changed(session, prefix, told)
             if after.state is BreakerState.CLOSED and before.state is not BreakerState.CLOSED:
                 make_store_due(session, prefix, STORE_CODES)
+            elif news.successes and before.failures > 0:
+                make_store_due(session, prefix, STORE_CODES, waited=self._retry_max)
         _say(before, after)
-        return after
+        return after.state is BreakerState.OPEN and before.state is not BreakerState.OPEN
 
     def _changed(self, session: Session, prefix: str, change: Change) -> tuple[Breaker, Breaker]:
         return change_breaker(session, self._store(prefix), change, owner=self._owner, reason=reason)

@@ -65,6 +65,9 @@ class Job(ABC):
     A job that ``tries`` its store is of one table, by which a store that was left alone shows that it is back.
     """
 
+    is_retry = False
+    """Whether all of its tables failed before."""
+
     def __init__(self, shop: Workshop, tables: Mapping[Lease, str], *, location: str, tries: bool) -> None:
         self._shop = shop
         self._tries = tries
@@ -76,8 +79,8 @@ class Job(ABC):
     def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
         """What comes of each table's work, recorded, as it finishes. Recording gives a lease back.
 
-        ``escalate`` is told of those that somebody has to look at. As soon as the store is left alone, no other unit is
-        begun, and those under way put nothing more.
+        ``escalate`` is told of those that somebody has to look at. When one of them opens the circuit of the store, no
+        other unit is begun, and those under way put nothing more.
         """
         with closing(self._outcomes()) as outcomes:
             for outcome in outcomes:
@@ -87,6 +90,8 @@ class Job(ABC):
                 if recorded.escalated:
                     escalate(named)
                 self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
+                if recorded.recovered:
+                    self._shop.breakers.recovered(self.store)
                 goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)
                 self._tries = False
                 yield named
@@ -181,6 +186,7 @@ class CommitJob(RunnerJob):
     def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, tries: bool = False) -> None:
         super().__init__(shop, [plan.unit for plan in plans], tries=tries)
         self._plans = {plan.unit.table_id: plan for plan in plans}
+        self.is_retry = all(plan.is_retry for plan in plans)
 
     def _due(self, outcome: CommitOutcome) -> Due | None:
         return self._plans[outcome.table_id].due(outcome)

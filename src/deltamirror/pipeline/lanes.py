@@ -44,12 +44,20 @@ class MirrorLane(ABC):
     def concurrency(self) -> int:
         """How many of its jobs run at once."""
 
-    def jobs(self, *, except_stores: Sequence[str] = ()) -> list[Job]:
-        """Work that is due, claimed: of tables in any store but these. A store that is left alone may be tried."""
+    def jobs(self, *, except_stores: Sequence[str] = (), except_retries: Sequence[str] = ()) -> list[Job]:
+        """Work that is due, claimed: of tables in any store but ``except_stores``, and of tables that failed in none of
+        ``except_retries``. Where a circuit is open, of tables that the store served before; and of one that tries it.
+        """
         gate, jobs = self._shop.breakers.gate(), list[Job]()
         with _closed_on_failure(jobs):
-            jobs += self._planned(self._claimed(limit=self._tables_at_once, except_stores=[*except_stores, *gate.shut]))
-            for store in gate.tried.keys() - set(except_stores):
+            claims = self._claimed(
+                limit=self._tables_at_once,
+                except_stores=except_stores,
+                except_retries=except_retries,
+                open_circuits=list(gate.shut),
+            )
+            jobs += self._planned(claims)
+            for store in gate.tried.keys() - {*except_stores, *except_retries}:
                 jobs += self._tries(store, gate.tried[store])
         return jobs
 
@@ -77,7 +85,13 @@ class MirrorLane(ABC):
         """Jobs that do what was claimed."""
 
     def _claimed(
-        self, *, limit: int, table_ids: Sequence[int] | None = None, except_stores: Sequence[str]
+        self,
+        *,
+        limit: int,
+        table_ids: Sequence[int] | None = None,
+        except_stores: Sequence[str] = (),
+        except_retries: Sequence[str] = (),
+        open_circuits: Sequence[str] = (),
     ) -> list[Claim]:
         return claim(
             self._shop.database,
@@ -87,6 +101,9 @@ class MirrorLane(ABC):
             limit=limit,
             table_ids=table_ids,
             except_stores=except_stores,
+            except_retries=except_retries,
+            open_circuits=open_circuits,
+            retry_max=self._shop.settings.mirror.retry_max,
         )
 
     def _tries(
@@ -138,7 +155,10 @@ class CommitLane(MirrorLane):
         return self._shop.settings.mirror.lease
 
     def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
-        """One job a store; a large unit is a job of its own, so that small ones are recorded without it."""
+        """One job a store, and one of its tables that failed: they may hang, and hold up none that did not.
+
+        A large unit is a job of its own, so that small ones are recorded without it.
+        """
         shop, large = self._shop, self._shop.settings.mirror.batch_bytes
         plan = partial(plan_commits, shop.database, settings=shop.settings, upto=upto, carried=shop.carried)
         plans, failing = _planned(shop, claims, plan, tries=tries)
@@ -218,9 +238,9 @@ def _given_back_on_failure(shop: Workshop, claims: Sequence[Claim]) -> Iterator[
 
 
 def _by_store(plans: Iterable[CommitPlan], *, large: int) -> list[list[CommitPlan]]:
-    groups: dict[str, list[CommitPlan]] = {}
+    groups: dict[tuple[str, bool], list[CommitPlan]] = {}
     for plan in plans:
         num_bytes = sum(commit.num_bytes for commit in plan.unit.commits)
         key = plan.unit.table if num_bytes >= large else store_prefix(plan.unit.address.location)
-        groups.setdefault(key, []).append(plan)
+        groups.setdefault((key, plan.is_retry), []).append(plan)
     return list(groups.values())

@@ -17,8 +17,9 @@ from deltamirror.pipeline.seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
 from deltamirror.txnlog.backlog import (
     CheckpointFacts,
-    bytes_since_checkpoint,
+    bytes_between,
     checkpoint_facts,
+    last_checkpoint,
     replay_work,
     unpublished_work,
     with_chunks,
@@ -44,16 +45,22 @@ class CommitPlan:
 
     unit: CommitUnit
     cadence: Cadence | None
+    last_checkpoint: int
+    """Its version, or the first of the log."""
     bytes_before: int
     head: int
     """How far the table was committed when the unit was planned."""
+    is_retry: bool
+    """Whether the first version failed before, or was published and is gone."""
 
     def due(self, outcome: CommitOutcome) -> Due | None:
         """The checkpoint that the outcome of the unit makes due."""
         if self.cadence is None:
             return None
         published = [(each.version, each.num_bytes) for each in outcome.published]
-        due = due_checkpoint(self.cadence, published, head=self.head, bytes_before=self.bytes_before)
+        due = due_checkpoint(
+            self.cadence, published, head=self.head, last=self.last_checkpoint, bytes_before=self.bytes_before
+        )
         if due is not None and self.cadence.remark:
             _log.warning("table %r gets a checkpoint of version %d: %s", self.unit.table, due.version, due.reason)
         return due
@@ -77,8 +84,10 @@ def plan_commits(
             commits = with_chunks(connection, commits)
         _, metadata = in_force(connection, claim.table_id, commits[-1].version)
         cadence = _cadence(metadata, settings.checkpoint)
+        asked = last_checkpoint(connection, claim.table_id, claim.published)
         counts_bytes = cadence is not None and cadence.bytes is not None
-        before = bytes_since_checkpoint(connection, claim.table_id, claim.published) if counts_bytes else 0
+        after = -1 if asked is None else asked
+        before = bytes_between(connection, claim.table_id, after, claim.published) if counts_bytes else 0
     unit = CommitUnit(
         table_id=claim.table_id,
         table=claim.name,
@@ -91,7 +100,14 @@ def plan_commits(
     )
     if settings.mirror.checksums:
         unit = _with_checksums(database, unit)
-    return CommitPlan(unit=unit, cadence=cadence, bytes_before=before, head=newest)
+    return CommitPlan(
+        unit=unit,
+        cadence=cadence,
+        last_checkpoint=claim.log_start if asked is None else asked,
+        bytes_before=before,
+        head=newest,
+        is_retry=claim.failed,
+    )
 
 
 def _verification(claim: Claim, configured: str) -> str:

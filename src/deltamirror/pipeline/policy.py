@@ -10,7 +10,16 @@ from deltamirror import errors
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.work import Failure, Stage
 
-__all__ = ["POLICIES", "STORE_CODES", "Escalation", "Policy", "Severity", "policy_of", "speaks_of_store"]
+__all__ = [
+    "POLICIES",
+    "STORE_CODES",
+    "WITH_THE_STORE",
+    "Escalation",
+    "Policy",
+    "Severity",
+    "policy_of",
+    "speaks_of_store",
+]
 
 
 class Severity(StrEnum):
@@ -43,6 +52,8 @@ class Policy:
     """The section of the guides that says more."""
     speaks_of_store: bool = False
     """Whether it says that the store as a whole is in trouble, not the table: the breaker counts it."""
+    passes: bool = False
+    """Whether it may pass without anybody's telling us, though the caller of a single operation cannot retry it."""
 
     @property
     def code(self) -> str:
@@ -51,8 +62,8 @@ class Policy:
 
     @property
     def is_retried(self) -> bool:
-        """Whether it is tried again after growing pauses; otherwise only once in a long while."""
-        return self.error.retryable
+        """Whether it is tried again after growing pauses, for ever; otherwise only once in a long while."""
+        return self.error.retryable or self.passes
 
 
 _WRITERS_OWN: Final = (
@@ -99,8 +110,9 @@ _TABLE: Final = (
         errors.CapacityExceeded,
         Severity.ERROR,
         Escalation.AT_ONCE,
-        "make room; `deltamirror mirror --once` then tries at once",
+        "make room: the mirror tries again by itself, `deltamirror mirror --once` at once",
         "recovery.md#lasting-failures",
+        passes=True,
     ),
     Policy(
         errors.NotFound,
@@ -233,6 +245,14 @@ POLICIES: Final[Mapping[str, Policy]] = MappingProxyType({policy.code: policy fo
 
 STORE_CODES: Final = tuple(policy.code for policy in _TABLE if policy.speaks_of_store)
 """The classes that say something about the store as a whole."""
+
+WITH_THE_STORE: Final = (
+    *STORE_CODES,
+    errors.CapacityExceeded.code,
+    errors.PermissionDenied.code,
+    errors.NotFound.code,
+)
+"""The classes that a store may be over with for all of its tables at once."""
 
 _STORE_STAGES: Final = frozenset({Stage.OPEN, Stage.CHECK, Stage.PUT, Stage.VERIFY, Stage.POINTER})
 """Where only the store is asked. Elsewhere the same classes may come from the database."""

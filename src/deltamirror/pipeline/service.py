@@ -63,6 +63,7 @@ class Service:
 
     Passes overlap: a job that takes long keeps its own tables, and the others go on. One store never takes more than
     half of the threads of a lane, so that one that hangs leaves some to the others: what was claimed beyond that waits.
+    So do all tables together that failed before.
     """
 
     def __init__(
@@ -141,9 +142,10 @@ class Service:
     def _claim(self, lane: MirrorLane, awaited: Sequence[str]) -> bool:
         """Jobs for the free threads of a lane, none of them for a store that has its share, or is not looked at yet."""
         with self._lock:
-            free, waiting = self._free(lane), (job.store for job in self._waiting[lane])
-            others = {*self._full(lane), *waiting, *awaited}
-        jobs = lane.jobs(except_stores=sorted(others)) if free > 0 else []
+            free, waiting = self._free(lane), self._waiting[lane]
+            others = {*self._full(lane), *(job.store for job in waiting if not job.is_retry), *awaited}
+            retried = {job.store for job in (*waiting, *self._running[lane]) if job.is_retry}
+        jobs = lane.jobs(except_stores=sorted(others), except_retries=sorted(retried)) if free > 0 else []
         with self._lock:
             self._waiting[lane] += jobs
         return bool(jobs)
@@ -160,8 +162,7 @@ class Service:
 
     def _next(self, lane: MirrorLane) -> Job | None:
         with self._lock:
-            free, full = self._free(lane), self._full(lane)
-            job = next((job for job in self._waiting[lane] if free > 0 and job.store not in full), None)
+            job = next((job for job in self._waiting[lane] if self._has_room(lane, job)), None)
             if job is not None:
                 self._waiting[lane].remove(job)
                 self._running[lane].add(job)
@@ -171,11 +172,19 @@ class Service:
         is_halted = self._trouble is not None or self._stopping.is_set()
         return 0 if is_halted else lane.concurrency - len(self._running[lane])
 
+    def _has_room(self, lane: MirrorLane, job: Job) -> bool:
+        """Whether a job may begin. Tables that failed have half of the threads, and one a store beside its share."""
+        if self._free(lane) <= 0:
+            return False
+        if not job.is_retry:
+            return job.store not in self._full(lane)
+        retried = [each.store for each in self._running[lane] if each.is_retry]
+        return job.store not in retried and len(retried) < _half(lane)
+
     def _full(self, lane: MirrorLane) -> list[str]:
         """The stores that have their share of the threads of a lane."""
-        share = max(1, lane.concurrency // 2)
-        running = Counter(job.store for job in self._running[lane])
-        return [store for store, jobs in running.items() if jobs >= share]
+        running = Counter(job.store for job in self._running[lane] if not job.is_retry)
+        return [store for store, jobs in running.items() if jobs >= _half(lane)]
 
     @traced()
     def _work(self, lane: MirrorLane, job: Job) -> None:
@@ -256,3 +265,7 @@ class Service:
                 _log.log(level, "commits are not announced: %s", our_error(error))
                 self._stopping.wait(self._poll)
             self._wake.set()
+
+
+def _half(lane: MirrorLane) -> int:
+    return max(1, lane.concurrency // 2)

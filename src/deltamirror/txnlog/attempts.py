@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import insert, literal
+from sqlalchemy import delete, insert, literal
 
 from deltamirror.errors import DeltaMirrorError, Diverged
 from deltamirror.txnlog.clock import CLOCK
@@ -14,6 +14,8 @@ from deltamirror.work import Failure, Lease
 __all__ = ["ATTEMPT_COLUMNS", "NO_ERROR", "attempt_values", "error_values", "insert_attempt", "stored_message"]
 
 _LONGEST_MESSAGE = 2_000
+_FIRST_KEPT = 20
+_LAST_KEPT = 80
 
 NO_ERROR: Mapping[str, Any] = {"error_code": None, "error_message": None, "error_stage": None, "error_key": None}
 """What the columns of an error hold where there is none."""
@@ -39,12 +41,19 @@ def attempt_values(lease: Lease, count: Any, started: Any, outcome: str) -> list
 def insert_attempt(
     session: Session, lease: Lease, version: int, count: int, started: Any, failure: Failure | None = None
 ) -> None:
-    """Write an attempt down: one that succeeded, or why it did not."""
+    """Write an attempt down: one that succeeded, or why it did not.
+
+    Of a version that is tried for days the first attempts stay, and the last.
+    """
     outcome = "SUCCESS" if failure is None else "FAILED"
     values = [lease.table_id, version, *attempt_values(lease, count, started, outcome)]
     named = dict(zip(ATTEMPT_COLUMNS, values, strict=True))
     why = {} if failure is None else {**error_values(failure), **_digests(failure.error)}
     session.execute(insert(attempts).values(**named, **why))
+    if count > _FIRST_KEPT + _LAST_KEPT:
+        c = attempts.c
+        own = (c.table_id == lease.table_id) & (c.version == version) & (c.lane == lease.lane.value)
+        session.execute(delete(attempts).where(own, c.attempt == count - _LAST_KEPT))
 
 
 def error_values(failure: Failure) -> Mapping[str, Any]:

@@ -23,13 +23,14 @@ from deltamirror.work import CommitWork
 __all__ = [
     "BaseFacts",
     "CheckpointFacts",
+    "bytes_between",
     "bytes_since",
-    "bytes_since_checkpoint",
     "checkpoint_facts",
     "checksum_seed",
     "commit_work",
     "count_files",
     "fetch_chunks",
+    "last_checkpoint",
     "make_due",
     "replay_work",
     "request_checkpoint",
@@ -169,16 +170,19 @@ def bytes_since(connection: Connection, table_id: int, after: int, upto: int) ->
     return [(row.version, row.num_bytes) for row in connection.execute(query.order_by(c.version))]
 
 
-def bytes_since_checkpoint(connection: Connection, table_id: int, upto: int) -> int:
-    """How many bytes of commits, up to a version, follow on the newest checkpoint that was asked for by then."""
+def last_checkpoint(connection: Connection, table_id: int, upto: int) -> int | None:
+    """The version of the newest checkpoint that was asked for, up to a version."""
+    c = checkpoints.c
+    newest = select(func.max(c.version)).where(c.table_id == table_id, c.version <= upto)
+    found: int | None = connection.execute(newest).scalar_one()
+    return found
+
+
+def bytes_between(connection: Connection, table_id: int, after: int, upto: int) -> int:
+    """How many bytes the commits after a version have, up to another."""
     c = versions.c
-    newest = select(func.coalesce(func.max(checkpoints.c.version), -1)).where(
-        checkpoints.c.table_id == table_id, checkpoints.c.version <= upto
-    )
-    query = select(func.coalesce(func.sum(c.num_bytes), 0)).where(
-        _at(table_id), c.version > newest.scalar_subquery(), c.version <= upto
-    )
-    return int(connection.execute(query).scalar_one())
+    total = select(func.coalesce(func.sum(c.num_bytes), 0)).where(_at(table_id), c.version > after, c.version <= upto)
+    return int(connection.execute(total).scalar_one())
 
 
 def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes | None:

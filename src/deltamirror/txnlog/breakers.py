@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, bindparam, delete, literal, select, update
+from sqlalchemy import Connection, Table, bindparam, case, delete, func, literal, or_, select, update
 from sqlalchemy.engine import Row
-from sqlalchemy.sql import Select
+from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
@@ -28,7 +28,7 @@ __all__ = [
     "breaker_of",
     "change_breaker",
     "end_pauses",
-    "is_only_table",
+    "failing_share",
     "make_store_due",
     "shut_breakers",
 ]
@@ -53,7 +53,7 @@ class Breaker:
     failures: int = 0
     """In a row."""
     table_id: int | None = None
-    """While closed, the one table that failed, None where several did; otherwise the table that failed last."""
+    """The table that failed last, unless closed."""
     successes: int = 0
     """In a row, while half-open."""
     changed_at: int = 0
@@ -120,20 +120,33 @@ def change_breaker(
     return before, after
 
 
-def is_only_table(session: Session, prefix: str) -> bool:
-    """Whether at most one table that is mirrored has a location with this prefix."""
-    active = ~tables.c.mirror_paused & tables.c.quarantined_at.is_(None) & tables.c.location.is_not(None)
-    some = select(tables.c.table_id).where(active, in_store(prefix)).limit(2)
-    return len(session.execute(some).all()) < 2
+def failing_share(session: Session, prefix: str, codes: Sequence[str]) -> float:
+    """How many percent of a store's tables fail in these classes, of those that fail or were ever served.
+
+    A table that waits for its first version says nothing of the store, and one that is paused or in quarantine neither.
+    """
+    active = ~tables.c.mirror_paused & tables.c.quarantined_at.is_(None)
+    fails = or_(_fails(mirror_status, codes), _fails(checkpoints, codes))
+    served = tables.c.published_version >= 0
+    failing = func.count(case((fails, 1))).label("failing")
+    known = func.count(case((or_(fails, served), 1))).label("known")
+    row = session.execute(select(failing, known).where(active, in_store(prefix))).one()
+    return 100 * row.failing / row.known if row.known else 0.0
 
 
-def make_store_due(session: Session, prefix: str, codes: Sequence[str]) -> None:
-    """Let what failed in these classes be tried again at once, of the tables whose locations have this prefix."""
+def make_store_due(session: Session, prefix: str, codes: Sequence[str], *, waited: float = 0.0) -> None:
+    """Let what failed in these classes be tried again at once, of the tables whose locations have this prefix.
+
+    With ``waited``, only where half of the pause is over, or so many seconds: a table that goes on failing while
+    others recover is not tried much more often for that.
+    """
     here = select(tables.c.table_id).where(in_store(prefix))
     for waiting in (mirror_status, checkpoints):
         c = waiting.c
         failed = (c.state == "FAILED") & c.next_attempt_at.is_not(None) & c.error_code.in_(codes)
-        session.execute(update(waiting).where(failed, c.table_id.in_(here)).values(next_attempt_at=None))
+        half = 2 * (CLOCK - c.updated_at) >= c.next_attempt_at - c.updated_at
+        enough = or_(half, CLOCK - c.updated_at >= int(waited * 1000))
+        session.execute(update(waiting).where(failed, enough, c.table_id.in_(here)).values(next_attempt_at=None))
 
 
 def end_pauses(database: Database, store: str | None = None) -> None:
@@ -143,6 +156,14 @@ def end_pauses(database: Database, store: str | None = None) -> None:
         shut &= breakers.c.store == store
     with database.write() as session:
         session.execute(update(breakers).where(shut, breakers.c.retry_at > CLOCK).values(retry_at=CLOCK))
+
+
+def _fails(waiting: Table, codes: Sequence[str]) -> ColumnElement[bool]:
+    """Whether the next version of a table, or a checkpoint of what is published, failed in one of these classes."""
+    c, published = waiting.c, tables.c.published_version
+    upto = c.version == published + 1 if waiting is mirror_status else c.version <= published
+    own = (c.table_id == tables.c.table_id) & upto
+    return select(c.version).where(own, c.state == "FAILED", c.error_code.in_(codes)).correlate(tables).exists()
 
 
 _NAMES: Final = [field.name for field in fields(Breaker)]

@@ -5,6 +5,7 @@ earlier owner does late can be told from what the present one does. Rows are loc
 nobody waits in a circle, and nothing that a writer locks is ever locked here.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, case, func, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from deltamirror.errors import LeaseLost
 from deltamirror.txnlog.clock import CLOCK
@@ -58,18 +60,28 @@ def claim(
     limit: int,
     table_ids: Sequence[int] | None = None,
     except_stores: Sequence[str] = (),
+    except_retries: Sequence[str] = (),
+    open_circuits: Sequence[str] = (),
+    retry_max: float = math.inf,
     now: Callable[[], float] = time.time,
 ) -> list[Claim]:
     """Take on tables that have something to do and that nobody else has, those that wait longest first.
 
     A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
     asked for, or the one that its log starts with, is not written and due; a table that is paused or in quarantine has
-    nothing to do. ``table_ids`` restricts the choice to tables that somebody asks for: their commits are due whatever
-    was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of these.
+    nothing to do. What failed is due before its time if the table was committed to since, ``retry_max`` seconds after
+    the failure. ``table_ids`` restricts the choice to tables that somebody asks for: their commits are due whatever
+    was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of these,
+    ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were never served.
     """
-    waiting = _WAITING[lane] if table_ids is None else _asked_for(lane, table_ids)
+    waiting = _waiting(lane, retry_max) if table_ids is None else _asked_for(lane, table_ids)
+    failed = _status(lane).state == "FAILED"
     for store in except_stores:
         waiting = waiting.where(~in_store(store))
+    for store in except_retries:
+        waiting = waiting.where(~(in_store(store) & failed))
+    for store in open_circuits:
+        waiting = waiting.where(~(in_store(store) & or_(failed, tables.c.published_version < 0)))
     return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
@@ -87,16 +99,18 @@ def claim_in_store(
 ) -> list[Claim]:
     """Take on one table of a store, if there is one: to see whether the store, which was away, is back.
 
-    One that did not fail comes first, then the one that was tried longest ago: no table is in the way of the others. A
-    failure in one of the classes ``codes`` is not waited out, but for that of ``unless_table``.
+    One that did not fail comes first, then the one that failed least: it was healthy last, and a table that stays in
+    trouble is not in the way of the others. A failure in one of the classes ``codes`` is not waited out, but for that
+    of ``unless_table``.
     """
-    status = mirror_status.c if lane is Lane.COMMITS else checkpoints.c
+    status = _status(lane)
     waiting = _any_waiting(lane) if table_ids is None else _asked_for(lane, table_ids)
     if table_ids is None:
         impatient = status.error_code.in_(codes) & tables.c.table_id.is_distinct_from(unless_table)
         waiting = waiting.where(or_(_due(status.next_attempt_at), impatient))
     failed = case((status.state == "FAILED", 1), else_=0)
-    chosen = waiting.where(in_store(store)).order_by(None).order_by(failed, status.updated_at, tables.c.table_id)
+    healthiest = (failed, status.attempts, status.updated_at, tables.c.table_id)
+    chosen = waiting.where(in_store(store)).order_by(None).order_by(*healthiest)
     return _claimed(database, chosen, limit=1, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
@@ -287,18 +301,24 @@ _WAS_WRITTEN: ColumnElement[bool] = and_(
 )
 
 
+def _status(lane: Lane) -> ReadOnlyColumnCollection[str, Any]:
+    return mirror_status.c if lane is Lane.COMMITS else checkpoints.c
+
+
 def _any_waiting(lane: Lane) -> Select[Any]:
     return _unpublished() if lane is Lane.COMMITS else _unwritten()
 
 
-_WAITING: dict[Lane, Select[Any]] = {
-    Lane.COMMITS: _unpublished().where(_due(mirror_status.c.next_attempt_at)),
-    Lane.CHECKPOINTS: _unwritten().where(_due(checkpoints.c.next_attempt_at)),
-}
+def _waiting(lane: Lane, retry_max: float) -> Select[Any]:
+    due = _due(_status(lane).next_attempt_at)
+    if lane is Lane.COMMITS and math.isfinite(retry_max):
+        tried = mirror_status.c.updated_at
+        due = or_(due, (heads.c.committed_at > tried) & (tried <= CLOCK - _milliseconds(retry_max)))
+    return _any_waiting(lane).where(due)
 
 
 def _asked_for(lane: Lane, table_ids: Sequence[int]) -> Select[Any]:
-    waiting = _unpublished() if lane is Lane.COMMITS else _WAITING[lane]
+    waiting = _unpublished() if lane is Lane.COMMITS else _waiting(lane, math.inf)
     return waiting.where(tables.c.table_id.in_(table_ids))
 
 

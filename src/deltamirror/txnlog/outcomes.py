@@ -49,6 +49,7 @@ class DueCheckpoint(Protocol):
         """Why it is due."""
 
 
+_AGE_STEP = 20
 _LONGEST_WAIT = 100 * 365 * 24 * 3600.0  # a policy may say that there is no point in trying again
 
 
@@ -66,6 +67,8 @@ class Recorded:
     """Whether somebody has to look, and was not told before."""
     attempt: int | None = None
     """How often what failed was tried, this time included."""
+    recovered: bool = False
+    """Whether something became SUCCESS that had failed, and was waiting for its next attempt."""
 
 
 def _never(error: DeltaMirrorError, attempts: int) -> bool:
@@ -90,7 +93,7 @@ def record_commits(
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)
-        recorded = record_published(session, outcome.lease, outcome.published, started) if outcome.published else 0
+        done = record_published(session, outcome.lease, outcome.published, started)
         failure, failed = outcome.failure, _Failed()
         if failure is not None:
             failed = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
@@ -100,7 +103,12 @@ def record_commits(
         if checkpoint is not None and checkpoint.version <= published:
             request_checkpoint(session, table_id, checkpoint.version, reason=checkpoint.reason)
     return Recorded(
-        held=True, versions=recorded, published=published, escalated=failed.escalated, attempt=failed.attempt
+        held=True,
+        versions=done.versions,
+        published=published,
+        escalated=failed.escalated,
+        attempt=failed.attempt,
+        recovered=done.recovered,
     )
 
 
@@ -132,8 +140,18 @@ def record_checkpoint(
         )
 
 
-def record_published(session: Session, lease: Lease, published: Sequence[Published], started: int) -> int:
-    """These versions are in the log; how many of them were not recorded so."""
+@dataclass(frozen=True, slots=True)
+class RecordedVersions:
+    """How many versions were not recorded as published before, and whether one of them waited after a failure."""
+
+    versions: int = 0
+    recovered: bool = False
+
+
+def record_published(session: Session, lease: Lease, published: Sequence[Published], started: int) -> RecordedVersions:
+    """These versions are in the log."""
+    if not published:
+        return RecordedVersions()
     c = mirror_status.c
     first, last = published[0].version, published[-1].version
     mine = (c.table_id == lease.table_id) & c.version.between(first, last)
@@ -143,8 +161,11 @@ def record_published(session: Session, lease: Lease, published: Sequence[Publish
         c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), "SUCCESS")
     ).where(mine, c.state == "FAILED")
     repaired = insert(attempts).from_select(ATTEMPT_COLUMNS, failed_before).returning(attempts.c.version)
+    recovered = False
     if session.execute(repaired).all():
         close_escalations(session, lease, first=first, last=last)
+        waited = select(c.version).where(mine, c.state == "FAILED", c.next_attempt_at.is_not(None))
+        recovered = session.execute(waited.limit(1)).first() is not None
     done = (
         update(mirror_status)
         .where(mine, c.state != "SUCCESS")
@@ -152,23 +173,29 @@ def record_published(session: Session, lease: Lease, published: Sequence[Publish
             state="SUCCESS",
             attempts=c.attempts + 1,
             updated_at=CLOCK,
-            published_at=CLOCK,
-            milliseconds=_durations(published),
+            published_at=CLOCK - _by_version(published, _age),
+            milliseconds=_by_version(published, _duration),
             next_attempt_at=None,
             **NO_ERROR,
         )
         .returning(c.version)
     )
-    return len(session.execute(done).all())
+    return RecordedVersions(len(session.execute(done).all()), recovered)
 
 
-def _durations(published: Sequence[Published]) -> ColumnElement[int]:
-    """The duration of each version in one expression; versions that took equally long share a branch."""
-    runs = [
-        (duration, max(each.version for each in run))
-        for duration, run in groupby(published, key=lambda each: round(each.milliseconds))
-    ]
-    return case(*[(mirror_status.c.version <= last, duration) for duration, last in runs])
+def _by_version(published: Sequence[Published], number: Callable[[Published], int]) -> ColumnElement[int]:
+    """A number of each version in one expression; versions in a row that have the same one share a branch."""
+    runs = [(value, max(each.version for each in run)) for value, run in groupby(published, key=number)]
+    return case(*[(mirror_status.c.version <= last, value) for value, last in runs])
+
+
+def _duration(published: Published) -> int:
+    return round(published.milliseconds)
+
+
+def _age(published: Published) -> int:
+    """To a fiftieth of a second, so that a unit of thousands of versions does not have as many branches."""
+    return round(published.age / _AGE_STEP) * _AGE_STEP
 
 
 @dataclass(frozen=True, slots=True)

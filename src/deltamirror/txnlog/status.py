@@ -91,7 +91,10 @@ class TableStatus:
     published: int | None
     lag_versions: int
     lag_ms: int
-    """How long ago the oldest unpublished version was committed; 0 if there is none."""
+    """How long ago the oldest unpublished version was committed; 0 if there is none.
+
+    Where it was committed by a clock that ran ahead, how long ago the table was published last: never 0.
+    """
     pending: int
     failed: int
     error: LastError | None
@@ -183,6 +186,7 @@ def _unpublished(what: ColumnElement[Any], state: str) -> ColumnElement[Any]:
 
 
 _FIRST = (versions.c.table_id == tables.c.table_id) & (versions.c.version == tables.c.published_version + 1)
+_LAST = mirror_status.alias("last_published")
 _FACTS = (
     select(
         tables,
@@ -190,6 +194,7 @@ _FACTS = (
         heads.c.committed_at.label("head_timestamp"),
         heads.c.diverged_version,
         (CLOCK - versions.c.committed_at).label("age"),
+        (CLOCK - _LAST.c.published_at).label("since_published"),
         ALL_PAUSED.label("all_paused"),
         _unpublished(func.count(), "PENDING").label("pending"),
         _unpublished(func.count(), "FAILED").label("failed"),
@@ -205,6 +210,7 @@ _FACTS = (
     )
     .join(heads, heads.c.table_id == tables.c.table_id)
     .outerjoin(versions, _FIRST)
+    .outerjoin(_LAST, (_LAST.c.table_id == tables.c.table_id) & (_LAST.c.version == tables.c.published_version))
     .outerjoin(cleanups, cleanups.c.table_id == tables.c.table_id)
 )
 
@@ -264,7 +270,7 @@ def _table(
         head_timestamp=row.head_timestamp,
         published=None if row.published_version < 0 else row.published_version,
         lag_versions=row.head - row.published_version,
-        lag_ms=max(row.age or 0, 0),
+        lag_ms=_lag(row),
         pending=row.pending,
         failed=row.failed,
         error=None if failed is None else _error(failed),
@@ -278,6 +284,12 @@ def _table(
         escalations=row.escalations,
         leases=tuple(held),
     )
+
+
+def _lag(row: Row[Any]) -> int:
+    if row.age is None:
+        return 0
+    return int(row.age) if row.age > 0 else max(int(row.since_published or 0), 1)
 
 
 def _error(row: Row[Any]) -> LastError:

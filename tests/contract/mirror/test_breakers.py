@@ -1,5 +1,6 @@
 """A store that is down is left alone by all services that share a catalog, until one unit of work finds it back."""
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Iterator
@@ -188,19 +189,77 @@ def test_the_only_table_of_a_store_speaks_for_it(catalog: Catalog, tmp_path: Pat
     assert breaker_in(catalog).state is BreakerState.OPEN
 
 
-def test_a_success_of_any_table_begins_the_count_anew(catalog: Catalog, tmp_path: Path) -> None:
-    for name in "abc":
-        make_table(catalog, tmp_path, name)
-    with mirror_amid(catalog, Outage({"a", "b"}), **HOURS) as engine:
-        engine.run(once=True)
-        assert breaker_in(catalog).failures == 0
-        for _ in range(2):
+def test_two_tables_in_trouble_open_no_circuit_for_a_third_that_was_served(catalog: Catalog, tmp_path: Path) -> None:
+    tables = {name: make_table(catalog, tmp_path, name) for name in ("bad", "worse", "fine")}
+    with mirror_amid(catalog, Outage({"bad", "worse"}), **HOURS) as engine:
+        for _ in range(6):
             engine.run(once=True)
-        assert (breaker_in(catalog).failures, breaker_in(catalog).state) == (4, BreakerState.CLOSED)
-        append(catalog.table("c"))
-        # By how long they wait: both fail, then the third one succeeds.
+        assert breaker_in(catalog).failures >= 10
+        append(tables["fine"])
+        with following(engine):
+            catalog.wait_until_published({"fine": 1}, seconds=60)
+    assert states_in(catalog) == []
+
+
+@pytest.mark.default_on("sqlite")
+def test_an_open_circuit_holds_back_no_table_that_the_store_served_and_that_did_not_fail(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    tables = {name: make_table(catalog, tmp_path, name) for name in ("fresh", "bad", "worse", "worst", "fine")}
+    outage = Outage({"bad", "worse", "worst"})
+    with mirror_amid(catalog, outage, **HOURS) as engine:
+        engine.mirror("fine")
+        for name in sorted(outage.tables):
+            with pytest.raises(Unavailable):
+                engine.mirror(name)
+        away = Breaker(store=DISK, state=BreakerState.OPEN, changed_at=FAR, retry_at=FAR + 3_600_000)
+        put(catalog, away)
+        outage.begun.clear()
+        for table in tables.values():
+            append(table)
+        with following(engine):
+            catalog.wait_until_published({"fine": 1}, seconds=60)
+    assert outage.begun == ["fine"]
+    # That the store served one brings the next probe forward.
+    assert breaker_in(catalog) == dataclasses.replace(away, retry_at=FAR + 1_800_000)
+
+
+@pytest.mark.default_on("sqlite")
+def test_the_table_that_failed_least_tries_the_store(catalog: Catalog, tmp_path: Path) -> None:
+    for name in ("long", "short"):
+        make_table(catalog, tmp_path, name)
+    outage = Outage({"long", "short"})
+    with mirror_amid(catalog, outage, **HOURS) as engine:
+        for name in ("long", "long", "short"):
+            with pytest.raises(Unavailable):
+                engine.mirror(name)
+        leave_alone(catalog)
+        outage.begun.clear()
         engine.run(once=True)
-    assert states_in(catalog) == ["open"]
+    assert outage.begun == ["short"]
+
+
+@pytest.mark.default_on("sqlite")
+def test_tables_that_failed_hang_in_a_job_of_their_own(catalog: Catalog, tmp_path: Path) -> None:
+    tables = {name: make_table(catalog, tmp_path, name) for name in ("bad", "worse", "fine")}
+    hangs, begun, free = threading.Event(), threading.Semaphore(0), threading.Event()
+
+    def script(unit: Unit) -> Outcome | None:
+        if hangs.is_set() and unit.table != "fine":
+            begun.release()
+            free.wait(60)
+        return failed(unit, Unavailable("away"), Stage.PUT) if unit.table != "fine" else None
+
+    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
+    with mirror_of(catalog, runner=runner, concurrency=2, breaker_enabled=False) as engine:
+        engine.run(once=True)
+        hangs.set()
+        with following(engine):
+            assert begun.acquire(timeout=60)
+            append(tables["fine"], 3)
+            catalog.wait_until_published({"fine": 3}, seconds=60)
+            free.set()
+    assert not any({"fine", "bad"} <= {unit.table for unit in job} for job in runner.jobs[1:])
 
 
 @pytest.mark.requirement("R83")
@@ -303,10 +362,10 @@ def test_a_bucket_of_the_same_name_at_another_endpoint_is_another_store(catalog:
 
 @pytest.mark.requirement("R48")
 @pytest.mark.requirement("R50")
-def test_the_times_of_retries_are_kept_and_grow_until_it_is_once_an_hour(catalog: Catalog, tmp_path: Path) -> None:
+def test_the_times_of_retries_are_kept_and_grow_up_to_the_longest(catalog: Catalog, tmp_path: Path) -> None:
     table = make_table(catalog, tmp_path)
     outage, gaps = Outage({"t"}), []
-    with mirror_amid(catalog, outage, retry_base=1.0, retry_max=30.0, attempts=5, breaker_enabled=False) as engine:
+    with mirror_amid(catalog, outage, retry_base=1.0, retry_max=8.0, attempts=2, breaker_enabled=False) as engine:
         for _ in range(6):
             with pytest.raises(Unavailable):
                 engine.mirror("t")
@@ -314,7 +373,61 @@ def test_the_times_of_retries_are_kept_and_grow_until_it_is_once_an_hour(catalog
             gaps.append((due - attempted) / 1000)
         outage.tables.clear()
         assert engine.mirror("t").published == 0
-    for gap, nominal in zip(gaps, [1, 2, 4, 8, 3600, 3600], strict=True):
+    for gap, nominal in zip(gaps, [1, 2, 4, 8, 8, 8], strict=True):
         assert 0.9 * nominal - 0.002 <= gap <= 1.1 * nominal
     assert published_files(table) == committed_files(table)
     assert table.append([add("after")]).versions
+
+
+@pytest.mark.default_on("sqlite")
+@pytest.mark.requirement("R52")
+def test_a_commit_brings_a_permanent_failure_forward(catalog: Catalog, tmp_path: Path) -> None:
+    table, outage = make_table(catalog, tmp_path), Outage({"t"}, PermissionDenied("not you"))
+    with mirror_amid(catalog, outage, retry_max=0.05, retry_permanent=3600.0) as engine:
+        engine.run(once=True)
+        outage.tables.clear()
+        append(table)
+        with following(engine):
+            catalog.wait_until_published({"t": 1}, seconds=60)
+
+
+@pytest.mark.default_on("sqlite")
+def test_a_commit_does_not_bring_a_failure_forward_before_the_longest_pause(catalog: Catalog, tmp_path: Path) -> None:
+    table, other = make_table(catalog, tmp_path), elsewhere(catalog, "other", tmp_path)
+    outage = Outage({"t"}, PermissionDenied("not you"))
+    with mirror_amid(catalog, outage, retry_max=3600.0, retry_permanent=7200.0) as engine:
+        engine.run(once=True)
+        append(table)
+        append(other)
+        with following(engine):
+            catalog.wait_until_published({"other": 1}, seconds=60)
+    assert outage.begun.count("t") == 1
+
+
+@pytest.mark.requirement("R52")
+def test_a_recovery_brings_the_other_tables_of_the_store_forward(catalog: Catalog, tmp_path: Path) -> None:
+    for name in "abc":
+        make_table(catalog, tmp_path, name)
+    outage = Outage(set("abc"), PermissionDenied("not you"))
+    with mirror_amid(catalog, outage, retry_max=0.05, retry_permanent=3600.0) as engine:
+        engine.run(once=True)
+        outage.tables.clear()
+        append(catalog.table("b"))
+        with following(engine):
+            catalog.wait_until_published({"a": 0, "b": 1, "c": 0}, seconds=60)
+
+
+@pytest.mark.default_on("sqlite")
+@pytest.mark.requirement("R52")
+def test_a_success_elsewhere_in_the_store_brings_a_failure_forward(catalog: Catalog, tmp_path: Path) -> None:
+    tables = {name: make_table(catalog, tmp_path, name) for name in ("down", "fine")}
+    outage = Outage({"down"})
+    with mirror_amid(catalog, outage, **HOURS) as engine:
+        engine.run(once=True)
+        with pytest.raises(Unavailable):
+            engine.mirror("down")
+        execute(catalog, "UPDATE dl_mirror_status SET updated_at = updated_at - 3600000 WHERE state = 'FAILED'")
+        outage.tables.clear()
+        append(tables["fine"])
+        with following(engine):
+            catalog.wait_until_published({"fine": 1, "down": 0}, seconds=60)

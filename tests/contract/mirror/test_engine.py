@@ -93,6 +93,26 @@ def test_a_backlog_gets_its_newest_checkpoint_only(catalog: Catalog, tmp_path: P
     assert checkpoints(table) == [30]
 
 
+@pytest.mark.default_on("sqlite")
+@pytest.mark.requirement("R16")
+def test_a_writer_that_is_always_ahead_does_not_keep_checkpoints_from_being_written(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    table, written = make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "2"}), list[int]()
+    append(table, 20)
+
+    def keep_ahead(outcome: Outcome) -> None:
+        if isinstance(outcome, CheckpointOutcome):
+            written.append(table.info().head - outcome.version)
+        elif not written and table.info().head < 1_000:
+            append(table, 2 * len(outcome.published))
+
+    with mirror_of(catalog, batch_versions=10) as engine:
+        engine.run(once=True, observe=keep_ahead)
+    assert written[0] > 10
+    assert checkpoints(table)[-1] == table.info().head - table.info().head % 2
+
+
 @pytest.mark.requirement("R16")
 def test_many_bytes_of_commits_make_a_checkpoint_due_before_the_interval(catalog: Catalog, tmp_path: Path) -> None:
     table = make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "1000"})

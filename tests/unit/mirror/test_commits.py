@@ -154,3 +154,15 @@ def test_units_and_outcomes_travel(store: Store) -> None:
     unit = unit_of(WORK)
     outcome = publish(pickle.loads(pickle.dumps(unit)), store)  # noqa: S301 - our own bytes
     assert pickle.loads(pickle.dumps(outcome)) == outcome  # noqa: S301 - our own bytes
+
+
+def test_each_version_says_how_long_before_the_end_of_its_unit_it_was_put(store: Store) -> None:
+    """A clock that only the store moves: each put takes a second."""
+    seconds = [0.0]
+
+    def put(operation: str, key: str) -> None:
+        seconds[0] += 1.0 if key.endswith(".json") else 0.0
+
+    slow, _ = watched(store, after=put)
+    outcome = publish(dataclasses.replace(unit_of(WORK), checksums=False), slow, clock=lambda: seconds[0])
+    assert [each.age for each in outcome.published] == [5_000, 4_000, 3_000, 2_000, 1_000, 0]

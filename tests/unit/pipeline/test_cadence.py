@@ -31,7 +31,7 @@ def versions(first: int, last: int, num_bytes: int = 1) -> list[tuple[int, int]]
 def test_the_newest_multiple_of_the_interval_is_due_once_it_is_published(
     first: int, last: int, head: int, expected: int | None
 ) -> None:
-    due = due_checkpoint(TEN, versions(first, last), head=head)
+    due = due_checkpoint(TEN, versions(first, last), head=head, last=max(0, first - 1) // 10 * 10)
     assert (due and due.version) == expected
 
 
@@ -49,3 +49,29 @@ def test_bytes_make_a_checkpoint_due_at_the_end_of_a_backlog() -> None:
 
 def test_nothing_published_makes_nothing_due() -> None:
     assert due_checkpoint(TEN, [], head=10) is None
+
+
+@pytest.mark.requirement("R16")
+@pytest.mark.parametrize("batch", [1, 3, 10, 37, 100])
+def test_a_mirror_that_never_catches_up_asks_for_checkpoints_all_the_same(batch: int) -> None:
+    last, asked = 0, []
+    for first in range(0, 5_000, batch):
+        newest = first + batch - 1
+        due = due_checkpoint(TEN, versions(first, newest), head=newest + 1_000, last=last)
+        if due is not None:
+            assert first <= due.version <= newest
+            last = due.version
+            asked.append(last)
+        assert newest - last <= 10 * TEN.interval
+    assert all(version % 10 == 0 for version in asked)
+
+
+@pytest.mark.requirement("R16")
+@pytest.mark.parametrize(
+    ("version", "last", "expected"), [(5_003, 0, 5_003), (5_003, 4_992, 5_003), (5_003, 4_993, None)]
+)
+def test_a_log_without_a_checkpoint_gets_one_by_the_commits_since_the_last(
+    version: int, last: int, expected: int | None
+) -> None:
+    due = due_checkpoint(TEN, versions(version, version), head=version, last=last)
+    assert (due and due.version) == expected

@@ -12,6 +12,7 @@ class _Job:
     """Work that takes as long as somebody wants it to."""
 
     store = "store"
+    is_retry = False
 
     def __init__(self, ends: threading.Event) -> None:
         self.ends = ends
@@ -33,7 +34,7 @@ class _Lane:
     def __init__(self, *answers: Callable[[], list[_Job]]) -> None:
         self._answers = list(answers)
 
-    def jobs(self, *, except_stores: Sequence[str]) -> list[_Job]:
+    def jobs(self, *, except_stores: Sequence[str], except_retries: Sequence[str]) -> list[_Job]:
         return self._answers.pop(0)() if self._answers else []
 
 
