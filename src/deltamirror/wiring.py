@@ -57,8 +57,10 @@ def reconciling(engine: MirrorEngine) -> Iterator[None]:
     """A service's engine, whose logs are compared in the background, if the settings say so."""
     settings = engine.settings
     with (
-        closing(LocalInspector(settings)) as inspector,
+        closing(LocalInspector(settings, calls=engine.calls)) as inspector,
         Logs(engine, inspector) as logs,
-        BackgroundReconciler(engine.database, Reconciler(logs), interval=settings.reconcile.interval),
+        BackgroundReconciler(
+            engine.database, Reconciler(logs), interval=settings.reconcile.interval, ending=engine.ending
+        ),
     ):
         yield

@@ -192,7 +192,7 @@ def test_a_service_finds_and_mends_what_is_lost_beside_its_other_work(
     with (
         following(engine),
         logs_of(engine) as logs,
-        BackgroundReconciler(engine.database, Reconciler(logs), interval=0.2),
+        BackgroundReconciler(engine.database, Reconciler(logs), interval=0.2, ending=engine.ending),
     ):
         append(other, 3)
         catalog.wait_until_published({"other": 3}, seconds=60)
@@ -207,6 +207,9 @@ def test_a_service_finds_and_mends_what_is_lost_beside_its_other_work(
 def test_nothing_is_compared_in_the_background_where_the_interval_is_0(
     catalog: Catalog, engine: MirrorEngine, table: Table
 ) -> None:
-    with logs_of(engine) as logs, BackgroundReconciler(engine.database, Reconciler(logs), interval=0):
+    with (
+        logs_of(engine) as logs,
+        BackgroundReconciler(engine.database, Reconciler(logs), interval=0, ending=engine.ending),
+    ):
         assert not any(thread.name == "deltamirror-reconciler" for thread in threading.enumerate())
     assert execute(catalog, "SELECT * FROM dl_reconciliations") == []

@@ -17,9 +17,12 @@ import psycopg
 import pytest
 
 from deltamirror import Catalog, Table
+from deltamirror.errors import Unavailable
+from deltamirror.pipeline import execution, guard
 from deltamirror.storage import files
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.leases import Claim, release
+from deltamirror.work import Lane
 from tests.support.commit_units import watched
 from tests.support.faults import Fault, failing_at
 from tests.support.faulty_stores import FailingCalls, FailingPut, runner_over
@@ -178,6 +181,37 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
             assert published_files(table) == expected
             assert len(list(log_of(table).glob("*.crc"))) == 6
             assert execute(catalog, "SELECT count(*) FROM dl_mirror_status WHERE state <> 'SUCCESS'") == [(0,)]
+
+
+@pytest.mark.requirement("R58")
+@pytest.mark.parametrize(
+    ("module", "question", "times"),
+    [(guard, "held_for", 2), (execution, "with_chunks", 1)],
+    ids=["asked for a lease", "asked for the lines"],
+)
+@pytest.mark.parametrize("lane", [Lane.COMMITS, Lane.CHECKPOINTS])
+def test_a_database_that_is_away_for_a_moment_is_no_failure_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, question: str, times: int, lane: Lane
+) -> None:
+    asked, failures = getattr(module, question), iter(range(times))
+
+    def away(*arguments: Any, **options: Any) -> Any:
+        if next(failures, None) is not None:
+            raise Unavailable("the database does not answer")
+        return asked(*arguments, **options)
+
+    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
+        catalog.init()
+        append(make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "1"}))
+        with mirror_of(catalog, checkpoint_enabled=lane is Lane.CHECKPOINTS) as engine:
+            if lane is Lane.CHECKPOINTS:
+                engine.mirror("t", checkpoint=False)
+            monkeypatch.setattr(module, question, away)
+            done = engine.run(once=True)
+        assert execute(catalog, "SELECT * FROM dl_mirror_attempts") == []
+    assert next(failures, None) is None
+    assert (done.versions, done.checkpoints) == ((0, 1) if lane is Lane.CHECKPOINTS else (2, 0))
+    assert done.failures == []
 
 
 @pytest.mark.requirement("R29")

@@ -71,6 +71,11 @@ class Service(Actor):
     _engine: MirrorEngine | None = None
     _is_stopped = False
 
+    def start(self) -> None:
+        """Begin, or begin again after a crash, or after it was stopped."""
+        self._engine, self._is_stopped = None, False
+        super().start()
+
     def run(self) -> None:
         """Until it is stopped."""
         with MirrorEngine(settings=self._settings) as engine, reconciling(engine):

@@ -16,6 +16,14 @@ __all__ = ["Chaos"]
 
 _FLAKY: Final = ("away", "lost", "lost", "late", "late", "phantom", "throttled", "transient", "denied", "full")
 
+_PARTS: Final = (
+    frozenset[str](),
+    frozenset({"create", "replace", "put", "delete", "copy", "sweep"}),
+    frozenset({"list", "folders"}),
+    frozenset({"read", "head"}),
+)
+"""All that a store does, and parts of it."""
+
 
 class Chaos:
     """Lets the events of a plan happen, each before its step."""
@@ -106,6 +114,16 @@ class Chaos:
         """One table cannot be written."""
         self._trouble(self._table(event).location, ["away", "denied", "full"], 100, event)
 
+    def table_hangs(self, event: Event) -> None:
+        """No call to one table comes back, as on a dead mount; or no call that writes."""
+        self._trouble(self._table(event).location, ["hangs"], 100, event, only=_PARTS[event.target % len(_PARTS)])
+
+    def store_partial(self, event: Event) -> None:
+        """A store does some things, and others not: it is read and not written, or written and not listed."""
+        parts = _PARTS[1:]
+        kinds = ["away", "denied", "full", "transient"]
+        self._trouble(self._world.bucket, kinds, 100, event, only=parts[event.target % len(parts)])
+
     def database_down(self, event: Event) -> None:
         """The database does not answer."""
         self._world.troubles.database.append(Trouble(["away"], 100, self._until(event)))
@@ -169,8 +187,10 @@ class Chaos:
     def _later(self, event: Event, act: Callable[[], None]) -> None:
         self._planned.append((self._until(event), act))
 
-    def _trouble(self, prefix: str, kinds: Sequence[str], percent: int, event: Event) -> None:
-        self._world.troubles.stores.append((prefix, Trouble(kinds, percent, self._until(event))))
+    def _trouble(
+        self, prefix: str, kinds: Sequence[str], percent: int, event: Event, *, only: frozenset[str] = frozenset()
+    ) -> None:
+        self._world.troubles.stores.append((prefix, Trouble(kinds, percent, self._until(event), only)))
 
     def _listed(self, table: SeenTable) -> list[Meta]:
         return list(self._world.store(table.location).list(LOG_DIRECTORY))

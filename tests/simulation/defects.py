@@ -13,9 +13,10 @@ from deltamirror.errors import Diverged
 from deltamirror.mirror import commits
 from deltamirror.mirror.checkpoint import classic, content
 from deltamirror.ops import examination
-from deltamirror.pipeline import execution
+from deltamirror.pipeline import ending, execution
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.breaker import Rules
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.store import ETag, Meta, Object
 from deltamirror.txnlog import commit, outcomes, prepare, ratify
 from deltamirror.txnlog.commit import CommitPath
@@ -48,11 +49,13 @@ class Defect:
     """So many schedules."""
     amid: tuple[str, ...] = ()
     """Only schedules count in which one of these kinds of events happens."""
+    hangs: bool = False
+    """Only schedules count in which a table hangs while services are stopped."""
 
     def concerns(self, plan: Plan) -> bool:
         """Whether a schedule is one of those that should find it."""
         early = {event.kind for event in plan.events if event.at < _EARLY}
-        return not self.amid or not early.isdisjoint(self.amid)
+        return (plan.poison_hangs or not self.hangs) and (not self.amid or not early.isdisjoint(self.amid))
 
 
 def _of(module: Any, name: str) -> Any:
@@ -185,6 +188,19 @@ def _forgets_tombstones(patch: Patch) -> None:
     )
 
 
+def _waits_for_ever(patch: Patch) -> None:
+    patch.setattr(StoreCalls, "run", lambda self, act, **_: act())
+
+
+def _leaves_a_thread_each_time(patch: Patch) -> None:
+    patch.setattr(StoreCalls, "_admit", lambda *_: None)
+
+
+def _finishes_everything(patch: Patch) -> None:
+    patch.setattr(StoreCalls, "give_up", lambda *_: None)
+    patch.setattr(ending, "_TO_FINISH", 10.0)
+
+
 DEFECTS: Final[Mapping[str, Defect]] = {
     "a commit is published before it is committed": Defect(_publishes_first, ("G1",), 20),
     "a commit object is overwritten": Defect(_overwrites, ("G5",), 150, ("foreign_commit",)),
@@ -204,6 +220,9 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "logs are not compared": Defect(
         _does_not_compare, ("G6", "G7"), 100, ("lose_commit", "alter_commit", "foreign_commit")
     ),
+    "a call that hangs is waited for": Defect(_waits_for_ever, ("G6", "G7"), 20, hangs=True),
+    "each retry of a call that hangs leaves a thread": Defect(_leaves_a_thread_each_time, ("G7",), 20, hangs=True),
+    "a service that stops finishes its work first": Defect(_finishes_everything, ("G7",), 20, hangs=True),
     "the pointer names a checkpoint that is not there": Defect(_points_to_nothing, ("G3", "R53"), 20),
     "checkpoints forget tombstones": Defect(_forgets_tombstones, ("G4",), 100),
 }

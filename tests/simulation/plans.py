@@ -50,8 +50,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the operator adopts what somebody else wrote; otherwise it is moved out of the log."""
     poisoned: bool = False
     """Whether the first table goes on failing for a while when nothing else does."""
+    poison_hangs: bool = False
+    """Whether its calls do not come back, instead of failing; services are stopped and started meanwhile."""
     expires: bool = False
     """Whether logs are kept for a day only."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether any call of a store may hang."""
+        return self.poison_hangs or any(event.kind == "table_hangs" for event in self.events)
 
 
 # How often each kind of event is drawn, how many things it may concern, and the range of its amount.
@@ -66,6 +73,8 @@ _EVENTS: Final[dict[str, tuple[int, tuple[int, int]]]] = {
     "store_down": (3, (10, 150)),
     "store_flaky": (5, (50, 300)),
     "table_down": (2, (30, 200)),
+    "table_hangs": (3, (30, 250)),
+    "store_partial": (2, (30, 200)),
     "database_down": (2, (3, 20)),
     "database_flaky": (3, (30, 150)),
     "foreign_commit": (4, (0, 2)),
@@ -84,6 +93,7 @@ def drawn(seed: int) -> Plan:
     """The plan of a seed."""
     lots = random.Random(f"plan {seed}")
     tables = lots.choice([1, 1, 1, 2, 2, 3])
+    poisoned = tables > 1 and lots.random() < 0.5
     return Plan(
         seed=seed,
         tables=tables,
@@ -98,7 +108,8 @@ def drawn(seed: int) -> Plan:
         look_ahead=lots.random() < 0.7,
         adopts=lots.random() < 0.6,
         expires=lots.random() < 0.4,
-        poisoned=tables > 1 and lots.random() < 0.5,
+        poisoned=poisoned,
+        poison_hangs=poisoned and lots.random() < 0.5,
     )
 
 

@@ -1,6 +1,7 @@
 """One schedule, from its plan to its end."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,9 @@ _TROUBLED_SECONDS: Final = 7_200.0
 
 _PATIENCE: Final = 3_600.0
 """Seconds after the last trouble within which everything has to be as if there had been none."""
+
+_HANGING: Final = 600.0
+"""Seconds for which a table hangs, and within which all others are as if it did not."""
 
 _LAST_STEPS: Final = 5_000
 
@@ -72,6 +76,7 @@ class _Run:
     def __init__(self, world: World, observer: Observer, plan: Plan) -> None:
         self._world, self._observer, self._plan = world, observer, plan
         self._settings = _settings(plan)
+        world.hangs = plan.hangs
         self._create_tables()
         parts = (world, observer, self._settings)
         self._writers = [Writer(*parts, f"w{number}", each) for number, each in enumerate(plan.writers)]
@@ -92,7 +97,7 @@ class _Run:
         if self._operator.process.is_done:
             self._operator.start()
         self._settle()
-        self._stop()
+        self._stop([*self._services, self._operator], within=_PATIENCE)
         self._observer.check_end()
 
     def _is_troubled_enough(self) -> bool:
@@ -104,12 +109,29 @@ class _Run:
     def _settle_but_one(self) -> None:
         """One poisoned table never delays another."""
         schedule, [poisoned, *_] = self._world.schedule, list(self._observer.tables.values())
-        self._world.troubles.stores.append((poisoned.location, Trouble(["away", "denied", "full"], 100, sys.maxsize)))
-        late, last = schedule.now + _PATIENCE, schedule.steps + _LAST_STEPS
+        kinds = ["hangs"] if self._plan.poison_hangs else ["away", "denied", "full"]
+        self._world.troubles.stores.append((poisoned.location, Trouble(kinds, 100, sys.maxsize)))
+        begun, last = schedule.now, schedule.steps + _LAST_STEPS
+        late = begun + (_HANGING if self._plan.poison_hangs else _PATIENCE)
         schedule.run(lambda: schedule.now > late or schedule.steps > last or not self._observer.held_up(but=poisoned))
         if held_up := self._observer.held_up(but=poisoned):
             raise AssertionError(f"G7: {held_up} are held up by {poisoned.name}")
+        schedule.note(f"the others went on within {schedule.now - begun:.0f} s")
+        if self._plan.poison_hangs:
+            schedule.run(lambda: schedule.now > late)  # for as long as it takes to try again many times
+            self._restart_services()
+            soon = schedule.now + self._world.lots.uniform(0, self._settings.storage.timeout)
+            schedule.run(lambda: schedule.now > soon)  # calls that nobody knows to hang are under way
+            self._restart_services()
         self._world.end_troubles()
+
+    def _restart_services(self) -> None:
+        """A service that is told to stop is gone within a lease, though a store hangs."""
+        begun = self._world.schedule.now
+        self._stop(self._services, within=self._settings.mirror.lease)
+        self._world.schedule.note(f"the services ended within {self._world.schedule.now - begun:.0f} s")
+        for service in self._services:
+            service.start()
 
     def _settle(self) -> None:
         schedule = self._world.schedule
@@ -123,16 +145,15 @@ class _Run:
     def _is_settled(self) -> bool:
         return all(writer.is_finished for writer in self._writers) and self._observer.is_settled
 
-    def _stop(self) -> None:
-        actors: list[Actor] = [*self._services, self._operator]
+    def _stop(self, actors: Sequence[Actor], *, within: float) -> None:
         for actor in actors:
             actor.stop()
         schedule = self._world.schedule
-        late = schedule.now + _PATIENCE
+        late = schedule.now + within
         schedule.run(lambda: schedule.now > late or all(actor.process.is_done for actor in actors))
         running = [actor.name for actor in actors if not actor.process.is_done]
         if running:
-            raise AssertionError(f"{running} do not come to an end")
+            raise AssertionError(f"G7: {running} do not come to an end within {within:.0f} s")
 
     def _create_tables(self) -> None:
         self._world.witness = self._observer

@@ -4,8 +4,9 @@ A *strand* is a thread of a simulated process. It goes on until it makes a *step
 or waits; then whoever holds the turn draws the next one. Time moves a little with each step, and to the next deadline
 when everybody waits. So a run is the same each time that the lots are the same.
 
-A process that is killed takes no step any more: each of its strands is unwound by ``Dropped``, and whatever it still
-tries on the way out comes to nothing. One that is suspended is not drawn.
+A process ends when all of its strands have come to their ends, but for daemons, which end with it. One that is killed
+takes no step any more: each of its strands is unwound by ``Dropped``, and whatever it still tries on the way out comes
+to nothing. One that is suspended is not drawn.
 """
 
 import random
@@ -37,15 +38,15 @@ class Process:
 
     @property
     def is_done(self) -> bool:
-        """Whether all of it has come to its end."""
-        return all(strand.is_done for strand in self.strands)
+        """Whether all of it has come to its end; daemons end with the rest."""
+        return all(strand.is_done or strand.is_daemon for strand in self.strands)
 
 
 class Strand:
     """A thread that runs when it has the turn."""
 
-    def __init__(self, name: str, process: Process) -> None:
-        self.name, self.process = name, process
+    def __init__(self, name: str, process: Process, *, is_daemon: bool = False) -> None:
+        self.name, self.process, self.is_daemon = name, process, is_daemon
         self.turn = threading.Lock()
         self.turn.acquire()
         self.ready: Callable[[], bool] | None = None
@@ -131,9 +132,11 @@ class Schedule:
         """Whether nobody's turn it is: the schedule is being prepared, or looked at."""
         return self.current is self._director
 
-    def spawn(self, name: str, work: Callable[[], None], process: Process | None = None) -> Strand:
+    def spawn(
+        self, name: str, work: Callable[[], None], process: Process | None = None, *, is_daemon: bool = False
+    ) -> Strand:
         """Another strand, of the process that asks for it or of a fresh one."""
-        strand = Strand(name, self.process if process is None else process)
+        strand = Strand(name, self.process if process is None else process, is_daemon=is_daemon)
         strand.process.strands.append(strand)
         self._strands.append(strand)
         self._hands.lend(lambda: self._live(strand, work))
@@ -220,6 +223,8 @@ class Schedule:
     def _end(self, strand: Strand) -> None:
         strand.is_done = True
         self._strands.remove(strand)
+        if strand.process.is_alive and strand.process.is_done:
+            self.kill(strand.process)
 
     def _switch(self) -> None:
         me, chosen = self.current, self._drawn()

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as OutOfTime
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FunctionType, TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -70,10 +71,12 @@ class ScheduledThread:
         daemon: bool | None = None,
     ) -> None:
         self._schedule, self._target, self._args, self._name = schedule, target, tuple(args), name
+        self._is_daemon = bool(daemon)
         self._strand: Strand | None = None
 
     def start(self) -> None:
-        self._strand = self._schedule.spawn(self._name, lambda: self._target(*self._args))
+        work = partial(self._target, *self._args)
+        self._strand = self._schedule.spawn(self._name, work, is_daemon=self._is_daemon)
 
     def is_alive(self) -> bool:
         return self._strand is not None and not self._strand.is_done

@@ -4,11 +4,12 @@ import logging
 import random
 import sqlite3
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import pytest
 
@@ -21,6 +22,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
+from deltamirror.storage.calls import MOST_HUNG, StoreCalls
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.open import StoreAddress, open_store
 from deltamirror.storage.store import Created, Exists, Replaced, Store
@@ -37,6 +39,9 @@ T = TypeVar("T")
 
 _EPOCH: Final = 1_700_000_000.0
 _WRITES: Final = frozenset({"create", "replace", "put", "delete", "copy"})
+_MOST_THREADS: Final = MOST_HUNG + 8
+"""So many calls of a process may hang at one table: those that were under way when the first was seen to, and some."""
+
 _LATE: Final = 90.0
 """So many seconds after its client gave it up, a request may still arrive."""
 
@@ -66,6 +71,8 @@ class Trouble:
     kinds: Sequence[str]
     percent: int
     until: int
+    only: frozenset[str] = frozenset()
+    """The operations that fail; empty: all do."""
 
 
 @dataclass(slots=True)
@@ -96,6 +103,7 @@ class World:
             patch.setattr(logging.root.manager, "disable", logging.CRITICAL)
             scheduled(patch, lambda: world.schedule, wall=world.wall, lots=lambda: world.lots)
             replace_everywhere(patch, {id(open_store): world.open_store, id(open_database): lambda _: world.database})
+            patch.setattr(StoreCalls, "run", world.bounded(StoreCalls.run))
             yield world
         world._hands.close()
 
@@ -109,6 +117,8 @@ class World:
         self.lots = random.Random(f"luck {seed}")
         self.offset = 0.0
         self.troubles = _Troubles()
+        self.hangs = False
+        self._hanging: Counter[tuple[Process, str]] = Counter()
         self.witness = Witness()
         self.bucket = f"memory://{self._name}{next(self._numbers)}"
         self._dates: dict[tuple[str, str], int] = {}
@@ -116,6 +126,14 @@ class World:
         self.doomed_writers: dict[Process, Callable[[], None]] = {}
         self.doomed_putters: dict[Process, Callable[[], None]] = {}
         self._network = Process("network")
+
+    def bounded(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """How calls of stores are made: by threads where any may hang, since each of them costs steps."""
+
+        def make(calls: StoreCalls, act: Callable[[], T], **how: Any) -> Any:
+            return run(calls, act, **how) if self.hangs and not self.schedule.is_directed else act()
+
+        return make
 
     def end_troubles(self) -> None:
         """All is well from here on."""
@@ -164,7 +182,10 @@ class World:
         """A call of a store: it succeeds, fails, succeeds and seems to fail, or fails and happens later."""
         location = store.location
         self.schedule.step(f"{operation} {location.rpartition('/')[2]}/{key}")
-        kind = self._drawn(trouble for prefix, trouble in self.troubles.stores if location.startswith(prefix))
+        troubles = [trouble for prefix, trouble in self.troubles.stores if location.startswith(prefix)]
+        kind = self._drawn(each for each in troubles if not each.only or operation in each.only)
+        if kind == "hangs":
+            self._hang(location)
         if kind in _ERRORS:
             raise _ERRORS[kind]()  # noqa: RSE102 - a function makes it
         if kind == "phantom" and operation == "create":
@@ -199,6 +220,16 @@ class World:
             self.apply(location, operation, key, act, ours=True)
 
         self.schedule.spawn("late", arrive, self._network)
+
+    def _hang(self, location: str) -> None:
+        """A call that does not come back before the trouble is over; then it does what it came for."""
+        troubles, who = self.troubles, (self.schedule.process, location)
+        until = max(each.until for prefix, each in troubles.stores if location.startswith(prefix))
+        self._hanging[who] += 1
+        if self._hanging[who] > _MOST_THREADS:
+            self.schedule.fail(AssertionError(f"G7: {self._hanging[who]} threads hang at {location}"))
+        self.schedule.wait(lambda: self.schedule.steps > until or self.troubles is not troubles)
+        self._hanging[who] -= 1
 
     def _meet_doom(self, doomed: dict[Process, Callable[[], None]]) -> None:
         if (end := doomed.pop(self.schedule.process, None)) is not None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Table, func, select
 from deltamirror import Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.storage.calls import BoundedStore
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.open import store_at
@@ -104,6 +105,7 @@ def _committed(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _raw(store: Store) -> set[str]:
+    store = store.inner if isinstance(store, BoundedStore) else store
     if isinstance(store, DiskStore):
         return {str(path.relative_to(store.root)) for path in store.root.rglob("*") if path.is_file()}
     assert isinstance(store, ObjectStore)

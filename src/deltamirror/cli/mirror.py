@@ -51,7 +51,7 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
     exit status is 0, or that of the first failure, or 2 while somebody else's commit stands in a log; a failure of one
     table does not keep others from being published.
     With --follow, the logs are compared with the database in the background, every reconcile.interval. SIGTERM and
-    Ctrl-C end it when the work in hand is finished, a second Ctrl-C at once.
+    Ctrl-C end it when the work in hand is finished, and within mirror.lease; a second Ctrl-C at once.
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")

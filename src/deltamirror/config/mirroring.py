@@ -73,7 +73,8 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         POSITIVE,
         described(
-            "How long a service that died keeps others from its tables. A living one renews it.",
+            "How long a service that died keeps others from its tables. A living one renews it; one that is told to "
+            "stop is gone within it.",
             unit="s",
             reload=Reload.START,
         ),

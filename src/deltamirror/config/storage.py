@@ -76,7 +76,12 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Annotated[
         float,
         POSITIVE,
-        described("How long one call to a store may take.", unit="s", reload=Reload.START),
+        described(
+            "How long one call to a store may take. What hangs on a local disk is given up, too, and its "
+            "thread left behind.",
+            unit="s",
+            reload=Reload.START,
+        ),
     ] = 30.0
     transfer_timeout: Annotated[
         float,

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.ops.reconcile import Reconciler
+from deltamirror.pipeline.ending import Ending
 from deltamirror.pipeline.execution import our_error
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.telemetry.traces import traced
@@ -34,8 +35,9 @@ class BackgroundReconciler:
     Where there is more to look at, it is looked at less often: the thread rests for most of its time.
     """
 
-    def __init__(self, database: Database, reconciler: Reconciler, *, interval: float) -> None:
+    def __init__(self, database: Database, reconciler: Reconciler, *, interval: float, ending: Ending) -> None:
         self._database, self._reconciler, self._interval = database, reconciler, interval
+        self._ending = ending
         self._mentions = Mentions()
         self._failed: dict[int, float] = {}
         self._stop = threading.Event()
@@ -51,7 +53,11 @@ class BackgroundReconciler:
     ) -> None:
         self._stop.set()
         if self._interval > 0:
-            self._thread.join()
+            self._ending.wait(self._is_over)
+
+    def _is_over(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         took = 0.0

@@ -19,6 +19,7 @@ from deltamirror.mirror.cleanup import DAY, Window, cutoff, starts
 from deltamirror.mirror.expiry import expired_objects, is_usable, pointed_version
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.turns import Turns
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.storage.store import Meta, Store
@@ -64,10 +65,12 @@ class Cleaning:
 class Cleaner:
     """Cleans the logs of tables, in turns with everybody who compares or repairs them."""
 
-    def __init__(self, database: Database, settings: Settings, *, turns: Turns, breakers: Breakers) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, *, turns: Turns, breakers: Breakers, calls: StoreCalls
+    ) -> None:
         self._database, self._settings = database, settings
         self._turns, self._breakers = turns, breakers
-        self._stores = Stores.with_keys(settings.storage)
+        self._stores = Stores.with_keys(settings.storage, calls)
 
     def plan(self, table: str) -> Cleaning:
         """What would be deleted. Nothing is changed, neither there nor here."""

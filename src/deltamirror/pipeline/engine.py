@@ -12,6 +12,7 @@ from deltamirror.config import Settings
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.cleaning import Cleaner, Cleaning
+from deltamirror.pipeline.ending import Ending
 from deltamirror.pipeline.escalation import EscalationPolicy
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
@@ -24,6 +25,7 @@ from deltamirror.pipeline.owners import owner_name
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.service import Observer, Service, Summary, lasting_failure
 from deltamirror.pipeline.turns import Turns
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.breakers import end_pauses
 from deltamirror.txnlog.database import Database
@@ -82,9 +84,10 @@ class MirrorEngine:
         self.database = database if database is not None else self._closing(open_database(settings.catalog))
         seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
         self.breakers = Breakers(self.database, settings, owner=self.owner)
+        self.calls = StoreCalls()
         shop = Workshop(
             database=self.database,
-            runner=runner if runner is not None else self._closing(open_runner(settings, self.database)),
+            runner=runner if runner is not None else self._closing(open_runner(settings, self.database, self.calls)),
             settings=settings,
             owner=self.owner,
             retry=RetryPolicy(settings.mirror),
@@ -96,8 +99,13 @@ class MirrorEngine:
         mirror = settings.mirror
         turns = Turns(self.database, owner=self.owner, seconds=mirror.lease, poll=mirror.poll)
         self._cleaner = Cleaner(
-            self.database, settings, turns=self._resources.enter_context(turns), breakers=self.breakers
+            self.database,
+            settings,
+            turns=self._resources.enter_context(turns),
+            breakers=self.breakers,
+            calls=self.calls,
         )
+        self.ending = Ending(lease=mirror.lease, give_up=self.calls.give_up)
         self._stopping = threading.Event()
         self._service: Service | None = None
 
@@ -189,13 +197,17 @@ class MirrorEngine:
             shares_database=self._shares_database,
             outlook=Outlook(self.database, LookAhead(self.database, self.settings.storage), self.breakers),
             after_checkpoint=self._cleaner.clean_after if self.settings.cleanup.enabled else _ignore,
+            ending=self.ending,
         )
         if self._stopping.is_set():
             self._service.stop()
         return self._service.run(once=once)
 
     def stop(self) -> None:
-        """Begin nothing more; what is under way is finished. From another thread: a signal handler starts one."""
+        """Begin nothing more; what is under way is finished, or given up in time for ``run`` to end within a lease.
+
+        From another thread: a signal handler starts one.
+        """
         self._stopping.set()
         if self._service is not None:
             self._service.stop()

@@ -15,6 +15,7 @@ from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, Lea
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
 from deltamirror.mirror.commits import publish_commits
 from deltamirror.pipeline.guard import LeaseGuard
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.location import local_path, store_prefix
 from deltamirror.storage.open import StoreAddress, Stores, open_store
@@ -47,16 +48,22 @@ class Resources:
     threads.
     """
 
-    def __init__(self, database: Database | None, *, open_store: Callable[[StoreAddress], Store] = open_store) -> None:
+    def __init__(
+        self,
+        database: Database | None,
+        *,
+        open_store: Callable[[StoreAddress], Store] = open_store,
+        calls: StoreCalls | None = None,
+    ) -> None:
         self.database = database
         self._open_store = open_store
-        self._stores = Stores(self._opened)
+        self._stores = Stores(self._opened, calls)
         self._probed: set[tuple[str, str | None]] = set()
 
     @classmethod
-    def with_keys(cls, storage: StorageSettings, database: Database | None) -> Self:
+    def with_keys(cls, storage: StorageSettings, database: Database | None, calls: StoreCalls | None = None) -> Self:
         """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
-        return cls(database, open_store=partial(open_store, credentials=Credentials.of(storage)))
+        return cls(database, open_store=partial(open_store, credentials=Credentials.of(storage)), calls=calls)
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
@@ -91,10 +98,10 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event) -> Ou
     try:
         store = resources.store(unit.address)
         stage = Stage.FETCH
-        unit = _carrying(unit, resources)
-        stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
-        fetch = partial(_chunks, resources=resources)
         guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up)
+        unit = _carrying(unit, resources, guard)
+        stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
+        fetch = partial(_chunks, resources=resources, guard=guard)
         if isinstance(unit, CommitUnit):
             return publish_commits(unit, store, fetch=fetch, guard=guard)
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
@@ -121,13 +128,24 @@ def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
     return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
 
 
-def _carrying(unit: Unit, resources: Resources) -> Unit:
-    """The unit with the chunks of its small commits, fetched at once; large ones are fetched one by one."""
+def _carrying(unit: Unit, resources: Resources, guard: LeaseGuard) -> Unit:
+    """The unit with the chunks of its small commits, fetched at once; large ones are fetched one by one.
+
+    A database that is away is no failure of the table. If it answers when it is asked for the lease, it is asked again.
+    """
     if resources.database is None or not (small := _small(unit.commits)):
         return unit
-    with resources.database.read() as connection:
-        fetched = {work.version: work for work in with_chunks(connection, small)}
+    try:
+        fetched = _fetched(resources.database, small)
+    except DeltaMirrorError:
+        guard.confirm()
+        fetched = _fetched(resources.database, small)
     return replace(unit, commits=tuple(fetched.get(work.version, work) for work in unit.commits))
+
+
+def _fetched(database: Database, small: Sequence[CommitWork]) -> dict[int, CommitWork]:
+    with database.read() as connection:
+        return {work.version: work for work in with_chunks(connection, small)}
 
 
 def _small(commits: Sequence[CommitWork]) -> list[CommitWork]:
@@ -138,7 +156,7 @@ def _small(commits: Sequence[CommitWork]) -> list[CommitWork]:
     return [work for work, size in zip(small, sizes, strict=True) if size <= _AT_ONCE]
 
 
-def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
+def _chunks(work: CommitWork, *, resources: Resources, guard: LeaseGuard) -> Iterator[Chunk]:
     if work.chunks is not None:
         yield from work.chunks
     elif resources.database is None:
@@ -147,8 +165,12 @@ def _chunks(work: CommitWork, *, resources: Resources) -> Iterator[Chunk]:
             hint="set spark.lines to carried, or to fetched with DELTAMIRROR_CATALOG__URL on every executor",
         )
     else:
-        with resources.database.read() as connection:
-            yield from fetch_chunks(connection, work)
+        try:
+            with resources.database.read() as connection:
+                yield from fetch_chunks(connection, work)
+        except DeltaMirrorError:
+            guard.confirm()
+            raise
 
 
 def our_error(error: BaseException) -> DeltaMirrorError:

@@ -4,7 +4,7 @@ import threading
 import time
 from typing import Final
 
-from deltamirror.errors import LeaseLost
+from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.leases import held_for
 from deltamirror.work import Lease
@@ -39,12 +39,25 @@ class LeaseGuard:
         if not self._is_held():
             raise LeaseLost(f"the lease of table {self._table!r} ended, or somebody else has it", table=self._table)
 
+    def confirm(self) -> None:
+        """Ask the database, whatever it said a moment ago: after it failed at something else."""
+        self._sure_until = float("-inf")
+        self()
+
     def _is_held(self) -> bool:
         if self._database is None:
             return time.time() < self._lease.held_until
         asked = time.monotonic()
         if asked < self._sure_until:
             return True
-        left = held_for(self._database, self._lease)
+        left = self._asked(self._database)
         self._sure_until = asked + min(left / 2, _SURE_SECONDS)
         return left > 0
+
+    def _asked(self, database: Database) -> float:
+        """For how long the lease holds, by the database. That it does not answer is no failure of the table."""
+        try:
+            return held_for(database, self._lease)
+        except DeltaMirrorError as error:
+            message = f"whether the lease of table {self._table!r} holds is not known: {error.message}"
+            raise LeaseLost(message, hint=error.hint, table=self._table) from error

@@ -5,6 +5,7 @@ from collections.abc import Generator, Sequence
 from deltamirror.config import Settings
 from deltamirror.pipeline.crew import work_on
 from deltamirror.pipeline.execution import Resources
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database import Database
 from deltamirror.work import Outcome, Unit
 
@@ -12,10 +13,10 @@ __all__ = ["InProcessRunner"]
 
 
 class InProcessRunner:
-    """Runs units on threads of this process, with its own credentials. The database stays its owner's."""
+    """Runs units on threads of this process, with its own credentials. Database and ``calls`` stay their owner's."""
 
-    def __init__(self, database: Database | None, settings: Settings) -> None:
-        self._resources = Resources.with_keys(settings.storage, database)
+    def __init__(self, database: Database | None, settings: Settings, calls: StoreCalls | None = None) -> None:
+        self._resources = Resources.with_keys(settings.storage, database, calls)
         self._threads = settings.mirror.threads
 
     @property

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from deltamirror.config import Settings
 from deltamirror.mirror.comparison import difference
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.storage.store import Store
 from deltamirror.work import Difference, ExpectedObject
@@ -30,8 +31,14 @@ class Inspector(Protocol):
 class LocalInspector:
     """Compares in threads of this process, with the credentials of its settings."""
 
-    def __init__(self, settings: Settings, *, open_store: Callable[[StoreAddress], Store] | None = None) -> None:
-        self._stores = Stores.with_keys(settings.storage) if open_store is None else Stores(open_store)
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        open_store: Callable[[StoreAddress], Store] | None = None,
+        calls: StoreCalls | None = None,
+    ) -> None:
+        self._stores = Stores.with_keys(settings.storage, calls) if open_store is None else Stores(open_store, calls)
         self._threads = settings.mirror.threads
 
     def store(self, address: StoreAddress) -> Store:

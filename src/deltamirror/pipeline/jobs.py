@@ -13,6 +13,7 @@ from deltamirror.errors import (
     Diverged,
     Internal,
     InvalidSettings,
+    LeaseLost,
     MissingExtra,
     Transient,
     Unavailable,
@@ -85,6 +86,9 @@ class Job(ABC):
         with closing(self._outcomes()) as outcomes:
             for outcome in outcomes:
                 named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
+                if _is_given_up(named):
+                    yield named  # not recorded; closing gives the lease back
+                    continue
                 recorded = self._record(named)
                 named = replace(named, attempt=recorded.attempt)
                 if recorded.escalated:
@@ -201,6 +205,12 @@ class UnplannedJob(Job):
 
     def _outcomes(self) -> Generator[Outcome]:
         yield self._outcome
+
+
+def _is_given_up(outcome: Outcome) -> bool:
+    """Whether a checkpoint ended with its lease, or with the service: its next owner writes it."""
+    failure = outcome.failure
+    return isinstance(outcome, CheckpointOutcome) and failure is not None and isinstance(failure.error, LeaseLost)
 
 
 def _unplanned(claim: Claim, error: DeltaMirrorError) -> Outcome:

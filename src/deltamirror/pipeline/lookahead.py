@@ -35,6 +35,7 @@ _SECONDS: Final = 2.0
 """How long a writer waits for a store that does not answer."""
 _REST: Final = 20.0
 """How many times as long as a look that failed its store is left alone: writers wait a twentieth of their time."""
+_TIMES: Final = ("connect_timeout", "timeout", "transfer_timeout")
 _AT_ONCE: Final = 8
 
 
@@ -51,7 +52,7 @@ class LookAhead:
 
     def __init__(self, database: Database, storage: StorageSettings) -> None:
         self._database = database
-        quick = {"connect_timeout": min(storage.connect_timeout, _SECONDS), "timeout": min(storage.timeout, _SECONDS)}
+        quick = {name: min(getattr(storage, name), _SECONDS) for name in _TIMES}
         self._storage = replace(storage, retries=0, **quick)
         self._stores = Stores.with_keys(storage)
 

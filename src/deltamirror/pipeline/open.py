@@ -13,6 +13,7 @@ from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.inspection import Inspector, LocalInspector
 from deltamirror.pipeline.runner import Runner
 from deltamirror.pipeline.slices import LogSlice, Part
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database import Database
 
 __all__ = ["open_harvester", "open_inspector", "open_runner"]
@@ -22,11 +23,11 @@ _MANY_COMMITS: Final = 5_000
 """A log that is smaller is read before Spark has started."""
 
 
-def open_runner(settings: Settings, database: Database) -> Runner:
+def open_runner(settings: Settings, database: Database, calls: StoreCalls) -> Runner:
     """Spark, or threads of this process. Spark starts when it is first used."""
     if settings.mirror.runner == "local":
-        return InProcessRunner(database, settings)
-    runner: Runner = _spark("runner").SparkRunner(settings, database)
+        return InProcessRunner(database, settings, calls)
+    runner: Runner = _spark("runner").SparkRunner(settings, database, calls)
     return runner
 
 

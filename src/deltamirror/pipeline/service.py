@@ -2,14 +2,15 @@
 
 import logging
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
+from deltamirror.pipeline.ending import Ending
 from deltamirror.pipeline.escalation import tell
 from deltamirror.pipeline.execution import our_error
 from deltamirror.pipeline.failure_lines import FailureLines
@@ -75,6 +76,7 @@ class Service:
         observe: Observer,
         shares_database: bool,
         outlook: Outlook,
+        ending: Ending,
         after_checkpoint: Callable[[CheckpointOutcome], None] = lambda _: None,
     ) -> None:
         self._database = database
@@ -83,6 +85,7 @@ class Service:
         self._poll = poll
         self._observe = observe
         self._outlook = outlook
+        self._ending = ending
         self._after_checkpoint = after_checkpoint
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -95,7 +98,10 @@ class Service:
         self.summary = Summary()
 
     def stop(self) -> None:
-        """Claim nothing more; ``run`` returns when the work in hand is done. For other threads than that of ``run``."""
+        """Claim nothing more; ``run`` returns when the work in hand is done, or given up: within a lease.
+
+        For other threads than that of ``run``.
+        """
         self._stopping.set()
         self._wake.set()
 
@@ -106,7 +112,7 @@ class Service:
         """
         with ExitStack() as stack:
             stack.enter_context(closing(self._outlook))
-            pools = {lane: stack.enter_context(ThreadPoolExecutor(lane.concurrency)) for lane in self._lanes}
+            stack.callback(self._finish)
             if not once:
                 stack.callback(self._watching().join)
             stack.callback(self._give_back_waiting)
@@ -114,7 +120,7 @@ class Service:
             while not self._stopping.is_set():
                 self._wake.clear()
                 busy = self._is_busy()  # asked first: what ends after the claims may have made more due
-                started = self._start(pools)
+                started = self._start()
                 if once and (self._trouble is not None or not (started or busy)):
                     break
                 with self._trouble_met(Exception):
@@ -125,7 +131,7 @@ class Service:
             raise self._trouble
         return self.summary
 
-    def _start(self, pools: Mapping[MirrorLane, ThreadPoolExecutor]) -> bool:
+    def _start(self) -> bool:
         """Begin what is due; whether there was anything, or will be once a store was looked at."""
         started = False
         with self._trouble_met(Exception):
@@ -133,10 +139,10 @@ class Service:
             awaited = self._outlook.awaited()
             started = bool(awaited)
             for lane in self._lanes:
-                self._submit(lane, pools[lane])
+                self._submit(lane)
                 while self._claim(lane, awaited):
                     started = True
-                    self._submit(lane, pools[lane])
+                    self._submit(lane)
         return started
 
     def _claim(self, lane: MirrorLane, awaited: Sequence[str]) -> bool:
@@ -150,11 +156,13 @@ class Service:
             self._waiting[lane] += jobs
         return bool(jobs)
 
-    def _submit(self, lane: MirrorLane, pool: ThreadPoolExecutor) -> None:
+    def _submit(self, lane: MirrorLane) -> None:
         """Begin jobs that wait, as far as there are threads, and their stores have not had their share of them."""
         for job in iter(partial(self._next, lane), None):
+            # A daemon: one that does not come back must not keep the process from ending.
+            name = f"deltamirror-{lane.kind.value}"
             try:
-                pool.submit(self._work, lane, job)
+                threading.Thread(target=self._work, args=(lane, job), name=name, daemon=True).start()
             except Exception:  # such as: no other thread can be started
                 self._end(lane, job)
                 job.close()
@@ -188,8 +196,6 @@ class Service:
 
     @traced()
     def _work(self, lane: MirrorLane, job: Job) -> None:
-        if job not in self._running[lane]:
-            return  # it was given back: the pool kept it when it had no thread for it
         try:
             # A panic of a Rust library is no Exception.
             with self._trouble_met(BaseException), closing(job), self._trouble_met(BaseException):
@@ -202,6 +208,21 @@ class Service:
         with self._lock:
             self._running[lane].discard(job)
         self._wake.set()
+
+    def _finish(self) -> None:
+        """Wait for the jobs that are running; those that do not come to an end in time are left behind."""
+        if not self._ending.wait(self._are_done):
+            left = sum(len(jobs) for jobs in self._running.values())
+            _log.warning("%d jobs did not end in time, and are left behind: their tables go on when leases end", left)
+
+    def _are_done(self, seconds: float) -> bool:
+        """Whether no job is running, or none is after so many seconds at most."""
+        deadline = time.monotonic() + seconds
+        while any(self._running.values()) and (left := deadline - time.monotonic()) > 0:
+            self._wake.clear()
+            if any(self._running.values()):
+                self._wake.wait(left)
+        return not any(self._running.values())
 
     def _give_back_waiting(self) -> None:
         """Let others have what was claimed and not begun."""

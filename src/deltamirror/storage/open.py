@@ -9,6 +9,7 @@ from typing import Self
 
 from deltamirror.config import StorageSettings, load
 from deltamirror.errors import InvalidLocation, InvalidSettings
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials, clients_for
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.failures import from_os
@@ -33,21 +34,26 @@ class StoreAddress:
 
 
 class Stores:
-    """Stores by their address, each opened when it is first asked for. Safe to share between threads."""
+    """Stores by their address, each opened when it is first asked for. Safe to share between threads.
 
-    def __init__(self, opening: Callable[[StoreAddress], Store]) -> None:
+    Their calls end in time. ``calls`` are shared with whoever else waits for the same stores, and may be given up.
+    """
+
+    def __init__(self, opening: Callable[[StoreAddress], Store], calls: StoreCalls | None = None) -> None:
         self._opening = opening
+        self._calls = StoreCalls() if calls is None else calls
         self._opened: dict[StoreAddress, Store] = {}
 
     @classmethod
-    def with_keys(cls, storage: StorageSettings) -> Self:
+    def with_keys(cls, storage: StorageSettings, calls: StoreCalls | None = None) -> Self:
         """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
-        return cls(partial(open_store, credentials=Credentials.of(storage)))
+        return cls(partial(open_store, credentials=Credentials.of(storage)), calls)
 
     def at(self, address: StoreAddress) -> Store:
         """The store at an address."""
         if address not in self._opened:
-            self._opened[address] = self._opening(address)
+            opening = partial(self._opening, address)
+            self._opened[address] = self._calls.bounded(opening, address.location, address.options)
         return self._opened[address]
 
     def close(self) -> None:
@@ -57,13 +63,13 @@ class Stores:
 
 def store_at(location: str, settings: StorageSettings) -> Store:
     """The store at a location, with the credentials of the settings, or those that the process finds."""
-    return open_store(StoreAddress.of(location, settings), credentials=Credentials.of(settings))
+    return Stores.with_keys(settings).at(StoreAddress.of(location, settings))
 
 
 def store_above(location: str, settings: StorageSettings) -> Store:
     """A place that has tables in it, to look for them: a folder, or a whole bucket."""
     address = StoreAddress(canonical_location(location, or_bucket=True), _without_credentials(settings))
-    return open_store(address, credentials=Credentials.of(settings))
+    return Stores.with_keys(settings).at(address)
 
 
 def open_store(address: StoreAddress, *, credentials: Credentials | None = None) -> Store:

@@ -129,7 +129,7 @@ def test_a_log_that_cannot_be_compared_is_told_of_once(catalog: Catalog, tmp_pat
         table = make_table(catalog, tmp_path)
         engine.run(once=True)
         reconciler = Unreachable.__new__(Unreachable)
-        with BackgroundReconciler(catalog.database, reconciler, interval=0.01):
+        with BackgroundReconciler(catalog.database, reconciler, interval=0.01, ending=engine.ending):
             deadline = time.monotonic() + 60
             while reconciler.looked < MANY:
                 assert time.monotonic() < deadline

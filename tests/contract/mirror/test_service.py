@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,31 +86,20 @@ def test_work_that_gets_no_thread_is_given_back_and_begun_later(
     make_table(catalog, tmp_path)
     failing = iter([True, True])
 
-    class Stopped(ThreadPoolExecutor):
-        """Keeps what it has no thread for, as the real one does."""
+    class Stopped(threading.Thread):
+        """As where the operating system has no other thread."""
 
-        def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Any:
-            if next(failing, False):
-                self._work_queue.put(_Kept(function, arguments))
+        def start(self) -> None:
+            if self.name == "deltamirror-commits" and next(failing, False):
                 raise RuntimeError("can't start new thread")
-            return super().submit(function, *arguments, **options)
+            super().start()
 
-    monkeypatch.setattr(service, "ThreadPoolExecutor", Stopped)
+    monkeypatch.setattr(threading, "Thread", Stopped)
     with mirror_of(catalog, concurrency=1) as engine:
         with following(engine):
             catalog.wait_until_published({"t": 0}, seconds=60)
         assert engine.status("t")[0].leases == ()
     assert len(pauses(caplog)) == 2
-
-
-class _Kept:
-    """A work item of a pool."""
-
-    def __init__(self, function: Any, arguments: tuple[Any, ...]) -> None:
-        self._function, self._arguments = function, arguments
-
-    def run(self) -> None:
-        self._function(*self._arguments)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
@@ -193,15 +181,15 @@ def test_a_service_that_is_stopped_while_it_begins_a_job_begins_no_other(
         make_table(catalog, tmp_path, name)
     gate = Gate()
 
-    class Slow(ThreadPoolExecutor):
+    class Slow(threading.Thread):
         """Comes back when the job is over."""
 
-        def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Any:
-            begun = super().submit(function, *arguments, **options)
-            begun.result(120)
-            return begun
+        def start(self) -> None:
+            super().start()
+            if self.name == "deltamirror-commits":
+                self.join(120)
 
-    monkeypatch.setattr(service, "ThreadPoolExecutor", Slow)
+    monkeypatch.setattr(threading, "Thread", Slow)
     runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), gate)
     with mirror_of(catalog, runner=runner, batch_bytes=1, concurrency=2) as engine:
         with following(engine):
@@ -224,9 +212,9 @@ def test_what_becomes_due_while_the_service_looks_for_work_is_done_by_the_same_r
         release.wait(120)
         return None
 
-    def found_nothing(self: service.Service, pools: Any) -> bool:
+    def found_nothing(self: service.Service) -> bool:
         """The commits are published, and the checkpoint is due, between looking for work and seeing whether any is."""
-        started = start(self, pools)
+        started = start(self)
         if not started and begun.is_set():
             release.set()
             while self._is_busy():

@@ -200,6 +200,8 @@ def test_a_big_object_comes_back_whole_however_it_was_written(any_store: Store) 
     assert head is not None
     assert head.size == len(data)
     assert any_store.read_range("put", len(data) - 9, 9) == data[-9:]
+    assert any_store.read_range("put", 1, 2 * len(data)) == data[1:]
+    assert any_store.read_range("put", len(data), 2 * len(data)) == b""
 
 
 @pytest.mark.requirement("R44")

@@ -21,6 +21,7 @@ from deltamirror.errors import (
     Unavailable,
     Unsupported,
 )
+from deltamirror.storage.calls import BoundedStore
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.open import store_at
 from deltamirror.storage.probe import probe
@@ -256,8 +257,9 @@ def test_path_style_or_the_bucket_in_the_host() -> None:
         troubled(asked.endpoint).read("k")
         assert asked.requests == [("GET", "/bucket/lake/table/k")]
     store = troubled("https://s3.example:9000/", path_style=False)
-    assert isinstance(store, ObjectStore)
-    assert "https://bucket.s3.example:9000" in store.clients.calls.config.values()
+    assert isinstance(store, BoundedStore)
+    assert isinstance(store.inner, ObjectStore)
+    assert "https://bucket.s3.example:9000" in store.inner.clients.calls.config.values()
 
 
 @pytest.mark.requirement("R44")

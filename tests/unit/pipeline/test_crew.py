@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
@@ -41,6 +40,11 @@ def working(
     units: list[CommitUnit], opened: Open, *, threads: int = 8, patience: Callable[[Unit], float] = ever
 ) -> Iterator[Outcome]:
     return work_on(units, threads=threads, resources=Resources(None, open_store=opened), patience=patience)
+
+
+def at_work_on(table: str) -> threading.Thread:
+    [thread] = [each for each in threading.enumerate() if each.name == f"mirror {table}"]
+    return thread
 
 
 def test_every_unit_has_one_outcome(units: list[CommitUnit]) -> None:
@@ -83,11 +87,11 @@ def test_as_many_units_are_at_work_as_there_are_threads(units: list[CommitUnit])
 
 
 def test_a_unit_that_hangs_is_given_up_and_puts_nothing_when_it_wakes(units: list[CommitUnit]) -> None:
-    wake, hanging = threading.Event(), SimpleQueue[threading.Thread]()
+    wake, hanging = threading.Event(), threading.Event()
 
     def opened(address: StoreAddress) -> Store:
         if address == units[0].address:
-            hanging.put(threading.current_thread())
+            hanging.set()
             wake.wait()
         return open_store(address)
 
@@ -102,25 +106,26 @@ def test_a_unit_that_hangs_is_given_up_and_puts_nothing_when_it_wakes(units: lis
     assert "t0" in given_up.error.message
     assert [outcomes[number].failure for number in range(1, 6)] == [None] * 5
 
-    hung = hanging.get(timeout=60)
-    assert (hung.name, hung.daemon) == ("mirror t0", True)
+    hung = at_work_on("t0")
+    assert hung.daemon
     wake.set()
     hung.join()
     assert log_of(open_store(units[0].address)) == {}
 
 
 def test_whoever_stops_listening_stops_the_work_before_its_next_put(units: list[CommitUnit]) -> None:
-    wake, hanging = threading.Event(), SimpleQueue[threading.Thread]()
+    wake, hanging = threading.Event(), threading.Event()
 
     def opened(address: StoreAddress) -> Store:
         if address == units[1].address:
-            hanging.put(threading.current_thread())
+            hanging.set()
             wake.wait()
         return open_store(address)
 
     outcomes = working(units[:2], opened)
     assert next(outcomes).table_id == 0
-    hung = hanging.get(timeout=60)
+    assert hanging.wait(60)
+    hung = at_work_on("t1")
     outcomes.close()  # type: ignore[attr-defined]
     wake.set()
     hung.join()

@@ -4,8 +4,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from deltamirror.pipeline.ending import Ending
 from deltamirror.pipeline.service import Service
 from deltamirror.txnlog.database import Database
+from deltamirror.work import Lane
 
 
 class _Job:
@@ -29,6 +31,7 @@ class _Job:
 class _Lane:
     """Hands out what a list of answers says, one for each time that it is asked."""
 
+    kind = Lane.COMMITS
     concurrency = 1
 
     def __init__(self, *answers: Callable[[], list[_Job]]) -> None:
@@ -76,6 +79,7 @@ def test_what_becomes_due_between_a_claim_and_the_end_of_a_job_is_done() -> None
         observe=lambda _: None,
         shares_database=True,
         outlook=cast("Any", _Outlook()),
+        ending=Ending(lease=60.0, give_up=lambda: None),
     )
     service.run(once=True)
     assert (first.is_closed, second.is_closed) == (True, True)

@@ -4,14 +4,16 @@ import pytest
 
 from deltamirror.config import Secret, StorageSettings
 from deltamirror.errors import InvalidSettings
+from deltamirror.storage.calls import BoundedStore
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.open import store_at
 
 
 def client_of(location: str, settings: StorageSettings) -> ObjectStore:
     store = store_at(location, settings)
-    assert isinstance(store, ObjectStore)
-    return store
+    assert isinstance(store, BoundedStore)
+    assert isinstance(store.inner, ObjectStore)
+    return store.inner
 
 
 @pytest.mark.requirement("R42")

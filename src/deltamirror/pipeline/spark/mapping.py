@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.spark.executor import rows_of
 from deltamirror.pipeline.spark.runner import SparkRunner
-from deltamirror.storage.open import StoreAddress, open_store
+from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.store import Store
 
 __all__ = ["answer_rows", "executor_store", "mapped"]
@@ -47,7 +47,7 @@ def answer_rows(function: Callable[[T], Iterable[R]], batches: Iterator[pa.Recor
 @lru_cache(maxsize=64)
 def executor_store(address: StoreAddress) -> Store:
     """With the credentials of the executor; Spark uses a worker process for many tasks."""
-    return open_store(address)
+    return Stores(open_store).at(address)
 
 
 def _answer(function: Callable[[T], Iterable[R]], item: T) -> list[R] | DeltaMirrorError:

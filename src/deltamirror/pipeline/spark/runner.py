@@ -20,6 +20,7 @@ from deltamirror.pipeline.spark.executor import OUTCOMES, rows_of, run_rows
 from deltamirror.pipeline.spark.failures import translated
 from deltamirror.pipeline.spark.session import is_gone, require_server, slots_of, start_session
 from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database import Database
 from deltamirror.work import Outcome, Unit
 
@@ -45,10 +46,15 @@ class SparkRunner:
     """
 
     def __init__(
-        self, settings: Settings, database: Database | None = None, *, session: SparkSession | None = None
+        self,
+        settings: Settings,
+        database: Database | None = None,
+        calls: StoreCalls | None = None,
+        *,
+        session: SparkSession | None = None,
     ) -> None:
         self._settings = settings
-        self._here = InProcessRunner(database, settings)
+        self._here = InProcessRunner(database, settings, calls)
         self._jobs = settings.mirror.concurrency + settings.checkpoint.concurrency
         self._shares = Shares(self._jobs)
         self._is_given = session is not None

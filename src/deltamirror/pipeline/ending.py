@@ -1,0 +1,30 @@
+"""Coming to an end in time: work in hand is finished if it does not take long, and given up if it does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Ending"]
+
+_TO_FINISH: Final = 0.5
+_TO_GIVE_UP: Final = 0.25
+"""Parts of a lease; the rest of it is for closing what is open. A service that is ended is gone within one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How something that waits for stores comes to its end.
+
+    What is given up is no failure: its tables go to the next owner, as after a crash.
+    """
+
+    lease: float
+    give_up: Callable[[], None]
+    """Let nobody wait for stores any longer."""
+
+    def wait(self, is_over: Callable[[float], bool]) -> bool:
+        """Wait until work is over, by a function that waits for so many seconds; whether it is."""
+        if is_over(_TO_FINISH * self.lease):
+            return True
+        self.give_up()
+        return is_over(_TO_GIVE_UP * self.lease)

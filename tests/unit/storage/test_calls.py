@@ -1,0 +1,188 @@
+"""Calls of stores end in time, whatever the store does, and leave few threads behind."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from deltamirror.config import StorageSettings
+from deltamirror.errors import LeaseLost, Unavailable
+from deltamirror.storage import calls as module
+from deltamirror.storage.calls import MOST_HUNG, StoreCalls
+from deltamirror.storage.disk import DiskStore
+from deltamirror.storage.open import StoreAddress, Stores, open_store, store_at
+from deltamirror.storage.store import ETag, Meta
+
+HASTY = replace(StorageSettings(), timeout=0.05)
+HERE = "file:///lake/t"
+
+
+class Mount:
+    """A disk that does not answer until it is back; what was asked of it then comes back."""
+
+    def __init__(self) -> None:
+        self.asked: list[threading.Thread] = []
+        self.is_back = threading.Event()
+
+    def __call__(self) -> str:
+        self.asked.append(threading.current_thread())
+        self.is_back.wait(120)
+        return "an answer"
+
+
+@pytest.fixture
+def mount() -> Iterator[Mount]:
+    dead = Mount()
+    yield dead
+    dead.is_back.set()
+
+
+def asked(calls: StoreCalls, act: Callable[[], str], *, location: str = HERE, seconds: float | None = 0.02) -> str:
+    return calls.run(act, location=location, doing="look at", seconds=seconds)
+
+
+def test_a_call_that_hangs_is_given_up_and_said_to_have_no_answer(mount: Mount) -> None:
+    with pytest.raises(Unavailable, match=r"cannot look at file:///lake/t: no answer within 0\.02 s") as caught:
+        asked(StoreCalls(), mount)
+    assert "mount" in caught.value.hint
+
+
+def test_while_a_call_hangs_others_fail_there_at_once_and_elsewhere_succeed(mount: Mount) -> None:
+    calls = StoreCalls()
+    with pytest.raises(Unavailable):
+        asked(calls, mount)
+    with pytest.raises(Unavailable, match="an earlier call has been hanging there"):
+        asked(calls, mount, seconds=None)
+    assert len(mount.asked) == 1
+    assert asked(calls, lambda: "well", location="file:///lake/other", seconds=60) == "well"
+
+
+def test_retries_leave_a_bounded_number_of_threads_and_all_goes_on_when_the_disk_is_back(
+    mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REST", 0.0)
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
+    calls = StoreCalls()
+    for _ in range(5 * MOST_HUNG):
+        with pytest.raises(Unavailable):
+            asked(calls, mount)
+    assert len(mount.asked) == MOST_HUNG
+    mount.is_back.set()
+    for thread in mount.asked:
+        thread.join(120)  # they end by themselves when they have been idle for a while
+    assert not any(thread.is_alive() for thread in mount.asked)
+    assert asked(calls, mount, seconds=60) == "an answer"
+
+
+def test_a_call_that_comes_back_late_lets_the_next_one_through_at_once(mount: Mount) -> None:
+    calls = StoreCalls()
+    with pytest.raises(Unavailable):
+        asked(calls, mount)
+    mount.is_back.set()
+    [hung] = mount.asked
+    while calls._hanging:
+        hung.join(0.01)
+    assert asked(calls, mount, seconds=60) == "an answer"
+
+
+def test_whoever_waits_when_calls_are_given_up_waits_no_longer(mount: Mount) -> None:
+    calls, ended = StoreCalls(), list[type[BaseException]]()
+
+    def wait() -> None:
+        try:
+            asked(calls, mount, seconds=None)
+        except LeaseLost as error:
+            ended.append(type(error))
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    while not mount.asked:
+        waiting.join(0.01)
+    calls.give_up()
+    waiting.join(120)
+    assert ended == [LeaseLost]
+    with pytest.raises(LeaseLost, match="the service stops"):
+        asked(calls, lambda: "well")
+
+
+def test_what_a_store_raises_the_caller_gets(tmp_path: Path) -> None:
+    def fail() -> str:
+        raise KeyError("an error")
+
+    with pytest.raises(KeyError, match="an error"):
+        asked(StoreCalls(), fail, seconds=60)
+
+
+def test_threads_are_used_again(tmp_path: Path) -> None:
+    calls = StoreCalls()
+    used = {asked(calls, lambda: str(threading.get_ident()), seconds=60) for _ in range(20)}
+    assert len(used) == 1
+
+
+def test_a_folder_that_hangs_when_it_is_opened_is_given_up(mount: Mount, tmp_path: Path) -> None:
+    def opening(address: StoreAddress) -> DiskStore:
+        mount()
+        return DiskStore(tmp_path)
+
+    with pytest.raises(Unavailable, match="cannot open"):
+        Stores(opening).at(StoreAddress.of(str(tmp_path), HASTY))
+
+
+OPERATIONS: dict[str, Callable[..., object]] = {
+    "create": lambda store: store.create("k", b"x"),
+    "replace": lambda store: store.replace("k", b"x", if_match=None),
+    "put": lambda store: store.put("k", b"x"),
+    "read": lambda store: store.read("k"),
+    "read_range": lambda store: store.read_range("k", 0, 2**30),
+    "head": lambda store: store.head("k"),
+    "list": lambda store: list(store.list()),
+    "folders": lambda store: store.folders(),
+    "delete": lambda store: store.delete(["k"]),
+    "copy": lambda store: store.copy("k", "l"),
+    "sweep_temporaries": lambda store: store.sweep_temporaries(before=0),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_of_a_disk_is_given_up(
+    operation: str, mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Stores(open_store).at(StoreAddress.of(str(tmp_path), replace(HASTY, transfer_timeout=0.05)))
+    for name in OPERATIONS:
+        monkeypatch.setattr(DiskStore, name, lambda *_, **__: mount())
+    with pytest.raises(Unavailable, match=r"no answer within 0\.05 s"):
+        OPERATIONS[operation](store)
+
+
+def test_a_small_object_has_little_time_however_much_is_asked_for(
+    mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_at(str(tmp_path), HASTY)
+    store.create("k", b"small")
+    for name in ("read", "read_range"):
+        monkeypatch.setattr(DiskStore, name, lambda *_, **__: mount())
+    with pytest.raises(Unavailable, match=r"no answer within 0\.05 s"):
+        store.read_range("k", 0, 2**30)
+
+
+def test_a_large_object_has_the_time_of_a_transfer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_at(str(tmp_path), replace(HASTY, timeout=60.0, transfer_timeout=0.05))
+    large = Meta("k", size=2**30, modified=0, etag=ETag(""))
+    monkeypatch.setattr(DiskStore, "head", lambda *_: large)
+    never = threading.Event()
+    monkeypatch.setattr(DiskStore, "read", lambda *_: never.wait(120))
+    try:
+        with pytest.raises(Unavailable, match=r"no answer within 0\.05 s"):
+            store.read("k")
+    finally:
+        never.set()
+
+
+def test_a_listing_of_many_pages_is_whole_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAGE", 2)
+    store = store_at(str(tmp_path), StorageSettings())
+    for key in "bdaec":
+        store.create(key, b"x")
+    assert [meta.key for meta in store.list()] == list("abcde")
