@@ -97,6 +97,8 @@ class CommitUnit:
     address: StoreAddress
     lease: Lease
     commits: tuple[CommitWork, ...]
+    follows: str = ""
+    """The object of the version before the first one, which has to be in the log; empty: there is none, or it is."""
     checksum: bytes | None = None
     """The ``.crc`` of the version before the first one; None where it is not certain, or the first version is 0."""
     checksums: bool = True

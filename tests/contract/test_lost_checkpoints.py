@@ -132,16 +132,6 @@ def test_the_pointer_is_written_again(
     assert checkpoints(table) == before
 
 
-def test_a_pointer_to_a_later_checkpoint_of_somebody_else_stays(lake: Catalog, tmp_path: Path) -> None:
-    table = table_with_checkpoints(lake, tmp_path)
-    pointer = log_of(table) / "_last_checkpoint"
-    pointer.write_bytes(encode(LastCheckpoint(version=5, size=1)))
-    before = pointer.read_bytes()
-    with reconciling(lake) as engine:
-        assert reconciled(engine, Strategy.FULL)[0].checkpoints == ()
-    assert pointer.read_bytes() == before
-
-
 def test_a_repair_writes_all_of_it_again(lake: Catalog, tmp_path: Path) -> None:
     table = table_with_checkpoints(lake, tmp_path, properties=V2)
     before = checkpoints(table)

@@ -277,8 +277,9 @@ def assert_comes_back(catalog: Catalog, location: str, settings: Settings, *, lo
     home = store_at(table.location, settings.storage)
     with MirrorEngine(settings=local_settings(settings), database=catalog.database) as engine:
         engine.run(once=True)
+        home.put("data.parquet", b"of the table")  # without any object, all of its place would be gone
         before = objects(home)
-        home.delete([key for key in before if fnmatch(Path(key).name, lost)])
+        home.delete([key for key in before if key.startswith(LOG_DIRECTORY) and fnmatch(Path(key).name, lost)])
         assert objects(home) != before
         done = restored(engine)
     assert objects(home) == before
@@ -291,10 +292,23 @@ def test_of_a_lost_log_only_the_versions_that_are_asked_for_come_back(lake: Cata
         engine.run(once=True)
         for path in log_of(table).glob("*.json"):
             path.unlink()
-        assert restored(engine, versions=range(3, 6)).versions == 3
-        names = [commit_name(version) for version in range(3, 6)]
+        assert restored(engine, versions=range(3)).versions == 3
+        names = [commit_name(version) for version in range(3)]
         assert published_files(table) == {name: committed_files(table)[name] for name in names}
         assert restored(engine).already == 3
+    assert published_files(table) == committed_files(table)
+
+
+def test_versions_are_not_restored_without_the_one_before_them(lake: Catalog, tmp_path: Path) -> None:
+    table = lived(lake, tmp_path)
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+        for path in log_of(table).glob("*.json"):
+            path.unlink()
+        with pytest.raises(Refused, match=r"version 2 .* is gone from its log, too"):
+            restored(engine, versions=range(3, 6))
+        assert published_files(table) == {}
+        restored(engine)
     assert published_files(table) == committed_files(table)
 
 

@@ -257,7 +257,7 @@ def test_what_others_published_between_the_question_and_the_look_is_ours(sqlite_
 
 def of_the_look(access: Access) -> bool:
     """Whether somebody asks for what follows the head."""
-    return access.method == "HEAD"
+    return access.method == "HEAD" and not access.key.endswith(f"{2:020}.json")  # the newest that all tables have
 
 
 @pytest.mark.usefixtures("patient_looks")

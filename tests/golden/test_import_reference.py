@@ -29,20 +29,23 @@ from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
 from deltamirror.mirror.log.listing import read_listing
 from deltamirror.mirror.log.states import commit_time, state_at
 from deltamirror.ops.diff import compare
+from deltamirror.ops.examination import Look
 from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
 from deltamirror.ops.rebuild import rebuild
 from deltamirror.ops.sides import location_state, table_state
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
+from deltamirror.txnlog.kept import kept_log
 from deltamirror.txnlog.reads import Snapshot
 from deltamirror.wiring import open_importer
+from tests.support.adoptions import logs_of
 from tests.support.catalogs import ENGINES
 from tests.support.checkpoints import commit, first_commit
 from tests.support.emptied import lake_url_of
 from tests.support.golden import reference
 from tests.support.lake import add, opened, remove_of, row_counts
 from tests.support.logfolder import read_log, write_log
-from tests.support.mirrors import local_settings
+from tests.support.mirrors import local_settings, mirror_of
 from tests.support.reference_set import Source
 
 pytestmark = [
@@ -51,6 +54,9 @@ pytestmark = [
 ]
 
 REFERENCE = reference()
+
+MISLEADING = ("checkpoint-without-", "emptied-pointer", "corrupted-last-checkpoint")
+"""What the names of logs have in them that were made with something that misleads readers."""
 
 BEFORE_ALL = 1_500_000_000_000
 
@@ -229,6 +235,16 @@ def test_every_engine_has_the_same_states_and_bytes(lake: Lake, source: Source) 
         assert_same(projected(here.table.snapshot(version)), reference_states(source.table)[version])
     commits = read_log(here.folder)
     assert {version: here.table.commit_file(version) for version in commits} == commits
+
+
+@every_source
+def test_no_checkpoint_or_pointer_is_taken_to_mislead_readers_unless_it_does(lake: Lake, source: Source) -> None:
+    with mirror_of(lake.catalog) as engine, logs_of(engine) as logs:
+        with engine.database.read() as connection:
+            log = kept_log(connection, lake[source].table.name)
+        found = logs.examine(log, Look(full=True))
+    wrong = [*found.misleading, *found.checkpoints]
+    assert bool(wrong) == any(text in source.table for text in MISLEADING), wrong
 
 
 def test_there_are_tombstones_in_logs_that_begin_with_a_checkpoint(lake: Lake) -> None:

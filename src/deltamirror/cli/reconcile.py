@@ -13,6 +13,7 @@ from deltamirror.cli.mirror import RUNNERS
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged
+from deltamirror.mirror.expiry import SAVED
 from deltamirror.ops.reconcile import Reconciled, Reconciler, Strategy, TableReconciled
 from deltamirror.pipeline.spark.environment import exported_environment
 from deltamirror.wiring import open_logs
@@ -47,7 +48,7 @@ def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str,
     incremental publishes what is not, and reads nothing. full reads every object. smart lists the log, and reads what
     is missing from it, has another size or was touched since it was put, and a sample that moves on each time. Objects
     that somebody changed, or put there, are never overwritten: their table is put into quarantine, and the exit status
-    is 2.
+    is 2. Checkpoints, compactions, checksums and a pointer that mislead readers are moved to where no reader looks.
     """
     loaded = invocation.lasting()
     settings = loaded.settings
@@ -81,10 +82,15 @@ def _lines(done: Reconciled) -> Iterator[str]:
     for table in done.tables:
         yield from _told(table)
     checked = sum(table.checked for table in done.tables)
-    found = sum(len(table.missing + table.altered + table.foreign + table.checkpoints) for table in done.tables)
+    found = sum(map(_num_found, done.tables))
     repaired, left = (sum(getattr(table, name) for table in done.tables) for name in ("repaired", "left"))
     looked = f"{counted(len(done.tables), 'table')}, {counted(checked, 'object')} read"
     yield f"{looked}: {found:,} found wrong, {repaired:,} written, {left:,} left."
+
+
+def _num_found(table: TableReconciled) -> int:
+    versions = table.missing + table.altered + table.foreign + table.checkpoints
+    return len(versions) + len(table.misleading)
 
 
 def _told(table: TableReconciled) -> Iterator[str]:
@@ -96,6 +102,8 @@ def _told(table: TableReconciled) -> Iterator[str]:
     ):
         if versions:
             yield f"{table.table}, {_versions(versions)}: {what}"
+    for key in table.misleading:
+        yield f"{table.table}, {key}: misled readers, and is kept in {SAVED}"
     if table.altered or table.foreign:
         yield f"{table.table} is in quarantine: run `deltamirror report {table.table}`"
     if table.error is not None:

@@ -20,17 +20,24 @@ __all__ = ["repair_"]
     is_flag=True,
     help="Put what the database has in the place of commits that somebody changed, after these were saved aside.",
 )
+@click.option(
+    "--begin-anew",
+    is_flag=True,
+    help="Write the log again though nothing is at the table's location, not even its folder.",
+)
 @with_invocation
-def repair_(invocation: Invocation, *, table: str, replace_altered: bool) -> None:
+def repair_(invocation: Invocation, *, table: str, replace_altered: bool, begin_anew: bool) -> None:
     """Compare the whole log of TABLE with the database, end its quarantine, and publish what is missing.
 
     What failed past mirror.attempts is published, too; a store that is left alone is tried at once.
     Commits that somebody changed are replaced only with --replace-altered; what they held is kept in
     _delta_log/_deltamirror/. Commits of another writer are not replaced: the command ends with exit status 2, and the
-    quarantine stays.
+    quarantine stays. Checkpoints, compactions, checksums and a pointer that say something else than the database are
+    kept there, too, where no reader finds them. Where nothing is at the table's location, which a disk that is not
+    mounted looks like, nothing is written without --begin-anew.
     """
     with invocation.local_engine() as engine, open_logs(engine, engine.settings) as logs:
-        done = repair(logs, table, replace_altered=replace_altered)
+        done = repair(logs, table, replace_altered=replace_altered, begin_anew=begin_anew)
     answer(asdict(done), Lines(tuple(_lines(done))), json=invocation.json)
 
 
@@ -39,6 +46,8 @@ def _lines(done: Repaired) -> Iterator[str]:
         yield f"Written again: {_versions(done.missing)}."
     if done.replaced:
         yield f"Replaced: {_versions(done.replaced)}."
+    for key in done.misleading:
+        yield f"Misled readers, and is moved away: {key}"
     for key in done.saved:
         yield f"Saved: {key}"
     if done.checkpoints:

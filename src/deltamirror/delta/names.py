@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from deltamirror.delta.actions import Version
 
 __all__ = [
+    "CHECKPOINTS",
     "LAST_CHECKPOINT",
     "LOG_DIRECTORY",
     "SIDECARS",
@@ -118,6 +119,10 @@ class UuidCheckpoint(LogFile):
 
     def _suffix(self) -> str:
         return f"checkpoint.{self.unique}.{self.format}"
+
+
+CHECKPOINTS = (Checkpoint, CheckpointPart, UuidCheckpoint)
+"""The files that a checkpoint may have in ``_delta_log/`` itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from deltamirror.config import redact_text
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
-from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, Transient
+from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, LogChanged, Transient
 from deltamirror.mirror.assembly import commit_data
 from deltamirror.mirror.checksums import ChecksumTrail
 from deltamirror.mirror.ranges import stored_digest
@@ -35,7 +35,8 @@ def publish_commits(
     """Publish the versions of a unit one after the other, until one fails, the budget is spent or the lease lost.
 
     An object is never replaced. One that is there already with the same bytes is ours, from an attempt whose reply was
-    lost; with other bytes the log has diverged, and the table stops. At least one version is tried, however small the
+    lost; with other bytes the log has diverged, and the table stops. Nothing is put unless the version before the first
+    one is there. At least one version is tried, however small the
     budget. ``fetch`` is called in this thread, ``guard`` also in the thread that writes the checksums.
     """
     deadline = clock() + unit.budget
@@ -45,6 +46,7 @@ def publish_commits(
     with ChecksumTrail(unit, store, guard) as checksums:
         publisher = _Publisher(unit, store, fetch, guard, clock)
         try:
+            publisher.require_predecessor()
             for version, work in enumerate(unit.commits, unit.commits[0].version):
                 if published and clock() >= deadline:
                     break
@@ -79,6 +81,20 @@ class _Publisher:
     fetch: Fetch
     guard: Guard
     clock: Callable[[], float]
+
+    def require_predecessor(self) -> None:
+        """Nothing is put behind a gap: another disk, or none, may be in the place of the one that was published to."""
+        key, first = self.unit.follows, self.unit.commits[0]
+        if not key:
+            return
+        with self._stage(Stage.CHECK, first, key):
+            if self.store.head(key) is None:
+                raise LogChanged(
+                    f"{key} is not in {self.store.location}, where it was published: version {first.version} of table "
+                    f"{self.unit.table!r} is not put without it",
+                    hint=f"if the disk or bucket is the right one, `deltamirror reconcile {self.unit.table}` writes "
+                    "what is gone again, in order; a running service does so by itself",
+                )
 
     def publish(self, work: CommitWork, version: int) -> tuple[Published, Data, float]:
         """What came of a version, which has to be this one, its bytes, and when it was put."""

@@ -1,12 +1,12 @@
 """Objects of a log, held against what they should be: by one listing, or byte for byte."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.delta import names
-from deltamirror.mirror.log.listing import numbered_files
+from deltamirror.mirror.log.listing import CheckpointFiles, CompactionFile, complete_checkpoints, numbered_files
 from deltamirror.storage.store import Meta, Store
 from deltamirror.work import Difference, ExpectedObject
 
@@ -23,6 +23,24 @@ class ListedLog:
     checksums: Mapping[int, Meta]
     others: Mapping[str, Meta]
     """By name: checkpoints, and what else begins with a version."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing."""
+        return not (self.commits or self.checksums or self.others)
+
+    @property
+    def checkpoints(self) -> tuple[CheckpointFiles, ...]:
+        """Those that a reader may start from, ascending."""
+        files = ((names.parse(name), meta) for name, meta in self.others.items())
+        return complete_checkpoints((file, meta) for file, meta in files if isinstance(file, names.CHECKPOINTS))
+
+    @property
+    def compactions(self) -> Iterator[CompactionFile]:
+        """Those that a reader may take in place of commits."""
+        for name, meta in self.others.items():
+            if isinstance(file := names.parse(name), names.Compaction):
+                yield CompactionFile(first=file.version, last=file.end, meta=meta)
 
 
 def list_log(store: Store, *, first: int) -> ListedLog:

@@ -20,8 +20,6 @@ __all__ = ["SAVED", "expired_objects", "is_usable", "pointed_version"]
 SAVED: Final = f"{names.LOG_DIRECTORY}/_deltamirror"
 """Where originals of replaced objects are kept: no reader looks there."""
 
-_CHECKPOINTS: Final = (names.Checkpoint, names.CheckpointPart, names.UuidCheckpoint)
-
 
 def pointed_version(store: Store) -> int | None:
     """The version of the checkpoint that readers are sent to; None where they are sent to none."""
@@ -50,7 +48,7 @@ def expired_objects(store: Store, *, log_start: int, unversioned_before: int) ->
         file = names.parse(name)
         if file is not None and file.version <= log_start:
             old.append((name, meta))
-        if isinstance(file, _CHECKPOINTS) and file.version >= log_start and meta.size:
+        if isinstance(file, names.CHECKPOINTS) and file.version >= log_start and meta.size:
             kept.append(meta)
     originals = expired_originals(store.list(SAVED), log_start=log_start)
     expired = partial(expired_sidecars, log_start=log_start, unversioned_before=unversioned_before)

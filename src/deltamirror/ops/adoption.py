@@ -210,6 +210,8 @@ class _Reading:
         wanted = [each for each in sorted(listed) if begin is not None and each >= begin]
         self._require_whole(wanted)
         metas = [listed[each] for each in wanted]
+        for at, meta in zip(wanted, metas, strict=True):
+            _require_content(self.log, at, meta)
         return [self._spooled(*each) for each in zip(wanted, metas, read_commits(self.store, metas), strict=True)]
 
     def _first(self, listed: Mapping[int, Meta], ours: Mapping[int, KeptCommit]) -> int | None:
@@ -259,6 +261,18 @@ def _gap(log: KeptLog, *, missing: int, found: int) -> Refused:
         f"log was cleaned, `deltamirror table drop {log.name}` and `deltamirror import {log.location}`",
         table=log.name,
     )
+
+
+def _require_content(log: KeptLog, at: int, meta: Meta) -> None:
+    """Refuse a commit without a byte, which is what remains of a write that broke off: it holds nothing to adopt."""
+    if not meta.size:
+        raise Diverged(
+            f"{meta.key} in the log of table {log.name!r} is empty: there is nothing to adopt",
+            hint=f"move it out of the log, and what follows on it; then `deltamirror repair {log.name}`",
+            table=log.name,
+            version=at,
+            key=meta.key,
+        )
 
 
 def _altered(log: KeptLog, at: int, key: str, what: str) -> Diverged:

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, parse
-from deltamirror.mirror.checkpoint.belongings import damaged_pointer, damaged_sidecar
-from deltamirror.mirror.comparison import ListedLog, difference, list_log
+from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, checkpoint_name, parse
+from deltamirror.mirror.checkpoint.belongings import damaged_sidecar
+from deltamirror.mirror.comparison import ListedLog, list_log
+from deltamirror.mirror.ranges import stored_digest
 from deltamirror.ops.checksums import expected_checksums
+from deltamirror.ops.shortcuts import Misleading, Shortcuts
 from deltamirror.pipeline.inspection import Inspector
 from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.presence import has_place
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptCheckpoint, KeptCommit, KeptLog, kept_checkpoints, kept_commits, kept_log
@@ -23,6 +26,7 @@ CLOCKS_APART: Final = 300_000
 """By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
 _WINDOW: Final = 10_000
+_RANGE: Final = 16 * 1024 * 1024
 _MOST_CHECKSUMS: Final = 1_000
 _MOST_FOREIGN: Final = 100
 """So many commits of somebody else say enough."""
@@ -36,6 +40,8 @@ class Look:
     sample: range = range(0)
     since: int = 0
     """Objects that were modified before this time (ms) were looked at."""
+    writes_checksums: bool = True
+    """Whether version checksums that are missing, or wrong, are written again."""
 
     def is_suspect(self, meta: Meta | None, *, written_at: int) -> bool:
         """Whether an object is missing from a listing, or was touched since it was written."""
@@ -60,6 +66,10 @@ class Findings:
     """Checkpoints that were written, and are gone or have other bytes; or their sidecars, or the pointer."""
     checksums: list[int] = field(default_factory=list)
     """Versions from the newest checkpoint on that have no ``.crc``, and any whose ``.crc`` is not the one we put."""
+    misleading: list[Misleading] = field(default_factory=list)
+    """What readers go by, and says something else than SQL, or belongs to no version of the log."""
+    is_place_gone: bool = False
+    """Whether there is nothing at the table's location, not even its folder, though the table was published there."""
 
 
 def examine(database: Database, log: KeptLog, inspector: Inspector, address: StoreAddress, look: Look) -> Findings:
@@ -77,7 +87,9 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
         examination.compare(first, min(first + _WINDOW - 1, head))
     examination.look_above(head)
     examination.compare_checkpoints(checkpoints)
+    examination.compare_shortcuts(checkpoints, head)
     examination.compare_checksums(max((each.version for each in checkpoints), default=0))
+    examination.look_around()
     return examination.findings
 
 
@@ -110,22 +122,45 @@ class _Examination:
         """Commits that SQL does not have are somebody else's."""
         above = sorted(version for version in self.listed.commits if version > head)
         for version in above[:_MOST_FOREIGN]:
-            nothing = ExpectedObject(version=version, key=self.listed.commits[version].key, pieces=())
-            theirs = difference(self._store, nothing)
-            if theirs is not None and theirs.found:
-                self._sort(theirs, was_published=False)
+            key = self.listed.commits[version].key
+            if (found := stored_digest(self._store, key, range_bytes=_RANGE)) is not None:
+                self._sort(Difference(version=version, key=key, found=found.hex()), was_published=False)
 
     def compare_checkpoints(self, checkpoints: Sequence[KeptCheckpoint]) -> None:
-        """Whether the checkpoints that are recorded are there, with their sidecars, and the pointer to the newest."""
+        """Whether the checkpoints that are recorded are there as they were written, with their sidecars."""
         suspects = [each for each in map(self._suspect, checkpoints) if each is not None]
         self.findings.checkpoints += self._differences(suspects)
         lost = {each.version for each in self.findings.checkpoints}
         ours = [each for each in checkpoints if each.digest is not None]
         for each in ours if self.look.full else ours[-1:]:
             if each.version not in lost and isinstance(parse(each.name), UuidCheckpoint):
+                self.findings.checked += 1
                 self._note(damaged_sidecar(self._store, _key(each), each.version, whole=self.look.full))
-        if checkpoints and checkpoints[-1].version not in lost:
-            self._note(damaged_pointer(self._store, checkpoints[-1].version))
+
+    def compare_shortcuts(self, checkpoints: Sequence[KeptCheckpoint], head: int) -> None:
+        """Whether readers that do not go by the commits see what SQL says; of what is not recorded, by what it says."""
+        shortcuts = Shortcuts(
+            database=self.database,
+            log=self.log,
+            store=self._store,
+            listed=self.listed,
+            head=head,
+            foreign=min((each.version for each in self.findings.foreign), default=None),
+            modified_after=-1 if self.look.full else self.look.since,
+        )
+        recorded = {each.name for each in checkpoints if each.digest is not None}
+        self.findings.misleading += shortcuts.misleading(recorded)
+        pointer, in_the_way = shortcuts.pointer(checkpoints[-1] if checkpoints else None)
+        self.findings.misleading += [] if in_the_way is None else [in_the_way]
+        self._note(pointer)
+        if self.log.log_start > 0 and self.log.log_start not in shortcuts.sound_versions:
+            self._note(Difference(version=self.log.log_start, key=_first_key(self.log.log_start), found=""))
+        self.findings.checked += shortcuts.checked
+
+    def look_around(self) -> None:
+        """Whether there is nothing in the log because all of its place is gone."""
+        was_published = self.log.published >= self.log.log_start
+        self.findings.is_place_gone = was_published and self.listed.is_empty and not has_place(self._store)
 
     def compare_checksums(self, newest: int) -> None:
         """Which versions have no checksum, from the newest checkpoint on; and which have another than was written."""
@@ -133,10 +168,14 @@ class _Examination:
         oldest = self.log.log_start + (self.log.log_start > 0)
         wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
         missing = {version for version in wanted if version not in self.listed.checksums}
-        altered, expected = set[int](), expected_checksums(self.database, self.log, self._doubtful)
+        doubtful = [version for version in self._doubtful if version >= oldest]
+        altered, expected = set[int](), expected_checksums(self.database, self.log, doubtful)
         while some := list(islice(expected, _WINDOW)):
             altered |= {found.version for found in self._differences(some)}
-        self.findings.checksums = sorted(missing | altered)
+        if self.look.writes_checksums:
+            self.findings.checksums = sorted(missing | altered)
+        else:
+            self.findings.misleading += [_wrong_checksum(self.listed.checksums[each], each) for each in sorted(altered)]
 
     def _sort(self, found: Difference, *, was_published: bool) -> None:
         """Whose the bytes are that are not the database's."""
@@ -174,7 +213,6 @@ class _Examination:
 
     def _note(self, damaged: Difference | None) -> None:
         """What belongs to a checkpoint is written again with it."""
-        self.findings.checked += 1
         if damaged is not None and damaged.version not in {each.version for each in self.findings.checkpoints}:
             self.findings.checkpoints.append(damaged)
 
@@ -185,6 +223,14 @@ class _Examination:
     @property
     def _store(self) -> Store:
         return self.inspector.store(self.address)
+
+
+def _wrong_checksum(meta: Meta, version: int) -> Misleading:
+    return Misleading(version=version, meta=meta, reason="does not say what the database says")
+
+
+def _first_key(version: int) -> str:
+    return f"{LOG_DIRECTORY}/{checkpoint_name(version)}"
 
 
 def _key(checkpoint: KeptCheckpoint) -> str:

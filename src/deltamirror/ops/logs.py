@@ -1,10 +1,14 @@
 """The logs of an engine's tables, compared by whoever has the turn."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
+from deltamirror.ops.aside import set_aside
 from deltamirror.ops.checksums import write_checksums
 from deltamirror.ops.examination import Findings, Look, examine
 from deltamirror.pipeline.engine import MirrorEngine
@@ -17,6 +21,8 @@ from deltamirror.txnlog.findings import Turn
 from deltamirror.txnlog.kept import KeptLog
 
 __all__ = ["Logs"]
+
+_log = logging.getLogger(__name__)
 
 
 class Logs:
@@ -52,13 +58,24 @@ class Logs:
     def examine(self, log: KeptLog, look: Look) -> Findings:
         """What is not in a log as it should be."""
         with self.engine.breakers.looking(log.location):
+            look = replace(look, writes_checksums=self.engine.settings.mirror.checksums)
             return examine(self.engine.database, log, self._inspector, self._address(log), look)
 
     def write_checksums(self, log: KeptLog, findings: Findings) -> int:
         """Write the version checksums that a log should have, and does not; how many."""
-        if not self.engine.settings.mirror.checksums:
-            return 0
         return write_checksums(self.engine.database, log, self.store(log), findings.checksums)
+
+    def set_aside(self, log: KeptLog, findings: Findings, turn: Turn) -> tuple[str, ...]:
+        """Move what misleads readers to where no reader looks, the pointer first; where it is kept."""
+        wrong = sorted(findings.misleading, key=lambda each: each.meta.key != POINTER_KEY)
+        kept = []
+        for each in wrong:
+            turn.require()
+            kept.append(set_aside(self.store(log), each.meta))
+            fields = {"table": log.name, "table_id": log.table_id, "version": each.version}
+            what = "%s in the log of table %r %s; it is moved to %s"
+            _log.warning(what, each.meta.key, log.name, each.reason, kept[-1] or "nowhere, being empty", extra=fields)
+        return tuple(filter(None, kept))
 
     @contextmanager
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:

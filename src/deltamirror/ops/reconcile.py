@@ -9,7 +9,7 @@ from typing import Final
 from deltamirror.errors import DeltaMirrorError, Refused, Throttled
 from deltamirror.ops.examination import CLOCKS_APART, Findings, Look
 from deltamirror.ops.logs import Logs
-from deltamirror.ops.verdicts import diverged, gone, reason
+from deltamirror.ops.verdicts import diverged, gone, place_gone, reason
 from deltamirror.pipeline.policy import STORE_CODES
 from deltamirror.txnlog.findings import Turn
 from deltamirror.txnlog.kept import KeptLog, count_lost_checkpoints, count_unpublished, kept_log, kept_logs
@@ -43,6 +43,8 @@ class TableReconciled:
     altered: tuple[int, ...] = ()
     foreign: tuple[int, ...] = ()
     checkpoints: tuple[int, ...] = ()
+    misleading: tuple[str, ...] = ()
+    """Objects that readers went by, and that said something else than the database: moved to where no reader looks."""
     repaired: int = 0
     """How many commits, checkpoints and checksums were written."""
     left: int = 0
@@ -100,11 +102,12 @@ class Reconciler:
     def _compared(self, log: KeptLog, strategy: Strategy, *, insist: bool) -> TableReconciled:
         full = strategy is Strategy.FULL
         sample = range(0) if full else self._sample(log)
-        since = max(0, (log.reconciled_at or 0) - CLOCKS_APART)
+        since = max(0, log.looked_at - CLOCKS_APART)
         with self._logs.turn(log, waits=insist) as turn:
             findings = self._logs.examine(log, Look(full=full, sample=sample, since=since))
             done = self._settled(log, findings, turn, insist=insist)
-            turn.end(cursor=log.log_start if sample.stop > log.published else sample.stop, full=full)
+            if not findings.foreign:  # what belongs to the commits of others is looked at once they are settled
+                turn.end(cursor=log.log_start if sample.stop > log.published else sample.stop, full=full)
         return done
 
     def _sample(self, log: KeptLog) -> range:
@@ -120,10 +123,14 @@ class Reconciler:
             altered=tuple(each.version for each in findings.altered),
             foreign=tuple(each.version for each in findings.foreign),
             checkpoints=tuple(each.version for each in findings.checkpoints),
+            misleading=tuple(each.meta.key for each in findings.misleading),
         )
+        if findings.is_place_gone:
+            return self._stopped_without_place(log, done, turn)
         turn.take_back(gone(log, each) for each in findings.missing)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
+        self._logs.set_aside(log, findings, turn)
         stops = bool(findings.altered or findings.foreign)
         if findings.missing or findings.checkpoints or insist:
             done = self._finished(log, done, last=None if insist and not stops else log.published)
@@ -150,6 +157,14 @@ class Reconciler:
             lost = count_lost_checkpoints(connection, log.table_id)
         repaired = before - left + max(lost_before - lost, int(checkpoint is not None))
         return replace(done, repaired=repaired, left=left + lost, error=error)
+
+    def _stopped_without_place(self, log: KeptLog, done: TableReconciled, turn: Turn) -> TableReconciled:
+        """Nothing is begun anew in the place of a disk that is not mounted, or of a bucket that is another one."""
+        failure = place_gone(log)
+        turn.stop([failure], reason=failure.error.message, diverged=None)
+        fields = {"table": log.name, "table_id": log.table_id, "version": failure.version}
+        _log.error("table %r is in quarantine: %s", log.name, failure.error, extra=fields)
+        return replace(done, left=len(done.missing), error=failure.error)
 
     def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
         database = self._engine.database

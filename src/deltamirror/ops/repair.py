@@ -1,28 +1,23 @@
 """Repairing the log of one table, because somebody asks for it."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.errors import Transient
 from deltamirror.mirror.assembly import commit_data
-from deltamirror.mirror.expiry import SAVED
+from deltamirror.ops.aside import changing, save
 from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.stored import stored_chunks
-from deltamirror.ops.verdicts import diverged, gone, not_ours
-from deltamirror.storage.store import Created, Object, Replaced, Store
+from deltamirror.ops.verdicts import diverged, gone, not_ours, place_gone
+from deltamirror.storage.store import Replaced, Store
 from deltamirror.txnlog.backlog import commit_work
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.kept import KeptLog, kept_log
 from deltamirror.work import Difference
 
 __all__ = ["Repaired", "repair"]
-
-_DIGITS: Final = 12
 
 _ADOPT: Final = (
     "they are not replaced, since readers may have seen them: `deltamirror adopt {table}` takes them in; or move them "
@@ -43,7 +38,9 @@ class Repaired:
     replaced: tuple[int, ...]
     """Versions that had other bytes, and have their own again."""
     saved: tuple[str, ...]
-    """Where the other bytes are kept."""
+    """Where the other bytes are kept, and what misled readers."""
+    misleading: tuple[str, ...]
+    """Objects that readers went by, and that said something else than the database: no reader finds them any more."""
     checkpoints: tuple[int, ...]
     """Checkpoints that were gone or had other bytes, and are written again."""
     checksums: int
@@ -52,13 +49,14 @@ class Repaired:
     """The newest version in the log."""
 
 
-def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired:
+def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew: bool = False) -> Repaired:
     """Compare the whole log of a table, end its quarantine, and publish what is missing, or failed however often.
 
     A store that is left alone is tried at once. An altered commit is replaced only if that is asked for, after its
     bytes were saved aside. Commits of another writer are never replaced: they are ``Diverged``, as altered ones are
     that nobody asked to replace; the quarantine stays. So does it where altered ones were replaced, and others are
-    somebody else's.
+    somebody else's. Where nothing is left at the table's location, not even its folder, the log is written again only
+    if it is to ``begin_anew``.
     """
     database = logs.engine.database
     with database.read() as connection:
@@ -66,6 +64,8 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
     logs.engine.breakers.end_pause(log.location)
     with logs.turn(log, waits=True) as turn:
         findings = logs.examine(log, Look(full=True))
+        if findings.is_place_gone and not begin_anew:
+            raise place_gone(log).error
         _require_replaceable(log, findings, replace_altered=replace_altered)
         turn.take_back(diverged(database, log, each) for each in findings.altered)
         saved = [_replace(database, log, logs.store(log), each) for each in findings.altered]
@@ -73,6 +73,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
         turn.take_back(gone(log, each) for each in findings.missing)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
+        saved += logs.set_aside(log, findings, turn)
         turn.lift_quarantine()
         mirrored = logs.engine.mirror(table)
         checksums = logs.write_checksums(log, findings)
@@ -83,6 +84,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False) -> Repaired
         missing=_versions(findings.missing),
         replaced=_versions(findings.altered),
         saved=tuple(key for key in saved if key),
+        misleading=tuple(each.meta.key for each in findings.misleading),
         checkpoints=_versions(findings.checkpoints),
         checksums=checksums,
         published=mirrored.published,
@@ -107,7 +109,7 @@ def _replace(database: Database, log: KeptLog, store: Store, altered: Difference
     found = store.read(altered.key)
     if found is None:
         return ""  # gone since it was compared: the mirror puts it there
-    saved = _save(store, found)
+    saved = save(store, found)
     with database.read() as connection:
         commits = commit_work(connection, log.table_id, first=altered.version, last=altered.version)
     if not commits:
@@ -115,25 +117,8 @@ def _replace(database: Database, log: KeptLog, store: Store, altered: Difference
         return saved
     data = commit_data(commits[0], partial(stored_chunks, database), table=log.name)
     if not isinstance(store.replace(altered.key, data, if_match=found.meta.etag), Replaced):
-        raise _changing(store, altered.key)
+        raise changing(store, altered.key)
     return saved
-
-
-def _save(store: Store, found: Object) -> str:
-    """Keep the bytes of an object under a name that says what they are; that name. Nothing is kept of an empty one."""
-    if not found.data:
-        return ""
-    digest = hashlib.sha256(found.data).hexdigest()
-    aside = f"{SAVED}/{found.meta.key.removeprefix(f'{LOG_DIRECTORY}/')}.{digest[:_DIGITS]}"
-    if not isinstance(store.create(aside, found.data), Created):
-        there = store.read(aside)
-        if there is None or there.data != found.data:
-            raise _changing(store, aside)
-    return aside
-
-
-def _changing(store: Store, key: str) -> Transient:
-    return Transient(f"{key} in {store.location} changes while it is repaired", hint="keep others away, and try again")
 
 
 def _versions(found: Sequence[Difference]) -> tuple[int, ...]:

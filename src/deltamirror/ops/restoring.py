@@ -5,7 +5,7 @@ from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.rebuild import Rebuilt
 from deltamirror.ops.target import wanted_versions
-from deltamirror.ops.verdicts import gone, not_ours
+from deltamirror.ops.verdicts import gone, not_ours, place_gone
 from deltamirror.txnlog.backlog import commit_work
 from deltamirror.txnlog.kept import KeptLog, kept_log
 from deltamirror.txnlog.tables import table_info
@@ -28,12 +28,16 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
             log, info = kept_log(connection, table), table_info(connection, table)
         wanted = wanted_versions(info, info.location, versions)
         findings = logs.examine(log, Look(full=True))
+        if findings.is_place_gone:
+            raise place_gone(log).error
         _require_ours(log, findings)
+        _require_predecessor(log, findings, wanted[0])
         _require_mirrored(logs, table)
         missing = [each for each in findings.missing if each.version in wanted]
         turn.take_back(gone(log, each) for each in missing)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
+        logs.set_aside(log, findings, turn)
         mirrored = logs.engine.mirror(table, wanted[-1])
         logs.write_checksums(log, findings)
         turn.end(cursor=log.log_start, full=True)
@@ -56,6 +60,16 @@ def _require_ours(log: KeptLog, findings: Findings) -> None:
                 f"`deltamirror {command} {log.name}` is for such commits"
             )
             raise not_ours(log, findings, found[0], hint=hint)
+
+
+def _require_predecessor(log: KeptLog, findings: Findings, first: int) -> None:
+    """Refuse to put versions behind a gap: readers would take them for the whole table, or fail."""
+    if first - 1 in {each.version for each in findings.missing}:
+        raise Refused(
+            f"version {first - 1} of table {log.name!r} is gone from its log, too: {first} is not put without it",
+            hint=f"`deltamirror rebuild {log.name}` writes all that is gone, in order",
+            table=log.name,
+        )
 
 
 def _require_mirrored(logs: Logs, table: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import Diverged, NotFound
 from deltamirror.ops.examination import Findings
 from deltamirror.ops.stored import file_digest
@@ -12,7 +13,7 @@ from deltamirror.txnlog.kept import KeptLog
 from deltamirror.txnlog.superseding import explained
 from deltamirror.work import Difference, Failure, Stage
 
-__all__ = ["diverged", "gone", "not_ours", "reason"]
+__all__ = ["diverged", "gone", "not_ours", "place_gone", "reason"]
 
 _NAMED: Final = 3
 
@@ -27,6 +28,19 @@ def gone(log: KeptLog, lost: Difference) -> Failure:
         version=lost.version,
     )
     return Failure(error=error, stage=Stage.VERIFY, version=lost.version, key=lost.key)
+
+
+def place_gone(log: KeptLog) -> Failure:
+    """Nothing is at the location of a table that was published there, not even its folder."""
+    error = NotFound(
+        f"nothing is at {log.location}, where version {log.published} of table {log.name!r} was published",
+        hint=f"mount the disk, or bring the bucket back, and `deltamirror repair {log.name}`; where it is lost for "
+        f"good, `deltamirror repair {log.name} --begin-anew` writes the log again",
+        table=log.name,
+        version=log.published,
+    )
+    key = f"{LOG_DIRECTORY}/{commit_name(log.published)}"
+    return Failure(error=error, stage=Stage.VERIFY, version=log.published, key=key)
 
 
 def diverged(database: Database, log: KeptLog, found: Difference) -> Failure:

@@ -59,6 +59,7 @@ class Resources:
         self._open_store = open_store
         self._stores = Stores(self._opened, calls)
         self._probed: set[tuple[str, str | None]] = set()
+        self._put: dict[tuple[int, StoreAddress], int] = {}
 
     @classmethod
     def with_keys(cls, storage: StorageSettings, database: Database | None, calls: StoreCalls | None = None) -> Self:
@@ -68,6 +69,16 @@ class Resources:
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
         return self._stores.at(address)
+
+    def continued(self, unit: CommitUnit) -> CommitUnit:
+        """The unit; without the version that it follows on, where this process put that one."""
+        known = self._put.pop((unit.table_id, unit.address), None) == unit.commits[0].version - 1
+        return replace(unit, follows="") if known else unit
+
+    def remember(self, unit: CommitUnit, outcome: CommitOutcome) -> None:
+        """Which version this process put last, unless it met trouble. A disk is asked each time: that costs nothing."""
+        if outcome.failure is None and outcome.published and local_path(unit.address.location) is None:
+            self._put[unit.table_id, unit.address] = outcome.published[-1].version
 
     def close_stores(self) -> None:
         """Let go of the stores. One that is asked for again is opened again."""
@@ -103,7 +114,9 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event) -> Ou
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources, guard=guard)
         if isinstance(unit, CommitUnit):
-            return publish_commits(unit, store, fetch=fetch, guard=guard)
+            outcome = publish_commits(resources.continued(unit), store, fetch=fetch, guard=guard)
+            resources.remember(unit, outcome)
+            return outcome
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
         return failed(unit, our_error(error), stage)

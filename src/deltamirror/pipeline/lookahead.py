@@ -85,7 +85,9 @@ def _beyond(store: Store, head: int) -> Sighting | None:
     if store.head(following) is not None:
         return Sighting(head + 1, following)
     pointed = pointed_version(store)
-    return None if pointed is None or pointed <= head else Sighting(pointed, POINTER_KEY)
+    if pointed is None or pointed <= head or store.head(f"{LOG_DIRECTORY}/{commit_name(pointed)}") is None:
+        return None  # what leads readers to no commit misleads them: whoever compares the log moves it aside
+    return Sighting(pointed, POINTER_KEY)
 
 
 class FirstLooks:

@@ -9,6 +9,7 @@ from typing import Final
 from deltamirror.config import CheckpointSettings, Settings
 from deltamirror.delta.actions import Metadata
 from deltamirror.delta.checksum import encode
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
 from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint.content import can_continue
@@ -19,6 +20,7 @@ from deltamirror.txnlog.backlog import (
     CheckpointFacts,
     bytes_between,
     checkpoint_facts,
+    commit_work,
     last_checkpoint,
     replay_work,
     unpublished_work,
@@ -83,6 +85,7 @@ def plan_commits(
         if carried:
             commits = with_chunks(connection, commits)
         _, metadata = in_force(connection, claim.table_id, commits[-1].version)
+        follows = commit_work(connection, claim.table_id, first=claim.published, last=claim.published)
         cadence = _cadence(metadata, settings.checkpoint)
         asked = last_checkpoint(connection, claim.table_id, claim.published)
         counts_bytes = cadence is not None and cadence.bytes is not None
@@ -94,6 +97,7 @@ def plan_commits(
         address=StoreAddress.of(claim.location, settings.storage),
         lease=claim.lease,
         commits=tuple(commits),
+        follows=f"{LOG_DIRECTORY}/{commit_name(claim.published)}" if follows else "",
         checksums=False,
         verify=_verification(claim, settings.mirror.verify),
         budget=settings.mirror.budget,

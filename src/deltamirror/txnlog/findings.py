@@ -12,12 +12,14 @@ from itertools import islice
 
 from sqlalchemy import update
 
+from deltamirror.errors import LeaseLost
 from deltamirror.txnlog.attempts import error_values, insert_attempt
+from deltamirror.txnlog.backlog import request_checkpoint
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.divergence import clear_divergence, lift_quarantine, mark_diverged, quarantine
 from deltamirror.txnlog.escalations import open_escalation
-from deltamirror.txnlog.leases import surrender, under
+from deltamirror.txnlog.leases import held_for, surrender, under
 from deltamirror.txnlog.schema import checkpoints, mirror_status, reconciliations, tables
 from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Failure, Lane, Lease
@@ -42,8 +44,9 @@ class Turn:
                 self._lower(session, some)
 
     def take_checkpoint_back(self, lost: Failure) -> None:
-        """A checkpoint is not in the log as it was written: nothing builds on it, and it is due at once."""
+        """A checkpoint is not in the log as it should be: nothing builds on it, and it is due at once."""
         with self._held() as session:
+            request_checkpoint(session, self._lease.table_id, lost.version, reason="the log begins with it")
             self._fail(session, lost, Lane.CHECKPOINTS)
             c = checkpoints.c
             own = (c.table_id == self._lease.table_id) & (c.version == lost.version)
@@ -75,6 +78,11 @@ class Turn:
             lift_quarantine(session, self._lease.table_id)
             failed = (mirror_status.c.table_id == self._lease.table_id) & (mirror_status.c.state == "FAILED")
             session.execute(update(mirror_status).where(failed).values(next_attempt_at=None))
+
+    def require(self) -> None:
+        """Raise ``LeaseLost`` once the turn is over: before anything in the log is moved."""
+        if held_for(self._database, self._lease) <= 0:
+            raise LeaseLost("the turn to compare this log is over", hint="the next comparison finishes it")
 
     def make_due(self, codes: Sequence[str]) -> None:
         """Let what failed in these classes be tried at once."""

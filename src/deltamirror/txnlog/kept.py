@@ -46,7 +46,8 @@ class KeptLog:
     head: int
     cursor: int
     """The version that the next sample begins with."""
-    reconciled_at: int | None
+    looked_at: int
+    """When it was last held against its records, or came under SQL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,7 @@ _LOGS: Select[Any] = (
         tables.c.published_version.label("published"),
         heads.c.version.label("head"),
         func.coalesce(reconciliations.c.cursor, 0).label("cursor"),
-        reconciliations.c.reconciled_at,
+        _looked_at.label("looked_at"),
     )
     .join(heads, heads.c.table_id == tables.c.table_id)
     .outerjoin(reconciliations, reconciliations.c.table_id == tables.c.table_id)

@@ -10,11 +10,20 @@ from deltamirror.delta import names
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["CheckpointFiles", "CheckpointKind", "CompactionFile", "LogListing", "numbered_files", "read_listing"]
+__all__ = [
+    "CheckpointFiles",
+    "CheckpointKind",
+    "CheckpointName",
+    "CompactionFile",
+    "LogListing",
+    "complete_checkpoints",
+    "numbered_files",
+    "read_listing",
+]
 
 CheckpointKind: TypeAlias = Literal["classic", "parts", "v2"]
 
-_CheckpointName: TypeAlias = names.Checkpoint | names.CheckpointPart | names.UuidCheckpoint
+CheckpointName: TypeAlias = names.Checkpoint | names.CheckpointPart | names.UuidCheckpoint
 
 _FOLDER: Final = f"{names.LOG_DIRECTORY}/"
 _BEYOND_NUMBERS: Final = f"{_FOLDER}:"
@@ -74,7 +83,7 @@ def read_listing(store: Store) -> LogListing:
     commits: dict[int, Meta] = {}
     checksums: dict[int, Meta] = {}
     compactions: list[CompactionFile] = []
-    checkpoints: list[tuple[_CheckpointName, Meta]] = []
+    checkpoints: list[tuple[CheckpointName, Meta]] = []
     for name, meta in numbered_files(store):
         match names.parse(name):
             case names.Commit(version):
@@ -83,9 +92,9 @@ def read_listing(store: Store) -> LogListing:
                 checksums[version] = meta
             case names.Compaction(version, end):
                 compactions.append(CompactionFile(first=version, last=end, meta=meta))
-            case names.Checkpoint() | names.CheckpointPart() | names.UuidCheckpoint() as file if meta.size:
+            case names.Checkpoint() | names.CheckpointPart() | names.UuidCheckpoint() as file:
                 checkpoints.append((file, meta))
-    complete = tuple(sorted(_complete(checkpoints), key=lambda each: (each.version, _PREFERENCE[each.kind], each.name)))
+    complete = complete_checkpoints(checkpoints)
     if not commits and not complete:
         raise _no_log(store)
     return LogListing(
@@ -108,7 +117,13 @@ def numbered_files(store: Store, *, first: int | None = None) -> Iterator[tuple[
         yield meta.key.removeprefix(_FOLDER), meta
 
 
-def _complete(checkpoints: Iterable[tuple[_CheckpointName, Meta]]) -> Iterator[CheckpointFiles]:
+def complete_checkpoints(files: Iterable[tuple[CheckpointName, Meta]]) -> tuple[CheckpointFiles, ...]:
+    """The checkpoints that readers find among these files, ascending; empty and incomplete ones are passed over."""
+    complete = _complete((file, meta) for file, meta in files if meta.size)
+    return tuple(sorted(complete, key=lambda each: (each.version, _PREFERENCE[each.kind], each.name)))
+
+
+def _complete(checkpoints: Iterable[tuple[CheckpointName, Meta]]) -> Iterator[CheckpointFiles]:
     parts: defaultdict[tuple[int, int], dict[int, Meta]] = defaultdict(dict)
     for file, meta in checkpoints:
         match file:

@@ -1,0 +1,244 @@
+"""What a log holds beside its commits, and misleads readers: found by what it says, and moved out of their sight."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import deltalake
+import pytest
+
+from deltamirror import Catalog, MirrorEngine, Table
+from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
+from deltamirror.errors import Diverged, LogChanged, NotFound
+from deltamirror.ops.reconcile import Strategy
+from deltamirror.ops.repair import Repaired, repair
+from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
+from tests.support.lake import opened, paths
+from tests.support.mirrors import append, committed_files, log_of, make_table, published_files
+from tests.support.reconcilers import reconciled, reconciling
+
+pytestmark = [pytest.mark.requirement("R39"), pytest.mark.requirement("R56")]
+
+BOTH = pytest.mark.parametrize("strategy", [Strategy.SMART, Strategy.FULL])
+INTERVAL = {"delta.checkpointInterval": "2", **PLAIN}
+
+
+@pytest.fixture
+def engine(lake: Catalog) -> Iterator[MirrorEngine]:
+    with reconciling(lake) as found:
+        yield found
+
+
+@pytest.fixture
+def table(lake: Catalog, tmp_path: Path, engine: MirrorEngine) -> Table:
+    """A table at version 5 whose newest checkpoint is that of version 4."""
+    made = make_table(lake, tmp_path, properties=INTERVAL)
+    append(made, 5)
+    mirror(engine)
+    return made
+
+
+def seen(table: Table) -> tuple[int, list[str]]:
+    """The version and the files that delta-rs sees."""
+    found = deltalake.DeltaTable(log_of(table).parent)
+    return found.version(), sorted(uri.rpartition("/")[2] for uri in found.file_uris())
+
+
+def assert_seen(table: Table) -> None:
+    assert seen(table) == (table.info().head, paths(table))
+
+
+def repaired(engine: MirrorEngine, **options: bool) -> Repaired:
+    with logs_of(engine) as logs:
+        return repair(logs, "t", **options)
+
+
+def saved(table: Table) -> list[str]:
+    return sorted(path.name.rpartition(".")[0] for path in log_of(table).glob("_deltamirror/*"))
+
+
+@BOTH
+@pytest.mark.parametrize("version", [5, 9], ids=["at the head", "beyond it"])
+def test_a_pointer_that_leads_nowhere_is_moved_aside_and_written_again(
+    engine: MirrorEngine, table: Table, strategy: Strategy, version: int
+) -> None:
+    pointer = log_of(table) / "_last_checkpoint"
+    before = pointer.read_bytes()
+    pointer.write_bytes(encode(LastCheckpoint(version=version, size=1)))
+    found, _ = reconciled(engine, strategy)
+    assert (found.misleading, found.checkpoints, found.left) == (("_delta_log/_last_checkpoint",), (4,), 0)
+    assert pointer.read_bytes() == before
+    assert saved(table) == ["_last_checkpoint"]
+    assert_seen(table)
+    append(table, 2)
+    mirror(engine)
+    assert decode(pointer.read_bytes()).version == 6
+
+
+def test_a_pointer_is_moved_aside_though_there_is_no_checkpoint_to_point_to(
+    lake: Catalog, tmp_path: Path, engine: MirrorEngine
+) -> None:
+    table = make_table(lake, tmp_path)
+    append(table, 2)
+    mirror(engine)
+    pointer = log_of(table) / "_last_checkpoint"
+    pointer.write_bytes(b'{"version":1,"size":1}')
+    assert reconciled(engine, Strategy.SMART)[0].misleading == ("_delta_log/_last_checkpoint",)
+    assert not pointer.exists()
+    assert_seen(table)
+
+
+def test_a_pointer_that_repeats_something_else_than_its_checkpoint_is_written_again(
+    lake: Catalog, tmp_path: Path, engine: MirrorEngine
+) -> None:
+    table = make_table(lake, tmp_path, properties={"delta.checkpointInterval": "2", "delta.checkpointPolicy": "v2"})
+    append(table, 2)
+    mirror(engine)
+    pointer = log_of(table) / "_last_checkpoint"
+    before = pointer.read_bytes()
+    told = decode(before).pointer
+    assert told is not None
+    assert told.v2_checkpoint is not None
+    assert told.v2_checkpoint.sidecar_files
+    sparing = LastCheckpoint(
+        version=2,
+        size=told.size,
+        v2_checkpoint=type(told.v2_checkpoint)(
+            path=told.v2_checkpoint.path,
+            size_in_bytes=told.v2_checkpoint.size_in_bytes,
+            modification_time=told.v2_checkpoint.modification_time,
+            sidecar_files=(),
+        ),
+    )
+    pointer.write_bytes(encode(sparing))
+    assert reconciled(engine, Strategy.SMART)[0].checkpoints == (2,)
+    assert pointer.read_bytes() == before
+
+
+def test_a_later_checkpoint_of_somebody_else_that_says_what_the_database_says_is_kept(
+    engine: MirrorEngine, table: Table
+) -> None:
+    deltalake.DeltaTable(log_of(table).parent).create_checkpoint()
+    before = {path.name: path.read_bytes() for path in log_of(table).iterdir()}
+    assert decode(before["_last_checkpoint"]).version == 5
+    found, _ = reconciled(engine, Strategy.FULL)
+    assert (found.misleading, found.checkpoints, found.repaired) == ((), (), 0)
+    assert {path.name: path.read_bytes() for path in log_of(table).iterdir()} == before
+
+
+@pytest.fixture
+def left(engine: MirrorEngine, table: Table) -> Path:
+    """A log that delta-rs committed to and wrote a checkpoint of, and whose foreign commits were moved out since."""
+    log = log_of(table)
+    delta_rs_appends(table, 1)
+    delta_rs_appends(table, 2)
+    deltalake.DeltaTable(log.parent).create_checkpoint()
+    assert reconciled(engine, Strategy.FULL)[0].foreign == (6, 7)
+    assert (log / f"{7:020}.checkpoint.parquet").exists()
+    for version in (6, 7):
+        (log / f"{version:020}.json").unlink()
+    return log
+
+
+def test_the_checkpoint_of_commits_that_were_moved_out_is_moved_out_by_a_repair(
+    engine: MirrorEngine, table: Table, left: Path
+) -> None:
+    done = repaired(engine)
+    assert done.misleading == (f"_delta_log/{7:020}.checkpoint.parquet", "_delta_log/_last_checkpoint")
+    assert saved(table) == [f"{7:020}.checkpoint.parquet", "_last_checkpoint"]
+    assert_seen(table)
+    append(table, 2)
+    mirror(engine)
+    assert_seen(table)
+    assert published_files(table) == committed_files(table)
+    assert reconciled(engine, Strategy.FULL)[0].misleading == ()
+
+
+def test_a_checkpoint_at_or_below_the_head_that_disagrees_is_found_by_what_it_says(
+    lake: Catalog, engine: MirrorEngine, table: Table, left: Path
+) -> None:
+    with lake.database.write() as session:  # somebody follows the guide, but for the repair
+        session.connection.exec_driver_sql("UPDATE dl_tables SET quarantined_at = NULL, quarantine_reason = NULL")
+        session.connection.exec_driver_sql("UPDATE dl_heads SET diverged_version = NULL")
+    append(table, 2)
+    mirror(engine)
+    assert seen(table) != (7, paths(table))
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert f"_delta_log/{7:020}.checkpoint.parquet" in found.misleading
+    assert_seen(table)
+
+
+def test_a_pointer_beyond_the_head_keeps_no_process_from_committing_and_a_repair_ends_it(
+    lake: Catalog, engine: MirrorEngine, table: Table, sqlite_lake: str
+) -> None:
+    (log_of(table) / "_last_checkpoint").write_bytes(encode(LastCheckpoint(version=9, size=1)))
+    assert repaired(engine).misleading == ("_delta_log/_last_checkpoint",)
+    with opened(sqlite_lake) as another:
+        append(another.table("t"))
+    mirror(engine)
+    assert_seen(table)
+    assert engine.status("t")[0].state == "active"
+
+
+def test_an_empty_object_above_the_head_is_foreign(engine: MirrorEngine, table: Table) -> None:
+    empty = log_of(table) / f"{6:020}.json"
+    empty.touch()
+    assert reconciled(engine, Strategy.SMART)[0].foreign == (6,)
+    assert engine.status("t")[0].state == "quarantined"
+    with pytest.raises(Diverged, match=empty.name):
+        repaired(engine)
+    with pytest.raises(Diverged, match=f"{empty.name} in the log of table 't' is empty") as refused:
+        adopted(engine)
+    assert "deltamirror repair t" in refused.value.hint
+    empty.unlink()
+    repaired(engine)
+    append(table)
+    mirror(engine)
+    assert_seen(table)
+
+
+@pytest.mark.requirement("R24")
+def test_nothing_is_put_behind_a_gap_and_a_lost_log_comes_back_from_its_start(
+    engine: MirrorEngine, table: Table
+) -> None:
+    shutil.rmtree(log_of(table))
+    append(table)
+    failure = engine.run(once=True).failures[0]
+    assert isinstance(failure.error, LogChanged)
+    assert (failure.version, failure.key) == (6, f"_delta_log/{5:020}.json")
+    assert published_files(table) == {}
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert (found.missing, found.left) == (tuple(range(6)), 0)
+    assert published_files(table) == committed_files(table)
+    assert_seen(table)
+
+
+def test_where_the_whole_place_is_gone_the_table_stops_and_asks(
+    engine: MirrorEngine, table: Table, tmp_path: Path
+) -> None:
+    place, elsewhere = log_of(table).parent, tmp_path / "unmounted"
+    place.rename(elsewhere)
+    append(table)
+    assert engine.run(once=True).failures
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert isinstance(found.error, NotFound)
+    (status,) = engine.status("t")
+    assert status.state == "quarantined"
+    assert status.quarantine_reason is not None
+    assert status.quarantine_reason.startswith(f"nothing is at {table.location}")
+    with pytest.raises(NotFound, match="nothing is at") as refused:
+        repaired(engine)
+    assert "--begin-anew" in refused.value.hint
+    assert not place.exists()
+    elsewhere.rename(place)
+    repaired(engine)
+    assert published_files(table) == committed_files(table)
+    assert engine.status("t")[0].escalations == 0
+
+
+def test_a_log_is_begun_anew_where_somebody_says_so(engine: MirrorEngine, table: Table) -> None:
+    shutil.rmtree(log_of(table).parent)
+    assert reconciled(engine, Strategy.FULL)[0].left == 6
+    repaired(engine, begin_anew=True)
+    assert published_files(table) == committed_files(table)
+    assert_seen(table)

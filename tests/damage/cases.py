@@ -1,0 +1,112 @@
+"""One case: a log is damaged by a seed, reconciled or repaired, and read. Whatever readers get wrong is a finding."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import deltalake
+
+from deltamirror import Catalog, MirrorEngine
+from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.ops.reconcile import Reconciler, Strategy
+from deltamirror.ops.repair import repair
+from tests.damage.kinds import damaged
+from tests.damage.lake import INTERVAL, KINDS, Lake
+from tests.support.adoptions import logs_of
+from tests.support.lake import paths
+from tests.support.mirrors import append, mirror_of
+from tests.support.reader_duckdb import DuckDB
+
+__all__ = ["Case", "drawn", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a seed comes to."""
+
+    seed: int
+    kind: str
+    remedy: str
+    count: int
+
+
+def drawn(seed: int) -> Case:
+    """The case of a seed."""
+    random = Random(seed)
+    return Case(seed, random.choice(KINDS), random.choice(["reconcile", "repair"]), random.choice([1, 1, 1, 2, 3]))
+
+
+def run(case: Case, lake: Lake, duckdb: DuckDB) -> tuple[Sequence[str], Sequence[str]]:
+    """What was done to the log, and what is wrong then."""
+    lake.restore()
+    done = damaged(lake, Random(case.seed), case.count)
+    with lake.opened() as catalog, mirror_of(catalog) as engine:
+        stopped = (_reconciled if case.remedy == "reconcile" else _repaired)(engine)
+        if stopped:
+            names_one = LOG_DIRECTORY in stopped or str(lake.table) in stopped
+            return done, [] if names_one else [f"stopped, and no object is named: {stopped}"]
+        wrong = [*_wrong(catalog, lake, duckdb, "then"), *_goes_on(catalog, engine, lake, duckdb)]
+    return done, wrong
+
+
+def _reconciled(engine: MirrorEngine) -> str:
+    """Why the table is stopped; empty where it is not."""
+    with logs_of(engine) as logs:
+        [found] = Reconciler(logs).run(Strategy.FULL, ["t"]).tables
+    [status] = engine.status("t")
+    if found.error is not None and status.state == "active":
+        return f"(but active) {found.error}"
+    return status.quarantine_reason or ""
+
+
+def _repaired(engine: MirrorEngine) -> str:
+    """Why the table is not repaired; empty where it is."""
+    try:
+        with logs_of(engine) as logs:
+            repair(logs, "t")
+    except DeltaMirrorError as error:
+        return error.message
+    return ""
+
+
+def _goes_on(catalog: Catalog, engine: MirrorEngine, lake: Lake, duckdb: DuckDB) -> Iterator[str]:
+    """Whether all is well after the next checkpoint, too."""
+    try:
+        append(catalog.table("t"), INTERVAL, prefix="later")
+        failures = engine.run(once=True).failures
+    except DeltaMirrorError as error:
+        yield f"a commit is refused: {error}"
+        return
+    yield from (f"failed: {failure.error}" for failure in failures)
+    yield from _wrong(catalog, lake, duckdb, "after the next checkpoint")
+
+
+def _wrong(catalog: Catalog, lake: Lake, duckdb: DuckDB, when: str) -> Iterator[str]:
+    table = catalog.table("t")
+    head = table.info().head
+    for version in (None, *range(head + 1)):
+        expected = paths(table) if version is None else paths(table, version=version)
+        seen = _by_delta_rs(lake.table, version)
+        if seen != ((head if version is None else version), expected):
+            yield f"{when}, delta-rs at {version}: {seen}"
+    if (files := _by_duckdb(duckdb, lake.table)) != paths(table):
+        yield f"{when}, DuckDB: {files}"
+
+
+def _by_delta_rs(table: Path, version: int | None) -> object:
+    try:
+        found = deltalake.DeltaTable(str(table), version=version)
+        return found.version(), sorted(uri.rpartition("/")[2] for uri in found.file_uris())
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the finding
+        return str(error)[:300]
+
+
+def _by_duckdb(duckdb: DuckDB, table: Path) -> object:
+    try:
+        found = duckdb.snapshot({"location": str(table), "version": None, "rows": False, "s3": None})["files"]
+        assert isinstance(found, list)
+        return sorted(file["path"] for file in found)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the finding
+        return str(error)[:300]

@@ -1,0 +1,193 @@
+"""What somebody else may do to a log: objects deleted, emptied, cut, replaced, added, swapped, or pointed elsewhere."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Final, TypeAlias
+
+from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
+from tests.damage.lake import Lake
+
+__all__ = ["KINDS", "damaged"]
+
+Damage: TypeAlias = Callable[[Lake, Random], str]
+"""Does it, and says what it was."""
+
+_UUID: Final = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
+_HIGHEST: Final = 13
+"""The version of the donor's newest objects."""
+
+
+def damaged(lake: Lake, random: Random, count: int) -> list[str]:
+    """Do so many things to a log; what they were."""
+    return [random.choice(list(KINDS.values() if _objects(lake) else _ADDING))(lake, random) for _ in range(count)]
+
+
+def _delete(lake: Lake, random: Random) -> str:
+    path = random.choice(_objects(lake))
+    path.unlink()
+    return f"deleted {_name(lake, path)}"
+
+
+def _delete_all(lake: Lake, random: Random) -> str:
+    suffix = random.choice([".json", ".crc", ".parquet", ""])
+    for path in _objects(lake):
+        if path.name.endswith(suffix):
+            path.unlink()
+    return f"deleted *{suffix}"
+
+
+def _empty(lake: Lake, random: Random) -> str:
+    path = random.choice(_objects(lake))
+    path.write_bytes(b"")
+    return f"emptied {_name(lake, path)}"
+
+
+def _cut(lake: Lake, random: Random) -> str:
+    path = random.choice(_objects(lake))
+    path.write_bytes(path.read_bytes()[: random.randrange(1, 200)])
+    return f"cut {_name(lake, path)}"
+
+
+def _replace(lake: Lake, random: Random) -> str:
+    """By an object of the donor that has the same ending."""
+    path = random.choice(_objects(lake))
+    others = [each for each in _donor(lake) if each.suffix == path.suffix]
+    if not others:
+        return _empty(lake, random)
+    other = random.choice(others)
+    shutil.copy(other, path)
+    return f"replaced {_name(lake, path)} by {other.name}"
+
+
+def _swap(lake: Lake, random: Random) -> str:
+    one = random.choice(_objects(lake))
+    other = random.choice([path for path in _objects(lake) if path.suffix == one.suffix])
+    data = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+    return f"swapped {_name(lake, one)} and {_name(lake, other)}"
+
+
+def _rename(lake: Lake, random: Random) -> str:
+    """An object becomes one of another version."""
+    path, version = random.choice(_objects(lake)), random.randrange(_HIGHEST)
+    target = path.with_name(f"{version:020}{path.name[20:]}") if path.name[0] == "0" else path
+    path.replace(target)
+    return f"renamed {_name(lake, path)} to {target.name}"
+
+
+def _add_theirs(lake: Lake, random: Random) -> str:
+    """Objects of the donor under their own names, as far as they are free; what belongs together comes together."""
+    version = random.randrange(1, _HIGHEST + 1)
+    kinds = random.choice([("json",), ("checkpoint",), ("crc",), ("json", "checkpoint"), ("json", "crc", "checkpoint")])
+    taken = []
+    for path in _donor(lake):
+        if path.name.startswith(f"{version:020}") and path.name[21:].startswith(kinds):
+            target = lake.log / path.relative_to(lake.donor)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists():
+                shutil.copy(path, target)
+                taken.append(path.name)
+    return f"added {', '.join(taken) or 'nothing'}"
+
+
+def _add_their_checkpoint(lake: Lake, random: Random) -> str:
+    """A checkpoint of the donor as one of any version, in any form; sidecars come with it."""
+    version, form = random.randrange(_HIGHEST), random.choice(["classic", "part", "uuid"])
+    theirs = random.choice(sorted(lake.donor.glob("*.checkpoint*")))
+    for sidecar in lake.donor.glob("_sidecars/*"):
+        (lake.log / "_sidecars").mkdir(parents=True, exist_ok=True)
+        shutil.copy(sidecar, lake.log / "_sidecars")
+    suffix = {"classic": "parquet", "part": "0000000001.0000000001.parquet", "uuid": f"{_UUID}{theirs.suffix}"}[form]
+    target = lake.log / f"{version:020}.checkpoint.{suffix}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(theirs, target)
+    return f"added {target.name} as {theirs.name}"
+
+
+def _add_compaction(lake: Lake, random: Random) -> str:
+    first = random.randrange(_HIGHEST - 1)
+    last = random.randrange(first + 1, _HIGHEST)
+    commits = [path for version in range(first, last + 1) for path in lake.donor.glob(f"{version:020}.json")]
+    path = lake.log / f"{first:020}.{last:020}.compacted.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = random.choice([b"".join(each.read_bytes() for each in commits), b"", b"no lines"])
+    path.write_bytes(data)
+    return f"added {path.name} of {len(data)} bytes"
+
+
+def _add_nothing(lake: Lake, random: Random) -> str:
+    """An object without a byte, or with some that are nothing."""
+    version, data = random.randrange(_HIGHEST), random.choice([b"", b"nothing"])
+    kind = random.choice(["json", "crc", "checkpoint.parquet", f"checkpoint.{_UUID}.json", "tmp", "json.bak"])
+    path = lake.log / f"{version:020}.{kind}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return f"wrote {data!r} to {path.name}"
+
+
+def _point(lake: Lake, random: Random) -> str:
+    """The pointer names another version, another form, or is no pointer."""
+    path, version = lake.log / "_last_checkpoint", random.randrange(_HIGHEST)
+    told = decode(path.read_bytes()).pointer if path.exists() else None
+    data = random.choice(
+        [
+            encode(LastCheckpoint(version=version, size=3)),
+            json.dumps({"version": version, "size": 3}).encode(),
+            json.dumps({"version": version, "size": 3, "parts": random.randrange(1, 4)}).encode(),
+            encode(LastCheckpoint(version=told.version if told else version, size=3, parts=2)),
+            json.dumps({"version": version, "size": 3, "checksum": "0"}).encode(),
+            b"{",
+            b"",
+            (lake.donor / "_last_checkpoint").read_bytes(),
+        ]
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return f"pointed by {data[:80]!r}"
+
+
+def _lose_log(lake: Lake, _: Random) -> str:
+    shutil.rmtree(lake.log)
+    return "deleted _delta_log/"
+
+
+def _lose_place(lake: Lake, _: Random) -> str:
+    shutil.rmtree(lake.table)
+    return "deleted the table's folder"
+
+
+def _objects(lake: Lake) -> list[Path]:
+    return sorted(path for path in lake.log.rglob("*") if path.is_file())
+
+
+def _donor(lake: Lake) -> list[Path]:
+    return sorted(path for path in lake.donor.rglob("*") if path.is_file())
+
+
+def _name(lake: Lake, path: Path) -> str:
+    return str(path.relative_to(lake.log))
+
+
+KINDS: Final[Mapping[str, Damage]] = {
+    "delete": _delete,
+    "delete all": _delete_all,
+    "empty": _empty,
+    "cut": _cut,
+    "replace": _replace,
+    "swap": _swap,
+    "rename": _rename,
+    "add theirs": _add_theirs,
+    "add their checkpoint": _add_their_checkpoint,
+    "add compaction": _add_compaction,
+    "add nothing": _add_nothing,
+    "point": _point,
+    "lose log": _lose_log,
+    "lose place": _lose_place,
+}
+
+_ADDING: Final = (_add_theirs, _add_their_checkpoint, _add_compaction, _add_nothing, _point)
+"""What can be done to a log that has no object."""
