@@ -82,7 +82,7 @@ def test_a_rebuilt_log_equals_its_table(lived) -> None:
 
 
 def test_a_checkpoint_says_what_the_commits_said(lived) -> None:
-    lived("checkpoint", "orders")
+    lived("checkpoint", "orders", "--runner", "local")
     assert lived.json("diff", "orders", "lake/orders")["equal"]
 
 

@@ -103,7 +103,7 @@ def test_commit_status_publish_checkpoint_verify_and_cleanup_hold_together(
     status = operator.status()
     assert (status["published"], status["lag_versions"], status["checkpoint"]["version"]) == (HEAD, 0, 10)
 
-    checkpoint = operator("checkpoint", "t")
+    checkpoint = operator("checkpoint", "t", "--runner", "local")
     assert (checkpoint["version"], checkpoint["written"]) == (HEAD, True)
     verified(operator, spot, (0, 5, 10, HEAD))
 

@@ -4,6 +4,7 @@ import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer
+from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.txnlog.status import CheckpointStatus
 
 __all__ = ["checkpoint"]
@@ -11,13 +12,14 @@ __all__ = ["checkpoint"]
 
 @click.command
 @click.argument("table")
+@with_runner
 @with_invocation
-def checkpoint(invocation: Invocation, *, table: str) -> None:
+def checkpoint(invocation: Invocation, *, table: str, runner: str | None, master: str | None) -> None:
     """Write the checkpoint of the newest published version of TABLE, unless it is there.
 
-    It is written by this process: for one table, no Spark is started, whatever mirror.runner says.
+    By the runner of the mirror. With --runner local, this process writes it, and waits for no Spark to start.
     """
-    with invocation.local_engine() as engine:
+    with invocation.engine(chosen_runner(invocation.lasting(), runner, master)) as engine:
         (before,) = engine.status(table)
         version = engine.checkpoint(table)
         (after,) = engine.status(table)

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from deltamirror.catalog import Catalog
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.mirror import RUNNERS
 from deltamirror.cli.output import Lines, answer
+from deltamirror.cli.runners import RUNNERS
 from deltamirror.cli.tour import CHAPTERS, Chapter
 from deltamirror.config import CatalogSettings, MirrorSettings, Settings
 from deltamirror.errors import AlreadyExists, MissingExtra, PermissionDenied

@@ -11,10 +11,10 @@ import click
 from msgspec.structs import replace
 
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.mirror import RUNNERS
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import not_empty, whole_number
 from deltamirror.cli.progress import Advance, shown
+from deltamirror.cli.runners import RUNNERS, require_spark_for_master
 from deltamirror.config import Settings, redact_text
 from deltamirror.errors import DeltaMirrorError, NotFound
 from deltamirror.ops.discovery import Pattern, find_tables, listed_tables
@@ -89,8 +89,7 @@ def import_(
         raise click.UsageError("LOCATION and --name go together")
     if location is None and from_version is not None:
         raise click.UsageError("--from-version is a version of the table at LOCATION")
-    if runner == "local" and master is not None:
-        raise click.UsageError("--master is for Spark, and --runner local is without it")
+    require_spark_for_master(runner, master)
     loaded = invocation.lasting()
     settings = loaded.settings
     if master is not None:

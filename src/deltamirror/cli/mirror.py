@@ -1,48 +1,31 @@
 """``deltamirror mirror``: publish what the tables committed, once or for as long as there is a service."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import click
 import msgspec
-from msgspec.structs import replace
 
 from deltamirror.cli.failure import EXIT_INTERRUPTED
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, counted
-from deltamirror.cli.parameters import not_empty
 from deltamirror.cli.progress import Tally, shown
 from deltamirror.cli.remedies import remedy
+from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_text, redact_url
 from deltamirror.errors import Diverged
 from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.pipeline.spark.environment import exported_environment
 from deltamirror.wiring import reconciling
 from deltamirror.work import Failure, Lane
 
-__all__ = ["RUNNERS", "mirror"]
-
-RUNNERS: Final = click.Choice(["spark", "local"])
+__all__ = ["mirror"]
 
 
 @click.command
 @click.option("--once", is_flag=True, help="Publish everything that is due, also what failed before, and end.")
 @click.option("--follow", is_flag=True, help="Publish commits as they come, until SIGTERM or Ctrl-C.")
-@click.option(
-    "--runner",
-    type=RUNNERS,
-    metavar="spark|local",
-    help="On Spark, or in threads of this process; over the setting mirror.runner.",
-)
-@click.option(
-    "--master",
-    callback=not_empty,
-    metavar="URL",
-    help="The Spark to run on: local[*], spark://HOST:PORT, sc://HOST:PORT; over the setting spark.master.",
-)
+@with_runner
 @with_invocation
 def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | None, master: str | None) -> None:
     """Publish the commits of all tables to their _delta_log/, with checkpoints and checksums.
@@ -55,24 +38,12 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
-    if runner == "local" and master is not None:
-        raise click.UsageError("--master is for Spark, and --runner local is without it")
-    loaded = invocation.lasting()
-    settings = _chosen(loaded.settings, runner, master)
-    if settings.mirror.runner == "spark":
-        os.environ.update(exported_environment(loaded))
+    settings = chosen_runner(invocation.lasting(), runner, master)
     with invocation.engine(settings) as engine:
         if once:
             _run_once(engine, invocation, settings)
         else:
             _follow(engine, invocation, settings)
-
-
-def _chosen(settings: Settings, runner: str | None, master: str | None) -> Settings:
-    """The settings with what the command line says over them; to name a master is to ask for Spark."""
-    spark = settings.spark if master is None else replace(settings.spark, master=master)
-    name = runner or (settings.mirror.runner if master is None else "spark")
-    return replace(settings, spark=spark, mirror=replace(settings.mirror, runner=name))
 
 
 def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:

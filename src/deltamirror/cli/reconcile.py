@@ -9,8 +9,8 @@ import click
 from msgspec.structs import replace
 
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.mirror import RUNNERS
 from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.cli.runners import RUNNERS
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged
 from deltamirror.mirror.expiry import SAVED

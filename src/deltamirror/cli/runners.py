@@ -1,0 +1,60 @@
+"""The options of commands that publish: on which Spark, or without it."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from deltamirror.cli.parameters import not_empty
+from deltamirror.config import Loaded, Settings
+from deltamirror.pipeline.spark.environment import exported_environment
+
+__all__ = ["RUNNERS", "chosen_runner", "require_spark_for_master", "with_runner"]
+
+RUNNERS: Final = click.Choice(["spark", "local"])
+
+_OPTIONS: Final = (
+    click.option(
+        "--runner",
+        type=RUNNERS,
+        metavar="spark|local",
+        help="On Spark, or in threads of this process; over the setting mirror.runner.",
+    ),
+    click.option(
+        "--master",
+        callback=not_empty,
+        metavar="URL",
+        help="The Spark to run on: local[*], spark://HOST:PORT, sc://HOST:PORT; over the setting spark.master.",
+    ),
+)
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def with_runner(command: _Command) -> _Command:
+    """Give a command the options ``--runner`` and ``--master``."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def require_spark_for_master(runner: str | None, master: str | None) -> None:
+    """Refuse a master for a run without Spark."""
+    if runner == "local" and master is not None:
+        raise click.UsageError("--master is for Spark, and --runner local is without it")
+
+
+def chosen_runner(loaded: Loaded, runner: str | None, master: str | None) -> Settings:
+    """The settings with what the command line says over them; to name a master is to ask for Spark.
+
+    Executors of a Spark that this process starts find the settings in its environment.
+    """
+    require_spark_for_master(runner, master)
+    settings = loaded.settings
+    spark = settings.spark if master is None else replace(settings.spark, master=master)
+    name = runner or (settings.mirror.runner if master is None else "spark")
+    if name == "spark":
+        os.environ.update(exported_environment(loaded))
+    return replace(settings, spark=spark, mirror=replace(settings.mirror, runner=name))
