@@ -309,6 +309,12 @@ OTHER_CASES = [
         metadata_of(TABLE.schema_string.replace('"nullable"', '"name":"x","nullable"')),
         TABLE,
     ),
+    of_metadata(
+        "sql",
+        metadata_of(configuration={"delta.constraints.c": "id > 0)"}),
+        metadata_of(configuration={"delta.constraints.c": "id > (0)"}),
+        protocol_for(["variantType", "timestampNtz", "checkConstraints"]),
+    ),
     of_metadata("schema.depth", nested(43), nested(42)),
     of_metadata("schema.empty", metadata_of('{"type":"struct","fields":[]}', partition_by=()), TABLE),
     of_metadata("schema", msgspec.structs.replace(TABLE, schema_string="{}"), TABLE),

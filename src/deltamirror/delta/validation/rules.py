@@ -266,6 +266,12 @@ _OTHERS = (
         "correct the value, or leave the key out",
     ),
     Rule(
+        "metaData.sql",
+        "the SQL of a constraint, a generated column or a default is an expression: without one that Delta Spark can "
+        "parse it does not read the table",
+        "try it there first: SELECT <expression> FROM the table",
+    ),
+    Rule(
         "metaData.column-mapping.off",
         "columns have ids and physical names under column mapping only",
         "leave delta.columnMapping.id and physicalName out, or set delta.columnMapping.mode to name",
