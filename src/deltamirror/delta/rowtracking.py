@@ -142,10 +142,10 @@ def _num_records(add: Add, index: int) -> int:
 
 def _beyond_mark(add: Add, *, index: int, mark: int) -> InvalidAction:
     return InvalidAction(
-        f"{add.path} states baseRowId {add.base_row_id} for {_stated_records(add)} rows, which the table has not handed "
-        f"out (its mark is {mark})",
-        hint="leave baseRowId out of files that the table does not have: ids are assigned at commit; a file that is added "
-        "again keeps its numRecords",
+        f"{add.path} states baseRowId {add.base_row_id} for {_stated_records(add)} rows, which the table has not "
+        f"handed out (its mark is {mark})",
+        hint="leave baseRowId out of files that the table does not have: ids are assigned at commit; a file that is "
+        "added again keeps its numRecords",
         rule="add.baseRowId.beyond-mark",
         action="add",
         index=index,

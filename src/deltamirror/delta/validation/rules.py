@@ -307,6 +307,11 @@ _CHANGES = (
         "a path is in the table once, whatever its deletion vector",
         "remove the file as it is in the table, with its deletion vector, in the same commit; or leave the add out",
     ),
+    Rule(
+        "add.row-ids.others",
+        "a file states the row ids that the table gave to it before, and no others",
+        "leave baseRowId out: ids are assigned at commit; a file that is added again repeats its own",
+    ),
     Rule("metaData.change.id", "a table with files keeps its id", "keep the id; for another table, create one"),
     Rule(
         "metaData.change.partitioning",
