@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 AZURITE := $(VENV)/azurite/.installed
 VERSITYGW := $(VENV)/versitygw/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
+PIP_AUDIT := 2.10.1
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
 TESTS ?=
 # Whose logs `make reference-logs` writes; none named: of all.
@@ -18,7 +19,7 @@ DAMAGES ?= 2000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench check clean demo format golden help java lock reference-logs scale setup soak test test-fast
+.PHONY: audit bench check clean demo format golden help java lock reference-logs scale setup soak test test-fast
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -60,6 +61,10 @@ check: setup ## Lint, types, import contract, links, generated documents, no stu
 	$(BIN)/python scripts/requirements_table.py --check
 	$(BIN)/python scripts/reference_docs.py --check
 	$(BIN)/python scripts/check_stubs.py
+
+audit: setup ## Look for known vulnerabilities of the locked dependencies, at PyPI (it needs the network)
+	$(BIN)/uv tool run --from pip-audit==$(PIP_AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
+		-r requirements/build.txt -r requirements/dev.txt
 
 bench: setup ## Measure, beside delta-rs and the bare databases
 	$(BIN)/python -m benchmarks

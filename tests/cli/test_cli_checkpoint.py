@@ -21,7 +21,6 @@ def test_the_newest_published_version_gets_its_checkpoint_once(orders, add) -> N
     assert orders.json("status")["tables"][0]["checkpoint"]["version"] == 1
 
 
-@pytest.mark.requirement("R114")
 def test_it_is_written_by_the_runner_of_the_mirror_unless_another_one_is_named(
     orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

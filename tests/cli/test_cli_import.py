@@ -137,6 +137,19 @@ def test_those_that_could_not_be_imported_are_imported_once_they_are_mended(many
     assert tables(many) == ["b", "c"]
 
 
+def test_what_was_imported_before_is_passed_over_whatever_its_name(many) -> None:
+    shutil.rmtree(many.folder / "lake/raw/old")
+    many("import", "--glob", "lake/raw/*")
+    said = many("import", "--glob", "lake/**").stdout
+    assert "lake/raw/b, as b." in said
+    assert said.endswith("1 of 2 tables imported; 1 in the catalog already.\n")
+    before = many.dump()
+    assert many("import", "--glob", "lake/**").stdout.endswith("0 of 2 tables imported; 2 in the catalog already.\n")
+    document = json.loads(many("import", "--glob", "lake/**", "--json").stdout)
+    assert [(each["name"], each["imported"]) for each in document["tables"]] == [("a", True), ("b", True)]
+    assert (many.dump(), tables(many)) == (before, ["a", "b"])
+
+
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [

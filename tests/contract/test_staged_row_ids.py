@@ -119,3 +119,19 @@ def test_a_file_that_cannot_have_ids_leaves_nothing(catalog: Catalog, table: Tab
         table.append(iter([*files("new"), wrong]))
     assert caught.value.index == 15
     assert row_counts(catalog) == before
+
+
+@pytest.mark.requirement("R5")
+def test_a_file_takes_no_row_ids_of_another_one(lake: Catalog) -> None:
+    table = create(lake, properties=TRACKED)
+    table.append([add("first", stats=ROWS)])
+    known = {"stats": ROWS, "base_row_id": 0, "default_row_commit_version": 1}
+    for path, base in (("second", 0), ("first", 1)):
+        with pytest.raises(InvalidAction) as caught:
+            table.append([add(path, **{**known, "base_row_id": base})])
+        assert (caught.value.rule, caught.value.found) == ("add.row-ids.others", str(base))
+    table.remove(["first"])
+    assert table.append([add("first", **known)]).versions == {"t": 3}
+    table.append([add("second", stats=ROWS)])
+    ids = adds_of(table.snapshot().files())
+    assert [ids[path, None].base_row_id for path in ("first", "second")] == [0, 10]

@@ -16,10 +16,11 @@ from deltamirror.cli.parameters import not_empty, whole_number
 from deltamirror.cli.progress import Advance, shown
 from deltamirror.cli.runners import RUNNERS, require_spark_for_master
 from deltamirror.config import Settings, redact_text
-from deltamirror.errors import DeltaMirrorError, NotFound
+from deltamirror.errors import AlreadyExists, DeltaMirrorError, NotFound
 from deltamirror.ops.discovery import Pattern, find_tables, listed_tables
 from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
 from deltamirror.pipeline.spark.environment import exported_environment
+from deltamirror.storage.location import canonical_location
 from deltamirror.wiring import open_importer
 
 __all__ = ["import_"]
@@ -81,7 +82,8 @@ def import_(
 
     From then on its commits go through the catalog: other writers have to stop before, or the table diverges. Nothing
     is visible before all of it is imported; an import that was broken off goes on when it is called again. With --glob
-    or --list, a table that cannot be imported does not keep the others from it, and the exit status is 2.
+    or --list, a table that cannot be imported does not keep the others from it, and the exit status is 2; one that is
+    in the catalog already is passed over, whatever its name.
     """
     if sum(each is not None for each in (location, pattern, listed)) != 1:
         raise click.UsageError("say what to import: LOCATION, --glob or --list")
@@ -118,8 +120,12 @@ class _Result:
     order: ImportOrder
     imported: Imported | None = None
     error: DeltaMirrorError | None = None
+    known_as: str = ""
+    """The name of the table that the catalog has at the location already."""
 
     def line(self) -> str:
+        if self.known_as:
+            return f"In the catalog already: {self.order.location}, as {self.known_as}."
         if self.error is None:
             return "" if self.imported is None else _told(self.imported)
         message = redact_text(" ".join(self.error.message.split()))
@@ -128,8 +134,8 @@ class _Result:
 
     def document(self) -> dict[str, object]:
         """``imported`` tells what is in the catalog: of a table that was only tried, nothing is."""
-        is_there = self.imported is not None and self.imported.num_files is not None
-        place = {"name": self.order.name, "location": self.order.location, "imported": is_there}
+        is_there = bool(self.known_as) or (self.imported is not None and self.imported.num_files is not None)
+        place = {"name": self.known_as or self.order.name, "location": self.order.location, "imported": is_there}
         return {**place, **({} if self.imported is None else asdict(self.imported)), "error": _document(self.error)}
 
 
@@ -154,9 +160,11 @@ class _Job:
         with ThreadPoolExecutor(self.settings.mirror.concurrency, thread_name_prefix="import") as threads:
             results = list(threads.map(self._tried, orders))
         refused = [result for result in results if result.error is not None]
-        noun = counted(len(orders), "table")
+        known = sum(bool(result.known_as) for result in results)
         did = "can be imported" if self.dry_run else "imported"
-        lines = [*(result.line() for result in results), f"{len(orders) - len(refused)} of {noun} {did}."]
+        summary = f"{len(orders) - len(refused) - known} of {counted(len(orders), 'table')} {did}"
+        summary += f"; {known} in the catalog already." if known else "."
+        lines = [*(result.line() for result in results), summary]
         document = {"tables": [result.document() for result in results], "refused": len(refused)}
         answer(document, Lines(tuple(lines)), json=self.invocation.json)
         if refused:
@@ -165,6 +173,9 @@ class _Job:
     def _tried(self, order: ImportOrder) -> _Result:
         try:
             done = self.importer.check(order) if self.dry_run else self.importer.run(order)
+        except AlreadyExists as error:
+            known = error.location == canonical_location(order.location)
+            return _Result(order=order, known_as=error.table) if known else _Result(order=order, error=error)
         except DeltaMirrorError as error:
             return _Result(order=order, error=error)
         return _Result(order=order, imported=done)

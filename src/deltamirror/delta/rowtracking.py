@@ -109,11 +109,19 @@ def _with_ids(add: Add, *, index: int, start: int, mark: int, version: int) -> t
         if reached >= MOST_ROW_ID:
             raise _exhausted(add, index=index, mark=mark)
         return stated, reached
-    if add.base_row_id > start:
+    if add.base_row_id > start or add.base_row_id + _stated_records(add) - 1 > start:
         raise _beyond_mark(add, index=index, mark=start)
     if add.default_row_commit_version is None:
         add = replace(add, default_row_commit_version=commit_version)
     return add, mark
+
+
+def _stated_records(add: Add) -> int:
+    """The rows of a file that is added again; 0 where its statistics do not tell."""
+    try:
+        return _STATS.decode(add.stats or "").numRecords
+    except msgspec.DecodeError:
+        return 0
 
 
 def _num_records(add: Add, index: int) -> int:
@@ -134,8 +142,10 @@ def _num_records(add: Add, index: int) -> int:
 
 def _beyond_mark(add: Add, *, index: int, mark: int) -> InvalidAction:
     return InvalidAction(
-        f"{add.path} states baseRowId {add.base_row_id}, which the table has not handed out (its mark is {mark})",
-        hint="leave baseRowId out of files that the table does not have: ids are assigned at commit",
+        f"{add.path} states baseRowId {add.base_row_id} for {_stated_records(add)} rows, which the table has not "
+        f"handed out (its mark is {mark})",
+        hint="leave baseRowId out of files that the table does not have: ids are assigned at commit; a file that is "
+        "added again keeps its numRecords",
         rule="add.baseRowId.beyond-mark",
         action="add",
         index=index,

@@ -29,6 +29,7 @@ __all__ = [
     "live_files",
     "live_files_in",
     "require_live_once",
+    "require_own_ids",
     "staged_keys",
     "staged_overlaps",
 ]
@@ -143,6 +144,21 @@ def live_files_in(connection: Connection, table_id: int, paths: Sequence[str]) -
         query = _LIVE.where(files.c.table_id == table_id, files.c.path_hash.in_(some))
         for row in connection.execute(query).all():
             yield _live_file(row)
+
+
+def require_own_ids(connection: Connection, table_id: int, adds: Iterable[Add]) -> None:
+    """Refuse a file that states row ids which the table did not give to it: another file has them, or had them."""
+    stated = {path_identity(add.path): add for add in adds if add.base_row_id is not None}
+    given: set[tuple[str, int]] = set()
+    for some in hash_batches(list(stated)):
+        for source in (files, removes):
+            query = select(source.c.path, source.c.base_row_id).where(
+                source.c.table_id == table_id, source.c.path_hash.in_(some), source.c.base_row_id.is_not(None)
+            )
+            given |= {(path_identity(row.path), row.base_row_id) for row in connection.execute(query)}
+    for path, add in stated.items():
+        if (path, add.base_row_id) not in given:
+            raise violation("add.row-ids.others", action="add", index=None, field="baseRowId", found=add.base_row_id)
 
 
 def staged_overlaps(

@@ -105,6 +105,14 @@ def test_an_id_that_was_never_handed_out_is_refused() -> None:
         assign([add("a", 5, base=0, since=1)], high_water_mark=None, version=3)
 
 
+def test_a_file_that_is_added_again_takes_no_ids_that_others_will_get() -> None:
+    """With more rows than before, it would run into those of the next file."""
+    assign([add("a", 5, base=5, since=1)], high_water_mark=9, version=3)
+    with pytest.raises(InvalidAction, match="states baseRowId 5 for 6 rows") as caught:
+        assign([add("a", 6, base=5, since=1)], high_water_mark=9, version=3)
+    assert caught.value.rule == "add.baseRowId.beyond-mark"
+
+
 def test_row_ids_end_before_they_leave_64_bits() -> None:
     last = 2**63 - 1
     actions, domain = assign([add("a", 4)], high_water_mark=last - 5, version=3)

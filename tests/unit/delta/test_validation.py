@@ -309,6 +309,12 @@ OTHER_CASES = [
         metadata_of(TABLE.schema_string.replace('"nullable"', '"name":"x","nullable"')),
         TABLE,
     ),
+    of_metadata(
+        "sql",
+        metadata_of(configuration={"delta.constraints.c": "id > 0)"}),
+        metadata_of(configuration={"delta.constraints.c": "id > (0)"}),
+        protocol_for(["variantType", "timestampNtz", "checkConstraints"]),
+    ),
     of_metadata("schema.depth", nested(43), nested(42)),
     of_metadata("schema.empty", metadata_of('{"type":"struct","fields":[]}', partition_by=()), TABLE),
     of_metadata("schema", msgspec.structs.replace(TABLE, schema_string="{}"), TABLE),
@@ -390,8 +396,10 @@ def test_the_neighbour_of_what_breaks_a_rule_passes(case: Case) -> None:
 
 
 def test_no_rule_is_without_a_case() -> None:
-    # What a commit may be to the table before it has its cases in test_evolution.py and test_live_once.py.
-    elsewhere = {rule for rule in RULES if rule.startswith(("metaData.change.", "add.path.live-twice"))}
+    # What a commit may be to the table before it has its cases in test_evolution.py, test_live_once.py and
+    # test_staged_row_ids.py.
+    of_history = ("metaData.change.", "add.path.live-twice", "add.row-ids.others")
+    elsewhere = {rule for rule in RULES if rule.startswith(of_history)}
     assert {case.rule for case in CASES} == RULES.keys() - elsewhere
 
 

@@ -6,7 +6,10 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["unreadable_key"]
+__all__ = ["SQL_KEYS", "unreadable_key"]
+
+SQL_KEYS: Final = frozenset({"delta.generationExpression", "CURRENT_DEFAULT", "EXISTS_DEFAULT"})
+"""The keys whose values are SQL."""
 
 _IDENTITY: Final = ("delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert")
 _LENGTHS: Final = re.compile(r"(?:(?:var)?char\(\d+\)|[^()]|decimal\(\d+, ?\d+\))+")

@@ -1,6 +1,6 @@
 """Whether a ``metaData`` action describes a table that Delta can hold, under a given protocol."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -9,6 +9,7 @@ from deltamirror.delta.bounds import nests_too_deeply
 from deltamirror.delta.features import FEATURES, is_enabled, missing_features
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.properties import (
+    CONSTRAINT_PREFIX,
     FEATURE_PREFIX,
     LOWER_CASE,
     PROTOCOL_PROPERTIES,
@@ -17,7 +18,8 @@ from deltamirror.delta.properties import (
     max_column_id,
 )
 from deltamirror.delta.schema import ArrayType, Field, MapType, Primitive, StructType, parse_schema, validate_schema
-from deltamirror.delta.validation.columns import unreadable_key
+from deltamirror.delta.validation.columns import SQL_KEYS, unreadable_key
+from deltamirror.delta.validation.expressions import sql_objection
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidAction, InvalidSchema
 
@@ -54,7 +56,20 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
         _check_column_mapping(metadata, schema, index)
     for path, column in schema.walk():
         _check_column(".".join(path), column, index, mapped=column_mapping_mode(metadata) != "none")
+    for place, expression in _expressions(metadata, schema):
+        if (objection := sql_objection(expression)) is not None:
+            raise _broken("sql", index, place, f"{expression} ({objection})")
     _check_features(metadata, protocol, index, verbatim=verbatim)
+
+
+def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, str]]:
+    """All SQL that Delta Spark parses when it opens or writes the table, with its places."""
+    for key, value in metadata.configuration.items():
+        if key.lower().startswith(CONSTRAINT_PREFIX):
+            yield f"configuration.{key}", value
+    for path, column in schema.walk():
+        for key in SQL_KEYS & column.metadata.keys():
+            yield f"schemaString: {'.'.join(path)}.{key}", str(column.metadata[key])
 
 
 def _check_column(name: str, column: Field, index: int | None, *, mapped: bool) -> None:

@@ -266,6 +266,12 @@ _OTHERS = (
         "correct the value, or leave the key out",
     ),
     Rule(
+        "metaData.sql",
+        "the SQL of a constraint, a generated column or a default is an expression: without one that Delta Spark can "
+        "parse it does not read the table",
+        "try it there first: SELECT <expression> FROM the table",
+    ),
+    Rule(
         "metaData.column-mapping.off",
         "columns have ids and physical names under column mapping only",
         "leave delta.columnMapping.id and physicalName out, or set delta.columnMapping.mode to name",
@@ -300,6 +306,11 @@ _CHANGES = (
         "add.path.live-twice",
         "a path is in the table once, whatever its deletion vector",
         "remove the file as it is in the table, with its deletion vector, in the same commit; or leave the add out",
+    ),
+    Rule(
+        "add.row-ids.others",
+        "a file states the row ids that the table gave to it before, and no others",
+        "leave baseRowId out: ids are assigned at commit; a file that is added again repeats its own",
     ),
     Rule("metaData.change.id", "a table with files keeps its id", "keep the id; for another table, create one"),
     Rule(

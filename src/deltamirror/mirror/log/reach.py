@@ -1,11 +1,11 @@
 """Which versions of a log can be had with their commits: from the beginning, or from a checkpoint on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
 from deltamirror.mirror.log.gaps import missing_versions, spelled
-from deltamirror.mirror.log.listing import CheckpointFiles, LogListing
+from deltamirror.mirror.log.listing import CheckpointFiles, CompactionFile, LogListing
 
 __all__ = ["Reach", "reach"]
 
@@ -70,8 +70,25 @@ def _broken(listing: LogListing) -> InvalidInput:
     since = "and there is no checkpoint" if newest is None else f"and the newest checkpoint is that of version {newest}"
     return InvalidInput(
         f"the log at {listing.location} lacks the commits of {spelled(missing)}, {since}",
-        hint="bring the missing files back, from a backup or from earlier versions of the bucket's objects",
+        hint="bring the missing files back, from a backup or from earlier versions of the bucket's objects"
+        + _only_compacted(listing, missing),
     )
+
+
+def _only_compacted(listing: LogListing, missing: Sequence[range]) -> str:
+    """What compactions have of commits that are missing."""
+    lacking = [each for each in listing.compactions if any(_meet(each, gap) for gap in missing)]
+    if not lacking:
+        return ""
+    ranges = ", ".join(f"{each.first} to {each.last}" for each in lacking)
+    return (
+        f"; versions {ranges} are there in a .compacted.json only, which tells what became of them, not what each of "
+        "them did: if Delta Spark reads the table, let it write a checkpoint, and import again"
+    )
+
+
+def _meet(compaction: CompactionFile, gap: range) -> bool:
+    return compaction.first < gap.stop and gap.start <= compaction.last
 
 
 def _beyond(listing: LogListing, version: int) -> NotFound:

@@ -71,6 +71,8 @@ def test_a_gap_above_every_start_is_an_error_that_names_it(
         reach(listing(commits, checkpoints))
     assert caught.value.message == f"the log at s3://lake/t {message}"
     assert "bring the missing files back" in caught.value.hint
+    compacted = "versions 0 to 9 are there in a .compacted.json only"
+    assert (compacted in caught.value.hint) == (min(set(range(99)) - {*commits}) <= 9)
 
 
 @pytest.mark.parametrize(
