@@ -159,7 +159,7 @@ class Published:
     num_bytes: int
     milliseconds: float
     age: float = 0.0
-    """How many milliseconds before the end of its unit it was put. The clocks of executors may differ; this does not."""
+    """How many milliseconds before the end of its unit it was put. Clocks of executors may differ; this does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

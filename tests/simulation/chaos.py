@@ -1,6 +1,7 @@
 """What goes wrong in a schedule, by the kinds of a plan's events."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,6 +16,9 @@ from tests.simulation.world import Trouble, World
 __all__ = ["Chaos"]
 
 _FLAKY: Final = ("away", "lost", "lost", "late", "late", "phantom", "throttled", "transient", "denied", "full")
+
+
+_OF_ONE_TABLE: Final = ("throttled", "away", "full", "denied", "hung", "transient")
 
 
 class Chaos:
@@ -105,6 +109,13 @@ class Chaos:
     def table_down(self, event: Event) -> None:
         """One table cannot be written."""
         self._trouble(self._table(event).location, ["away", "denied", "full"], 100, event)
+
+    def neighbour(self, event: Event) -> None:
+        """One table is in trouble from here on, of one kind: always, or every other time."""
+        table, kind = self._table(event), _OF_ONE_TABLE[event.amount % len(_OF_ONE_TABLE)]
+        percent = 100 if event.amount < len(_OF_ONE_TABLE) else 50
+        self._world.troubles.stores.append((f"{table.location}/", Trouble([kind], percent, sys.maxsize)))
+        self._observer.in_trouble.add(table.table_id)
 
     def database_down(self, event: Event) -> None:
         """The database does not answer."""
