@@ -1,6 +1,7 @@
 """What goes wrong in a schedule, by the kinds of a plan's events."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,6 +24,9 @@ _PARTS: Final = (
     frozenset({"read", "head"}),
 )
 """All that a store does, and parts of it."""
+
+
+_OF_ONE_TABLE: Final = ("throttled", "away", "full", "denied", "hung", "transient")
 
 
 class Chaos:
@@ -123,6 +127,13 @@ class Chaos:
         parts = _PARTS[1:]
         kinds = ["away", "denied", "full", "transient"]
         self._trouble(self._world.bucket, kinds, 100, event, only=parts[event.target % len(parts)])
+
+    def neighbour(self, event: Event) -> None:
+        """One table is in trouble from here on, of one kind: always, or every other time."""
+        table, kind = self._table(event), _OF_ONE_TABLE[event.amount % len(_OF_ONE_TABLE)]
+        percent = 100 if event.amount < len(_OF_ONE_TABLE) else 50
+        self._world.troubles.stores.append((f"{table.location}/", Trouble([kind], percent, sys.maxsize)))
+        self._observer.in_trouble.add(table.table_id)
 
     def database_down(self, event: Event) -> None:
         """The database does not answer."""

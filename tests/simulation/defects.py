@@ -16,6 +16,7 @@ from deltamirror.ops import examination
 from deltamirror.pipeline import ending, execution
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.breaker import Rules
+from deltamirror.pipeline.lanes import MirrorLane
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.store import ETag, Meta, Object
 from deltamirror.txnlog import commit, outcomes, prepare, ratify
@@ -172,6 +173,18 @@ def _stays_away(patch: Patch) -> None:
     patch.setattr(Rules, "may_try", lambda *_: False)
 
 
+def _holds_back_all(patch: Patch) -> None:
+    claimed = MirrorLane._claimed
+
+    def claim_elsewhere(self: Any, *, open_circuits: Any = (), except_stores: Any = (), **how: Any) -> Any:
+        return claimed(self, except_stores=[*except_stores, *open_circuits], **how)
+
+    patch.setattr(MirrorLane, "_claimed", claim_elsewhere)
+    patch.setattr(Rules, "asks_for_share", lambda *_: False)
+    told = Rules.told
+    patch.setattr(Rules, "told", lambda *args, **how: told(*args, **{**how, "failing": 100.0}))
+
+
 def _does_not_compare(patch: Patch) -> None:
     patch.setattr(examination._Examination, "compare", lambda *_: None)
     patch.setattr(examination._Examination, "look_above", lambda *_: None)
@@ -217,6 +230,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "a table counts as published beyond a gap": Defect(_skips_gaps, ("G3",), 150, ("lose_commit",)),
     "what failed is not tried again": Defect(_never_tries_again, ("G6", "G7"), 100),
     "a store that was down is never tried": Defect(_stays_away, ("G6", "G7"), 100, ("store_down",)),
+    "a circuit opens for two tables, and holds back all": Defect(_holds_back_all, ("G7",), 20, ("neighbour",)),
     "logs are not compared": Defect(
         _does_not_compare, ("G6", "G7"), 100, ("lose_commit", "alter_commit", "foreign_commit")
     ),

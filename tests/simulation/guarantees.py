@@ -31,6 +31,8 @@ class SeenTable:
     name: str
     location: str
     versions: list[Version] = field(default_factory=list)
+    seen_at: list[float] = field(default_factory=list)
+    """When each of them was committed, by the clock that is never set."""
     lineage: int = 0
     log_start: int = 0
     published: int = -1
@@ -69,6 +71,8 @@ class Observer(Witness):
         """Digests of versions that an adoption took out of the history, and the files that they added."""
         self.dropped: set[str] = set()
         """Files of commits that an adoption dropped, because it was told to."""
+        self.in_trouble: set[int] = set()
+        """Tables that have trouble of their own."""
         self._promised: dict[str, Mapping[str, int]] = {}
         self._refused: set[str] = set()
 
@@ -133,6 +137,7 @@ class Observer(Witness):
                 self.dropped |= known.added
         table.lineage = lineage
         table.versions.clear()
+        table.seen_at.clear()
         table.states.clear()
         table.checkpoints.clear()
 
@@ -171,6 +176,7 @@ class Observer(Witness):
             )
         _require(self._refused.isdisjoint(version.added), f"G2: {what} is what its writer was refused")
         table.versions.append(version)
+        table.seen_at.append(self._world.schedule.now)
 
     def _take_in(self, table: SeenTable, version: int) -> None:
         """What somebody else put there is ours, if it was adopted."""
@@ -322,6 +328,12 @@ class Observer(Witness):
         """The tables, but for this one and for those in quarantine, that are not mirrored."""
         others = [table for table in self.tables.values() if table is not but and not table.is_quarantined]
         return [table.name for table in others if not self._is_settled(table)]
+
+    def delayed(self, seconds: float) -> list[str]:
+        """The tables without trouble of their own, which were published to before, that wait for longer than this."""
+        since = self._world.schedule.now - seconds
+        well = [table for key, table in self.tables.items() if key not in self.in_trouble and table.published >= 0]
+        return [table.name for table in well if any(at < since for at in table.seen_at[table.published + 1 :])]
 
     def _is_settled(self, table: SeenTable) -> bool:
         if not table.is_mirrored:

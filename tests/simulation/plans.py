@@ -54,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether its calls do not come back, instead of failing; services are stopped and started meanwhile."""
     expires: bool = False
     """Whether logs are kept for a day only."""
+    neighbours: bool = False
+    """Whether nothing goes wrong but at single tables, which must not delay the others."""
 
     @property
     def hangs(self) -> bool:
@@ -86,12 +88,17 @@ _EVENTS: Final[dict[str, tuple[int, tuple[int, int]]]] = {
     "repair": (1, (0, 0)),
 }
 
+_NEIGHBOURHOODS: Final = 10
+"""One of so many schedules is of neighbours."""
+
 _OPERATIONS: Final = {"append": 8, "remove": 5, "rewrite": 5, "property": 2, "unknown": 1}
 
 
 def drawn(seed: int) -> Plan:
     """The plan of a seed."""
     lots = random.Random(f"plan {seed}")
+    if seed % _NEIGHBOURHOODS == _NEIGHBOURHOODS - 1:
+        return _neighbourhood(seed, lots)
     tables = lots.choice([1, 1, 1, 2, 2, 3])
     poisoned = tables > 1 and lots.random() < 0.5
     return Plan(
@@ -111,6 +118,31 @@ def drawn(seed: int) -> Plan:
         poisoned=poisoned,
         poison_hangs=poisoned and lots.random() < 0.5,
     )
+
+
+def _neighbourhood(seed: int, lots: random.Random) -> Plan:
+    """Many tables in one store, most of which may be in lasting trouble, each in its own way."""
+    tables = lots.randint(3, 10)
+    troubled = lots.sample(range(tables), lots.randint(1, tables - 1))
+    return Plan(
+        seed=seed,
+        tables=tables,
+        services=lots.choice([1, 1, 2]),
+        writers=tuple(_appends(lots, tables) for _ in range(3)),
+        events=tuple(
+            Event(at=lots.randrange(100, 250), kind="neighbour", target=table, amount=lots.randrange(12))
+            for table in troubled
+        ),
+        stickiness=lots.choice([0, 3, 6, 8]),
+        batch=lots.choice([1, 3, 100]),
+        interval=5,
+        look_ahead=False,
+        neighbours=True,
+    )
+
+
+def _appends(lots: random.Random, tables: int) -> tuple[Operation, ...]:
+    return tuple(Operation(kind="append", table=lots.randrange(tables)) for _ in range(lots.randint(8, 16)))
 
 
 def _operations(lots: random.Random, tables: int) -> tuple[Operation, ...]:

@@ -31,6 +31,11 @@ _TROUBLED: Final = 500
 _TROUBLED_SECONDS: Final = 7_200.0
 """The same in time of one day, for when all who would take steps are down."""
 
+_TROUBLED_NEIGHBOURS: Final = 900
+
+_NEIGHBOURLY: Final = 60.0
+"""Seconds that the trouble of others may delay a table: a request that hangs, and the next pass."""
+
 _PATIENCE: Final = 3_600.0
 """Seconds after the last trouble within which everything has to be as if there had been none."""
 
@@ -90,6 +95,8 @@ class _Run:
         for actor in (*self._writers, *self._services):
             actor.start()
         schedule.run(self._is_troubled_enough)
+        if self._plan.neighbours and (delayed := self._observer.delayed(_NEIGHBOURLY)):
+            raise AssertionError(f"G7: {delayed} wait for more than {_NEIGHBOURLY:.0f} s, for the trouble of others")
         schedule.note("no trouble from here on")
         self._chaos.end()
         if self._plan.poisoned:
@@ -102,6 +109,8 @@ class _Run:
 
     def _is_troubled_enough(self) -> bool:
         schedule = self._world.schedule
+        if self._plan.neighbours:
+            return schedule.steps >= _TROUBLED_NEIGHBOURS or bool(self._observer.delayed(_NEIGHBOURLY))
         if schedule.steps >= _TROUBLED or schedule.now % 86_400 >= _TROUBLED_SECONDS:
             return True
         return self._chaos.is_over and self._is_settled()
@@ -176,9 +185,10 @@ def _settings(plan: Plan) -> Settings:
             poll=5.0,
             verify=plan.verify,  # type: ignore[arg-type]
             retry_permanent=120.0,
-            concurrency=2,
+            concurrency=4 if plan.neighbours else 2,
         ),
         checkpoint=CheckpointSettings(interval=plan.interval, lease=90.0),
-        breaker=BreakerSettings(pause=20.0),
+        # Neighbours: whoever waits for a circuit that is open waits for too long.
+        breaker=BreakerSettings(pause=600.0 if plan.neighbours else 20.0),
         reconcile=ReconcileSettings(interval=100.0, sample=3),
     )

@@ -45,6 +45,9 @@ _MOST_THREADS: Final = MOST_HUNG + 8
 _LATE: Final = 90.0
 """So many seconds after its client gave it up, a request may still arrive."""
 
+_HANGS: Final = 20.0
+"""So many seconds a request takes that hangs, before its client gives it up."""
+
 _ERRORS: Final[dict[str, Callable[[], DeltaMirrorError]]] = {
     "away": lambda: Unavailable("the store does not answer"),
     "throttled": lambda: Throttled("the store asks for fewer requests", retry_after=7.0),
@@ -182,10 +185,13 @@ class World:
         """A call of a store: it succeeds, fails, succeeds and seems to fail, or fails and happens later."""
         location = store.location
         self.schedule.step(f"{operation} {location.rpartition('/')[2]}/{key}")
-        troubles = [trouble for prefix, trouble in self.troubles.stores if location.startswith(prefix)]
+        troubles = [trouble for prefix, trouble in self.troubles.stores if f"{location}/".startswith(prefix)]
         kind = self._drawn(each for each in troubles if not each.only or operation in each.only)
         if kind == "hangs":
             self._hang(location)
+        if kind == "hung":
+            self.schedule.sleep(_HANGS)
+            raise Unavailable(f"{operation} {key}: the store does not answer")
         if kind in _ERRORS:
             raise _ERRORS[kind]()  # noqa: RSE102 - a function makes it
         if kind == "phantom" and operation == "create":

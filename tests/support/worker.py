@@ -39,7 +39,7 @@ class Worker:
                 stderr=log,
                 text=True,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(_ROOT), "TZ": "UTC", **(environment or {})},
+                env={**os.environ, "PYTHONPATH": f"{_ROOT}/src:{_ROOT}", "TZ": "UTC", **(environment or {})},
                 # Ctrl-C reaches the tests; the worker ends when its input does.
                 start_new_session=True,
             )

@@ -83,7 +83,8 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         POSITIVE,
         described(
-            "How long a unit may work before it hands in what it has done; the rest is another unit's.",
+            "How long a unit may work before it hands in what it has done; the rest is another unit's. On Spark, units "
+            "of one job hand in after a second.",
             unit="s",
             reload=Reload.START,
         ),

@@ -1,14 +1,23 @@
 """Jobs share Spark: none takes the last slot of another, and none carries more than the JVM has room for."""
 
+import math
+import pickle
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltamirror.config import Settings
+from deltamirror.errors import Unavailable
+from deltamirror.pipeline.execution import failed
+from deltamirror.pipeline.spark.executor import in_time
+from deltamirror.pipeline.spark.runner import SparkRunner
 from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
-from deltamirror.work import CommitUnit
+from deltamirror.work import CommitUnit, Stage
 from tests.support.commit_units import unit_of, work_of
 
 
@@ -61,3 +70,25 @@ def test_units_that_carry_nothing_are_one_job(number: int) -> None:
 
 def test_no_units_are_no_job() -> None:
     assert packed([]) == ([], [])
+
+
+def test_units_of_a_job_have_what_is_left_of_its_time_when_they_begin() -> None:
+    times = iter([10.0, 10.0, 10.75, 15.0, 16.0])
+    units = in_time(iter([unit_of([], budget=20.0)] * 4), 1.0, clock=lambda: next(times))
+    assert [each.budget for each in units if isinstance(each, CommitUnit)] == [1.0, 0.25, 0.0, 0.0]
+
+
+def test_only_units_that_share_a_job_are_cut() -> None:
+    seconds: list[float] = []
+
+    class Recorded(SparkRunner):
+        def job(self, rows: Any, task: Any, columns: str) -> Iterator[Any]:
+            seconds.append(task.keywords["seconds"])
+            for row in rows.column(0):
+                sent = pickle.loads(row.as_buffer())  # noqa: S301  we wrote it
+                yield pickle.dumps(failed(sent, Unavailable("x"), Stage.PUT))
+
+    runner = Recorded(Settings())
+    assert len(list(runner.run([unit(10), unit(10), unit(10)]))) == 3
+    assert len(list(runner.run([unit(10)]))) == 1
+    assert seconds == [1.0, math.inf]

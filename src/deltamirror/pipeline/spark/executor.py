@@ -4,9 +4,11 @@ A worker process opens stores and the database itself, when the first unit asks 
 survive a fork, and credentials do not travel. It finds both in its own environment.
 """
 
+import math
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -20,9 +22,9 @@ from deltamirror.pipeline.crew import work_on
 from deltamirror.pipeline.execution import Resources, failed
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.open import open_database
-from deltamirror.work import Outcome, Stage, Unit
+from deltamirror.work import CommitUnit, Outcome, Stage, Unit
 
-__all__ = ["OUTCOMES", "rows_of", "run_rows"]
+__all__ = ["OUTCOMES", "in_time", "rows_of", "run_rows"]
 
 OUTCOMES: Final = "outcome binary"
 """The schema of what comes back."""
@@ -39,11 +41,26 @@ def rows_of(items: Sequence[object]) -> pa.Table:
     return pa.Table.from_batches([pa.record_batch([row], names=["item"]) for row in rows])
 
 
-def run_rows(batches: Iterator[pa.RecordBatch], *, threads: int, fetches: bool) -> Iterator[pa.RecordBatch]:
-    """The outcomes of the units of a task, as they finish."""
-    for outcome in _outcomes(_units(batches), threads=threads, fetches=fetches):
+def run_rows(
+    batches: Iterator[pa.RecordBatch], *, threads: int, fetches: bool, seconds: float = math.inf
+) -> Iterator[pa.RecordBatch]:
+    """The outcomes of the units of a task, as they finish; commits have so many ``seconds`` together."""
+    units = in_time(_units(batches), seconds)
+    for outcome in _outcomes(units, threads=threads, fetches=fetches):
         row = pa.array([pickle.dumps(_explained(outcome))], pa.binary())
         yield pa.record_batch([row], names=["outcome"])
+
+
+def in_time(units: Iterator[Unit], seconds: float, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Unit]:
+    """The units, each with what is left of the time when it is begun.
+
+    Spark hands the outcomes of a job over when all of them are there: a unit with a long backlog would keep those of
+    its neighbours for as long as it has budget. At least one version of each is tried.
+    """
+    end = clock() + seconds
+    for unit in units:
+        left = max(0.0, end - clock())
+        yield replace(unit, budget=min(unit.budget, left)) if isinstance(unit, CommitUnit) else unit
 
 
 def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator[Outcome]:

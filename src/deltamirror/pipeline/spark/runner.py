@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import pickle
 import threading
 import time
@@ -36,6 +37,8 @@ _BY_THE_CLOCK: Final = (
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
+_TOGETHER: Final = 1.0
+"""How many seconds the commits of a job of several tables take: none of them waits longer to be recorded."""
 
 
 class SparkRunner:
@@ -107,7 +110,8 @@ class SparkRunner:
                 yield from _collected(frame.mapInArrow(task, columns))
 
     def _run(self, units: list[Unit]) -> Iterator[Outcome]:
-        task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches)
+        seconds = _TOGETHER if len(units) > 1 else math.inf
+        task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches, seconds=seconds)
         for row in self.job(rows_of(units), task, OUTCOMES):
             outcome: Outcome = pickle.loads(row)  # noqa: S301  our own executors wrote it
             if not self.fetches and outcome.failure is not None and isinstance(outcome.failure.error, LeaseLost):
