@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from deltamirror import Catalog
+from deltamirror import Catalog, MirrorEngine
+from deltamirror.cli.failure import EXIT_INTERRUPTED
 from deltamirror.cli.progress import LONG_BACKLOG
 from deltamirror.config import StorageSettings
 from tests.support.commands import COMMAND, environment, following, typed, variables, without_jvm
@@ -120,6 +121,16 @@ def test_what_to_run_has_to_be_clear(orders, options: list[str]) -> None:
 
 def test_a_database_without_a_catalog_points_to_init(prompt) -> None:
     assert "deltamirror init" in prompt.error(*LOCAL, exits=17)["hint"]
+
+
+def test_a_run_that_was_interrupted_says_what_is_left(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(engine: MirrorEngine, **_: object) -> None:
+        """As if the signal came before anything was claimed."""
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(MirrorEngine, "run", interrupted)
+    left = orders(*LOCAL, exits=EXIT_INTERRUPTED).stdout
+    assert left == "Nothing was published.\n1 version not published; `deltamirror mirror --once` goes on.\n"
 
 
 def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders, add) -> None:

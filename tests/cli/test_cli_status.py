@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deltamirror.cli.output import duration
+from deltamirror.cli.remedies import remedy
 from deltamirror.txnlog.breakers import Breaker
 from deltamirror.txnlog.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
 
@@ -67,12 +68,32 @@ def test_an_error_says_what_where_how_often_and_what_to_do(outage) -> None:
 
 
 def test_people_see_a_row_a_table_and_what_to_do_about_failures(outage) -> None:
-    header, first, second, remedy = outage("status").stdout.splitlines()
+    header, first, second, advice = outage("status").stdout.splitlines()
     assert header.split()[:5] == ["TABLE", "STATE", "HEAD", "PUBLISHED", "LAG"]
     assert first.split()[:5] == ["orders", "active", "2", "0", "2"]
     assert first.endswith("invalid-location")
     assert second.split() == ["other", "active", "0", "0", "0", "0", "0"]
-    assert remedy.startswith("orders, version 1: invalid-location: ")
+    assert advice.startswith("orders, version 1: invalid-location: the location ")
+    assert "is a file; move away what is in the place of the table's folder" in advice
+
+
+@pytest.mark.parametrize(
+    ("code", "stage", "location", "said", "unsaid"),
+    [
+        ("unavailable", "put", "file:///lake/t", "the disk and its mount", "endpoint"),
+        ("unavailable", "put", "s3://lake/t", "`storage.endpoint`", "mount"),
+        ("permission-denied", "put", "file:///lake/t", "rights of the table's folder", "keys"),
+        ("not-found", "put", "file:///lake/t", "the folder that the table lies in", "bucket"),
+        ("not-found", "put", "s3://lake/t", "create the bucket", "folder"),
+        ("not-found", "verify", "s3://lake/t", "written again by itself", "bucket"),
+    ],
+)
+def test_what_to_do_fits_the_store_and_what_was_met(
+    code: str, stage: str, location: str, said: str, unsaid: str
+) -> None:
+    advice = remedy(code, stage=stage, location=location)
+    assert said in advice
+    assert unsaid not in advice
 
 
 def test_a_check_tells_lag_from_divergence_from_good(outage) -> None:

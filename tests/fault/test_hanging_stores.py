@@ -26,7 +26,7 @@ from deltamirror.storage.open import store_at
 from deltamirror.txnlog.status import table_status
 from deltamirror.wiring import reconciling
 from tests.support.commands import following as service
-from tests.support.mirrors import append, following, local_settings, log_of, make_table, published_files
+from tests.support.mirrors import append, following, local_settings, log_of, make_table, published_files, until
 
 HASTY = replace(StorageSettings(), timeout=0.2, transfer_timeout=0.2)
 NEVER = "86400"
@@ -38,16 +38,6 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
     with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as opened:
         opened.init()
         yield opened
-
-
-def until(happens: Callable[[], bool]) -> None:
-    """Wait for as long as any machine needs."""
-    pause = threading.Event()
-    for _ in range(12_000):
-        if happens():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it does not happen")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from deltamirror.config import (
     MirrorSettings,
     ReconcileSettings,
     Settings,
+    StorageSettings,
     WriterSettings,
 )
 from tests.simulation.actors import Actor, Operator, Service, Writer
@@ -38,6 +39,9 @@ _NEIGHBOURLY: Final = 60.0
 
 _PATIENCE: Final = 3_600.0
 """Seconds after the last trouble within which everything has to be as if there had been none."""
+
+_LONG_CALL: Final = 90.0
+"""Longer than a lease, within which a service has to end."""
 
 _HANGING: Final = 600.0
 """Seconds for which a table hangs, and within which all others are as if it did not."""
@@ -191,4 +195,5 @@ def _settings(plan: Plan) -> Settings:
         # Neighbours: whoever waits for a circuit that is open waits for too long.
         breaker=BreakerSettings(pause=600.0 if plan.neighbours else 20.0),
         reconcile=ReconcileSettings(interval=100.0, sample=3),
+        storage=StorageSettings(timeout=_LONG_CALL),
     )

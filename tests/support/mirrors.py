@@ -26,6 +26,7 @@ __all__ = [
     "make_table",
     "mirror_of",
     "published_files",
+    "until",
 ]
 
 
@@ -114,3 +115,13 @@ class ScriptedRunner:
 
     def close(self) -> None:
         """Nothing is open that is not the inner runner's."""
+
+
+def until(happens: Callable[[], bool]) -> None:
+    """Wait for as long as any machine needs."""
+    pause = threading.Event()
+    for _ in range(12_000):
+        if happens():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it does not happen")

@@ -83,6 +83,7 @@ class _Failed:
     """A failure that stands at the end of a run."""
 
     table: str
+    location: str
     lane: Lane
     failure: Failure
 
@@ -92,7 +93,8 @@ class _Failed:
 
     @property
     def hint(self) -> str:
-        return self.failure.error.hint or remedy(self.failure.error.code)
+        error, stage = self.failure.error, self.failure.stage
+        return error.hint or remedy(error.code, stage=stage, location=self.location)
 
     def line(self) -> str:
         what = "checkpoint of version" if self.lane is Lane.CHECKPOINTS else "version"
@@ -122,11 +124,14 @@ class _Report:
     def of(cls, tally: Tally, engine: MirrorEngine, *, stopped: bool) -> "_Report":
         tables = engine.status()
         names = {table.table_id: table.name for table in tables}
+        locations = {table.table_id: table.location for table in tables}
         return cls(
             versions={names.get(key, f"table {key}"): number for key, number in sorted(tally.versions.items())},
             checkpoints=tally.checkpoints,
             failed=tuple(
-                _Failed(table=names.get(key, f"table {key}"), lane=lane, failure=failure)
+                _Failed(
+                    table=names.get(key, f"table {key}"), location=locations.get(key, ""), lane=lane, failure=failure
+                )
                 for (key, lane), failure in tally.failed.items()
             ),
             diverged={table.name: table.diverged_version for table in tables if table.diverged_version is not None},
@@ -146,7 +151,8 @@ class _Report:
         ]
         wrote = [f"wrote {counted(self.checkpoints, 'checkpoint')}"]
         did = (done if self.versions else []) + (wrote if self.checkpoints else [])
-        lines = [f"{' and '.join(did).capitalize()}." if did else "Nothing was due."]
+        nothing = "Nothing was published." if self.stopped and self.unpublished else "Nothing was due."
+        lines = [f"{' and '.join(did).capitalize()}." if did else nothing]
         lines += [failed.line() for failed in self.failed]
         told = {failed.table for failed in self.failed if isinstance(failed.failure.error, Diverged)}
         lines += [
@@ -156,7 +162,9 @@ class _Report:
             if table not in told
         ]
         if self.unpublished:
-            lines.append(f"{counted(self.unpublished, 'version')} not published; `deltamirror status` shows why.")
+            interrupted = self.stopped and not (self.failed or self.diverged)
+            then = "`deltamirror mirror --once` goes on" if interrupted else "`deltamirror status` shows why"
+            lines.append(f"{counted(self.unpublished, 'version')} not published; {then}.")
         return lines
 
     def document(self) -> dict[str, object]:

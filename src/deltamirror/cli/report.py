@@ -46,7 +46,7 @@ def _document(report: TableReport) -> dict[str, object]:
         "published": status.published,
         "head": status.head,
         "escalations": [_escalation_document(each) for each in report.escalations],
-        "attempts": [_attempt_document(each) for each in report.attempts],
+        "attempts": [_attempt_document(each, status.location) for each in report.attempts],
         "superseded": [asdict(each) for each in report.superseded],
     }
 
@@ -55,11 +55,13 @@ def _escalation_document(escalation: Escalation) -> dict[str, object]:
     return {**asdict(escalation), "error_message": redact_text(escalation.error_message)}
 
 
-def _attempt_document(attempt: Attempt) -> dict[str, object]:
+def _attempt_document(attempt: Attempt, location: str) -> dict[str, object]:
     code, message = attempt.error_code, attempt.error_message
     told = {"error_message": None if message is None else redact_text(message)}
-    help_ = {"hint": None, "guide": None} if code is None else {"hint": remedy(code), "guide": guide(code)}
-    return {**asdict(attempt), **told, **help_}
+    if code is None:
+        return {**asdict(attempt), **told, "hint": None, "guide": None}
+    hint = remedy(code, stage=attempt.error_stage, location=location)
+    return {**asdict(attempt), **told, "hint": hint, "guide": guide(code)}
 
 
 def _lines(report: TableReport) -> Iterator[str]:
@@ -72,7 +74,7 @@ def _lines(report: TableReport) -> Iterator[str]:
     for escalation in report.escalations:
         yield _escalated(escalation)
     for attempt in report.attempts:
-        yield from _told(attempt)
+        yield from _told(attempt, status.location)
     if not report.attempts:
         yield "No attempt failed."
     for each in report.superseded:
@@ -92,7 +94,7 @@ def _escalated(escalation: Escalation) -> str:
     return f"Escalated {moment(escalation.opened_at)}{end}: {what}, {escalation.error_code}"
 
 
-def _told(attempt: Attempt) -> Iterator[str]:
+def _told(attempt: Attempt, location: str) -> Iterator[str]:
     what = f"{_what(attempt.lane, attempt.version)}, attempt {attempt.attempt}"
     code = attempt.error_code
     if code is None:
@@ -105,7 +107,7 @@ def _told(attempt: Attempt) -> Iterator[str]:
     if attempt.found_digest:
         yield f"  sha256 expected: {attempt.expected_digest}"
         yield f"  sha256 found:    {attempt.found_digest}"
-    yield f"  what to do: {remedy(code)}"
+    yield f"  what to do: {remedy(code, stage=attempt.error_stage, location=location)}"
     yield f"  more: {guide(code)}"
 
 

@@ -75,14 +75,18 @@ def _errors(table: TableStatus) -> list[LastError]:
 
 
 def _document(table: TableStatus) -> dict[str, object]:
-    errors = {"error": _error_document(table.error), "checkpoint_error": _error_document(table.checkpoint_error)}
-    return {**asdict(table), **errors}
+    named = {"error": table.error, "checkpoint_error": table.checkpoint_error}
+    return {**asdict(table), **{name: _error_document(table, error) for name, error in named.items()}}
 
 
-def _error_document(error: LastError | None) -> dict[str, object] | None:
+def _error_document(table: TableStatus, error: LastError | None) -> dict[str, object] | None:
     if error is None:
         return None
-    return {**asdict(error), "message": redact_text(error.message), "hint": remedy(error.code)}
+    return {**asdict(error), "message": redact_text(error.message), "hint": _remedy(table, error)}
+
+
+def _remedy(table: TableStatus, error: LastError) -> str:
+    return remedy(error.code, stage=error.stage, location=table.location)
 
 
 _COLUMNS: Final = (
@@ -113,7 +117,8 @@ def _tell_remedies(tables: Sequence[TableStatus]) -> None:
             click.echo(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         for error in _errors(table):
-            click.echo(f"{table.name}, version {error.version}: {error.code}: {remedy(error.code)}{more}")
+            cause = redact_text(" ".join(error.message.split()))
+            click.echo(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
 
 
 def _fields(table: TableStatus) -> dict[str, object]:
@@ -130,8 +135,8 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "waiting": f"{table.pending:,} pending, {table.failed:,} failed",
         "checkpoint": _checkpoint(table),
         "log": _log(table),
-        "error": _told(table.error),
-        "checkpoint error": _told(table.checkpoint_error),
+        "error": _told(table, table.error),
+        "checkpoint error": _told(table, table.checkpoint_error),
         "escalated": _escalated(table),
         "at work": _at_work(table),
     }
@@ -172,7 +177,7 @@ def _log(table: TableStatus) -> str:
     return f"{start}; cleaned {moment(done.at)}: {counted(done.num_objects, 'object')}, {done.num_bytes:,} bytes"
 
 
-def _told(error: LastError | None) -> str:
+def _told(table: TableStatus, error: LastError | None) -> str:
     if error is None:
         return ""
     again = "at once" if error.next_attempt_at is None else moment(error.next_attempt_at)
@@ -182,6 +187,6 @@ def _told(error: LastError | None) -> str:
             redact_text(error.message),
             f"stage {error.stage}{f', object {error.key}' if error.key else ''}",
             f"{counted(error.attempts, 'attempt')}, the next one: {again}",
-            f"what to do: {remedy(error.code)}",
+            f"what to do: {_remedy(table, error)}",
         )
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError
@@ -17,6 +17,7 @@ from deltamirror.errors import InvalidSettings
 from deltamirror.storage.failures import from_client
 from deltamirror.storage.object_store import Clients
 from deltamirror.storage.profile import find_profile
+from deltamirror.storage.throttling import asked_pause_of
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -68,7 +69,9 @@ def _remote(scheme: str, bucket: str, options: StorageSettings, credentials: Cre
         )
     except (BaseError, ValueError) as error:
         raise from_client(error, f"cannot use {scheme}://{bucket}") from None
-    return Clients(calls, transfers, tag="version" if scheme == "gs" else "e_tag", quoted=store is AzureStore)
+    tag: Literal["e_tag", "version"] = "version" if scheme == "gs" else "e_tag"
+    asked_pause = asked_pause_of(calls, ca_file=options.ca_file)
+    return Clients(calls, transfers, tag=tag, quoted=store is AzureStore, asked_pause=asked_pause)
 
 
 def _client(options: StorageSettings, timeout: float) -> "ClientConfig":

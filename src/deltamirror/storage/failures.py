@@ -37,7 +37,7 @@ __all__ = ["from_client", "from_os", "from_store", "is_broken_off", "is_missing_
 _STATUS: Final = re.compile(r"(?:status |\()code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
 _MESSAGE: Final = re.compile(r'(?:<Message>|\breason: ")([^<"\n]{1,200})')
-# Only what the document says: the client does not hand on the headers of an answer.
+# What the document says: the client does not hand on the headers of an answer, which `throttling` asks for.
 _RETRY_AFTER: Final = re.compile(r"(?i)\bretry[-_ ]?after(?:_?seconds)?\b\W{0,20}(\d{1,6})\b")
 _KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _CAUSE: Final = re.compile(r'(?:message|ConnectError\(\s*|error: )\s*:?\s*"([^"]{1,120})"')

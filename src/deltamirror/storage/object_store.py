@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from deltamirror.errors import DeltaMirrorError, NotFound
+from deltamirror.errors import DeltaMirrorError, NotFound, Throttled
 from deltamirror.storage.failures import is_broken_off, is_missing_bucket, status_of, translated
 from deltamirror.storage.keys import check_data, check_folder, check_key, is_hidden, is_temporary
 from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced, Store
+from deltamirror.storage.throttling import AskedPause
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, PutResult
@@ -46,6 +47,7 @@ class Clients:
     transfers: Client
     tag: Literal["e_tag", "version"] = "e_tag"
     quoted: bool = False
+    asked_pause: AskedPause = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +253,15 @@ class ObjectStore:
             etag=self._tag(found),
         )
 
-    def _translated(self, doing: str, key: str) -> AbstractContextManager[None]:
-        return translated(doing, f"{self.location}/{key}".rstrip("/"))
+    @contextmanager
+    def _translated(self, doing: str, key: str) -> Iterator[None]:
+        try:
+            with translated(doing, f"{self.location}/{key}".rstrip("/")):
+                yield
+        except Throttled as error:
+            if error.retry_after is None:
+                raise replace(error, retry_after=self.clients.asked_pause(f"{self.path}/{key}")) from None
+            raise
 
 
 def _unless_bucket_is_missing(error: BaseException) -> None:

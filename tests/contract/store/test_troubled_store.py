@@ -73,8 +73,8 @@ TABLE: list[tuple[Answer, type[DeltaMirrorError], int]] = [
     (Answer(400, "ExpiredToken"), PermissionDenied, 1),
     (Answer(404, "NoSuchBucket"), NotFound, 1),
     (Answer(413, "EntityTooLarge"), CapacityExceeded, 1),
-    (Answer(429, "TooManyRequests", (("retry-after", "7"),)), Throttled, 2),
-    (Answer(503, "SlowDown"), Throttled, 2),
+    (Answer(429, "TooManyRequests", (("retry-after", "7"),)), Throttled, 3),  # with the question for how long
+    (Answer(503, "SlowDown"), Throttled, 3),
     (Answer(500, "InternalError"), Unavailable, 2),
     (Answer(502, "BadGateway"), Unavailable, 2),
     (Answer(503, "ServiceUnavailable"), Unavailable, 2),
@@ -109,20 +109,35 @@ def test_every_trouble_has_one_error_whatever_was_asked(
 
 @pytest.mark.requirement("R48")
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    ("told", "header", "seconds"),
     [
-        ("SlowDown</Code><RetryAfterSeconds>7</RetryAfterSeconds><Code>", 7.0),
-        ("ServerBusy</Code><Message>Please retry after 12 seconds.</Message><Code>", 12.0),
-        ("SlowDown", None),
+        ("SlowDown</Code><RetryAfterSeconds>7</RetryAfterSeconds><Code>", None, 7.0),
+        ("ServerBusy</Code><Message>Please retry after 12 seconds.</Message><Code>", None, 12.0),
+        ("SlowDown", None, None),
+        ("SlowDown", "12", 12.0),
+        ("SlowDown", "Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
+        ("SlowDown", "soon", None),
     ],
 )
+@pytest.mark.parametrize("use", ["create", "read"])
 def test_how_long_a_store_wants_to_be_left_alone_is_known_where_its_answer_says_so(
-    told: str, seconds: float | None
+    use: str, told: str, header: str | None, seconds: float | None
 ) -> None:
-    with answering(Answer(503, told)) as asked:
-        error = trouble(troubled(asked.endpoint, retries=0), "create")
+    headers = () if header is None else (("retry-after", header),)
+    with answering(Answer(503, told, headers)) as asked:
+        error = trouble(troubled(asked.endpoint, retries=0), use)
     assert isinstance(error, Throttled)
     assert error.retry_after == seconds
+    assert TOKEN not in "".join(traceback.format_exception(error))
+
+
+def test_a_store_that_stopped_throttling_is_not_asked_to_wait_for() -> None:
+    slow = Answer(503, "SlowDown", (("retry-after", "600"),))
+    with answering(slow, Answer(404, "NoSuchKey", (("retry-after", "600"),))) as asked:
+        error = trouble(troubled(asked.endpoint, retries=0), "create")
+        assert [method for method, _ in asked.requests] == ["PUT", "HEAD"]
+    assert isinstance(error, Throttled)
+    assert error.retry_after is None
 
 
 @pytest.mark.requirement("R47")
