@@ -14,7 +14,7 @@ from deltamirror.ops.reconcile import Strategy
 from deltamirror.ops.repair import Repaired, repair
 from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lake import opened, paths
-from tests.support.mirrors import append, committed_files, log_of, make_table, published_files
+from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
 from tests.support.reconcilers import reconciled, reconciling
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.requirement("R56")]
@@ -178,6 +178,15 @@ def test_a_pointer_beyond_the_head_keeps_no_process_from_committing_and_a_repair
     mirror(engine)
     assert_seen(table)
     assert engine.status("t")[0].state == "active"
+
+
+def test_a_wrong_checksum_is_moved_aside_where_none_are_written(lake: Catalog, table: Table) -> None:
+    wrong = log_of(table) / f"{5:020}.crc"
+    wrong.write_bytes(wrong.read_bytes().replace(b'"numFiles":5', b'"numFiles":6'))
+    with mirror_of(lake, checksums=False) as engine:
+        assert reconciled(engine, Strategy.FULL)[0].misleading == (f"_delta_log/{wrong.name}",)
+    assert not wrong.exists()
+    assert saved(table) == [wrong.name]
 
 
 def test_an_empty_object_above_the_head_is_foreign(engine: MirrorEngine, table: Table) -> None:

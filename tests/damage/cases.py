@@ -86,7 +86,7 @@ def _goes_on(catalog: Catalog, engine: MirrorEngine, lake: Lake, duckdb: DuckDB)
 def _wrong(catalog: Catalog, lake: Lake, duckdb: DuckDB, when: str) -> Iterator[str]:
     table = catalog.table("t")
     head = table.info().head
-    for version in (None, *range(head + 1)):
+    for version in (None, *range(table.info().log_start, head + 1)):
         expected = paths(table) if version is None else paths(table, version=version)
         seen = _by_delta_rs(lake.table, version)
         if seen != ((head if version is None else version), expected):

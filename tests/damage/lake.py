@@ -8,15 +8,17 @@ from pathlib import Path
 
 from deltamirror import Catalog
 from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.ops.importing import ImportOrder
+from deltamirror.wiring import open_importer
 from tests.support.mirrors import append, local_settings, make_table, mirror_of
 
 __all__ = ["INTERVAL", "KINDS", "Lake", "prepared"]
 
 INTERVAL = 3
-KINDS = ("classic", "v2", "behind")
-"""Tables with checkpoints of either form; and one with versions that are not published."""
+KINDS = ("classic", "v2", "behind", "imported")
+"""Tables with checkpoints of either form; one with versions that are not published; one whose log has no beginning."""
 
-_SAME = 4
+_SAME = 3
 _MORE = 3
 _V2 = {"delta.checkpointPolicy": "v2"}
 
@@ -72,6 +74,8 @@ def prepared(folder: Path, kind: str) -> Lake:
         properties = {"delta.checkpointInterval": str(INTERVAL), **(_V2 if kind == "v2" else {})}
         make_table(catalog, folder, properties=properties)
         _commit(catalog, _SAME, prefix="same")
+        if kind == "imported":
+            _import(catalog, lake)
     lake.keep()
     with lake.opened() as catalog:
         for _ in range(_MORE):
@@ -86,6 +90,16 @@ def prepared(folder: Path, kind: str) -> Lake:
             append(catalog.table("t"), 2, prefix="waiting")
     lake.keep()
     return lake
+
+
+def _import(catalog: Catalog, lake: Lake) -> None:
+    """Take the table in anew, from its checkpoint on: there is nothing before that."""
+    catalog.drop_table("t")
+    for path in lake.log.iterdir():
+        if path.name < f"{INTERVAL:020}":
+            path.unlink()
+    with open_importer(catalog, local_settings(), runner="local") as importer:
+        importer.run(ImportOrder(location=str(lake.table), name="t"))
 
 
 def _commit(catalog: Catalog, count: int, *, prefix: str) -> None:

@@ -151,14 +151,14 @@ def test_a_pooler_that_takes_no_options_is_named(postgres_server: PostgresServer
 
 
 @pytest.fixture(scope="module")
-def own_server() -> Iterator[PostgresServer]:
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """A server that a test may configure; it has a catalog with the table ``t``."""
     with prepared_server() as server:
         server.create_cluster()
         server.start()
         with opened(server.url()) as catalog:
             catalog.init()
-            create(catalog).append([add("kept")])
+            make_table(catalog, tmp_path_factory.mktemp("lake"), "t").append([add("kept")])
         yield server
 
 

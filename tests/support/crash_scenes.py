@@ -105,6 +105,11 @@ def _write_as_others(lake: Lake) -> None:
     store.put("_delta_log/00000000000000000002.json", b'{"commitInfo":{}}\n')
 
 
+def _mislead(lake: Lake) -> None:
+    """The pointer leads readers to nothing."""
+    lake.store().put("_delta_log/_last_checkpoint", b'{"version":99,"size":1}')
+
+
 def _keep_time(lake: Lake) -> None:
     with lake.catalog.database.write() as session:
         session.execute(update(heads).values(committed_at=_LATER))
@@ -176,6 +181,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "sidecars": Scene("mirrored", _mirror, _ask_for_sidecars),
     "reconcile": Scene("mirrored", _reconcile, _lose_objects, _reconcile_until_equal, sound=False),
     "altered": Scene("mirrored", _reconcile, _write_as_others, sound=False),
+    "misleading": Scene("mirrored", _reconcile, _mislead, databases=("sqlite",), sound=False),
     "adopt": Scene("mirrored", _adopt, _write_in_place_of_ours, sound=False),
     "clean": Scene("mirrored", _clean, _grow_old),
 }

@@ -68,6 +68,8 @@ STEPS: Final = (
     Step("take a checkpoint back", Phase.RECONCILE, "reconcile", "COMMIT txnlog.findings.Turn.take_checkpoint_back"),
     Step("put a lost commit", Phase.RECONCILE, "reconcile", "create N.json"),
     Step("put a lost checksum", Phase.RECONCILE, "reconcile", "create N.crc", turn=2),
+    Step("keep what misleads", Phase.RECONCILE, "misleading", "copy _deltamirror/_last_checkpoint*"),
+    Step("take it from readers", Phase.RECONCILE, "misleading", "delete _last_checkpoint"),
     Step("stop a table", Phase.RECONCILE, "altered", "COMMIT txnlog.findings.Turn.stop"),
     Step("end a turn", Phase.RECONCILE, "reconcile", "COMMIT txnlog.findings.Turn.end"),
     Step("give a turn back", Phase.RECONCILE, "reconcile", "COMMIT txnlog.leases.release"),

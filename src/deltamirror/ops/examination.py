@@ -16,7 +16,15 @@ from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.presence import has_place
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.kept import KeptCheckpoint, KeptCommit, KeptLog, kept_checkpoints, kept_commits, kept_log
+from deltamirror.txnlog.kept import (
+    KeptCheckpoint,
+    KeptCommit,
+    KeptLog,
+    kept_checkpoints,
+    kept_commits,
+    kept_log,
+    lost_checkpoints,
+)
 from deltamirror.txnlog.superseding import is_superseded
 from deltamirror.work import Difference, ExpectedObject
 
@@ -78,6 +86,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
     with database.read() as connection:
         log = kept_log(connection, log.name)  # somebody may have cleaned it before it was our turn
         checkpoints = kept_checkpoints(connection, log.table_id, first=log.log_start)
+        awaited = frozenset(lost_checkpoints(connection, log.table_id))
     listed = list_log(inspector.store(address), first=log.log_start)
     # What we put is in SQL before it is in the log: SQL is asked after it was listed for what may be there.
     with database.read() as connection:
@@ -87,7 +96,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
         examination.compare(first, min(first + _WINDOW - 1, head))
     examination.look_above(head)
     examination.compare_checkpoints(checkpoints)
-    examination.compare_shortcuts(checkpoints, head)
+    examination.compare_shortcuts(checkpoints, head, awaited)
     examination.compare_checksums(max((each.version for each in checkpoints), default=0))
     examination.look_around()
     return examination.findings
@@ -104,12 +113,15 @@ class _Examination:
     findings: Findings = field(default_factory=Findings)
     _doubtful: list[int] = field(default_factory=list)
     """Versions of ours whose checksums have to be read."""
+    _last_put: int = -1
+    """The newest version that ever was in the log."""
 
     def compare(self, first: int, last: int) -> None:
         """The commits of some versions."""
         with self.database.read() as connection:
             kept = kept_commits(connection, self.log.table_id, first=first, last=last)
         suspects = {each.version: each for each in kept if self._is_suspect(each)}
+        self._last_put = max([self._last_put, *(each.version for each in kept if each.published_at is not None)])
         self._doubtful += [each.version for each in kept if self._has_doubtful_checksum(each)]
         for found in self._differences([each.object for each in suspects.values()]):
             commit = suspects[found.version]
@@ -137,7 +149,7 @@ class _Examination:
                 self.findings.checked += 1
                 self._note(damaged_sidecar(self._store, _key(each), each.version, whole=self.look.full))
 
-    def compare_shortcuts(self, checkpoints: Sequence[KeptCheckpoint], head: int) -> None:
+    def compare_shortcuts(self, checkpoints: Sequence[KeptCheckpoint], head: int, awaited: frozenset[int]) -> None:
         """Whether readers that do not go by the commits see what SQL says; of what is not recorded, by what it says."""
         shortcuts = Shortcuts(
             database=self.database,
@@ -145,6 +157,8 @@ class _Examination:
             store=self._store,
             listed=self.listed,
             head=head,
+            last_put=max(self._last_put, self.log.published),
+            awaited=awaited,
             foreign=min((each.version for each in self.findings.foreign), default=None),
             modified_after=-1 if self.look.full else self.look.since,
         )

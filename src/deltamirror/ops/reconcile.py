@@ -12,7 +12,7 @@ from deltamirror.ops.logs import Logs
 from deltamirror.ops.verdicts import diverged, gone, place_gone, reason
 from deltamirror.pipeline.policy import STORE_CODES
 from deltamirror.txnlog.findings import Turn
-from deltamirror.txnlog.kept import KeptLog, count_lost_checkpoints, count_unpublished, kept_log, kept_logs
+from deltamirror.txnlog.kept import KeptLog, count_unpublished, kept_log, kept_logs, lost_checkpoints
 
 __all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
 
@@ -146,7 +146,7 @@ class Reconciler:
         database, upto, error, checkpoint = self._engine.database, log.head if last is None else last, None, None
         with database.read() as connection:
             before = max(count_unpublished(connection, log.table_id, last=upto), len(done.missing))
-            lost_before = max(count_lost_checkpoints(connection, log.table_id), len(done.checkpoints))
+            lost_before = max(len(lost_checkpoints(connection, log.table_id)), len(done.checkpoints))
         try:
             if upto >= 0:
                 checkpoint = self._engine.mirror(log.name, upto).checkpoint
@@ -154,7 +154,7 @@ class Reconciler:
             error = trouble
         with database.read() as connection:
             left = count_unpublished(connection, log.table_id, last=upto)
-            lost = count_lost_checkpoints(connection, log.table_id)
+            lost = len(lost_checkpoints(connection, log.table_id))
         repaired = before - left + max(lost_before - lost, int(checkpoint is not None))
         return replace(done, repaired=repaired, left=left + lost, error=error)
 

@@ -94,6 +94,10 @@ class Shortcuts:
     listed: ListedLog
     head: int
     """As SQL had it after the log was listed."""
+    last_put: int
+    """The newest version that ever was in the log: what belongs to older ones is used again when they are."""
+    awaited: frozenset[int]
+    """Checkpoints that were lost, and are written again: the pointer to one of them stays until then."""
     foreign: int | None
     """The first version that is somebody else's: from there on shortcuts belong to their commits."""
     modified_after: int
@@ -121,7 +125,7 @@ class Shortcuts:
             if self._is_ours_to_judge(compaction.last) and (wrong := self._of_compaction(compaction, states)):
                 yield Misleading(version=compaction.last, meta=compaction.meta, reason=wrong)
         for version, meta in self.listed.checksums.items():
-            if self._is_ours_to_judge(version) and version > self.log.published and version not in self.listed.commits:
+            if self._is_ours_to_judge(version) and version > self.last_put and version not in self.listed.commits:
                 yield Misleading(version=version, meta=meta, reason=_EARLY)
 
     def pointer(self, ours: KeptCheckpoint | None) -> tuple[Difference | None, Misleading | None]:
@@ -168,7 +172,7 @@ class Shortcuts:
             return ""
         if pointer is None or reading.version is None or (ours is not None and pointer.version < ours.version):
             return _ASTRAY
-        if ours is not None and pointer.version == ours.version and not self._is_there(ours):
+        if pointer.version in self.awaited or (ours is not None and self._is_lost(ours, pointer.version)):
             return ""  # it is written again, and the pointer with it
         reached = next((files for files in self._sound if leads_to(pointer, files)), None)
         if reached is None:
@@ -177,8 +181,8 @@ class Shortcuts:
             return _OTHERWISE
         return ""
 
-    def _is_there(self, checkpoint: KeptCheckpoint) -> bool:
-        return any(files.version == checkpoint.version for files in self.listed.checkpoints)
+    def _is_lost(self, checkpoint: KeptCheckpoint, version: int) -> bool:
+        return version == checkpoint.version and version not in {files.version for files in self.listed.checkpoints}
 
     def _is_being_written(self, pointer: LastCheckpoint) -> bool:
         """Whether the checkpoint came after the log was listed: then the next comparison judges both."""

@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 
 from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.checksum import MOST_FILES, Checksum, checksum_from_totals, decode
+from deltamirror.errors import NotFound
 from deltamirror.txnlog.backlog import checksum_seed
 from deltamirror.txnlog.database import Database
 from deltamirror.txnlog.reads import snapshot
@@ -30,8 +31,11 @@ def checksum_before(database: Database, table_id: int, table: str, *, version: i
 
 
 def _of_whole_state(database: Database, table: str, version: int) -> Checksum | None:
-    """A checksum to continue from; None for a table that has too many files to count them all."""
-    taken = snapshot(database, table, version=version)
+    """A checksum to continue from; None where there are too many files to count, or nothing before an import."""
+    try:
+        taken = snapshot(database, table, version=version)
+    except NotFound:
+        return None
     numbers = taken.file_numbers(limit=_MOST_COUNTED + 1)
     if numbers.num_rows > _MOST_COUNTED:
         return None

@@ -19,13 +19,13 @@ __all__ = [
     "KeptCheckpoint",
     "KeptCommit",
     "KeptLog",
-    "count_lost_checkpoints",
     "count_unpublished",
     "every_log",
     "kept_checkpoints",
     "kept_commits",
     "kept_log",
     "kept_logs",
+    "lost_checkpoints",
 ]
 
 _COMMITS_AT_ONCE = 1_000
@@ -128,11 +128,11 @@ def count_unpublished(connection: Connection, table_id: int, *, last: int) -> in
     return int(connection.execute(select(func.count()).where(waiting)).scalar_one())
 
 
-def count_lost_checkpoints(connection: Connection, table_id: int) -> int:
-    """How many checkpoints were written, and are not in the log as they should be."""
+def lost_checkpoints(connection: Connection, table_id: int) -> list[int]:
+    """The checkpoints that were written, and are not in the log as they should be: they are written again."""
     c = checkpoints.c
     lost = (c.table_id == table_id) & c.name.is_not(None) & (c.state != "SUCCESS")
-    return int(connection.execute(select(func.count()).where(lost)).scalar_one())
+    return list(connection.execute(select(c.version).where(lost)).scalars())
 
 
 _looked_at = func.coalesce(reconciliations.c.reconciled_at, tables.c.created_at)

@@ -1,0 +1,84 @@
+"""Before a version is put, the one before it is known to be there: once a process, and after any trouble."""
+
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from deltamirror.config import StorageSettings
+from deltamirror.errors import LogChanged, Unavailable
+from deltamirror.pipeline.execution import Resources, execute
+from deltamirror.storage.open import store_at
+from deltamirror.storage.store import Store
+from deltamirror.work import CommitOutcome, CommitUnit, Outcome
+from tests.support.commit_units import commit_key, unit_of, watched, work_of
+
+pytestmark = pytest.mark.requirement("R24")
+
+
+class Process:
+    """Publishes versions one by one to a remote store, which may be out of order at times."""
+
+    def __init__(self, store: Store) -> None:
+        self.is_troubled = False
+        self._store, self.calls = watched(store, before=self._trouble)
+        self._resources = Resources(None, open_store=lambda _: self._store)
+
+    def publish(self, version: int) -> Outcome:
+        return execute(self._unit(version), resources=self._resources)
+
+    @property
+    def asked(self) -> list[str]:
+        """The commits that it has asked for, whether they are there."""
+        return [key for key in self.calls.of("head") if key.endswith(".json")]
+
+    def _unit(self, version: int) -> CommitUnit:
+        unit = unit_of([work_of(version, b'{"commitInfo":{}}\n')], location=self._store.location, checksums=False)
+        lasting = replace(unit.lease, held_until=float("inf"))
+        return replace(unit, lease=lasting, follows=commit_key(version - 1) if version else "")
+
+    def _trouble(self, operation: str, key: str) -> object:
+        if self.is_troubled and operation == "create":
+            raise Unavailable("the store is out of order")
+        return None
+
+
+@pytest.fixture
+def store() -> Store:
+    return store_at(f"memory://{uuid4()}/t", StorageSettings())
+
+
+def published(outcome: Outcome) -> bool:
+    return isinstance(outcome, CommitOutcome) and outcome.failure is None and len(outcome.published) == 1
+
+
+def test_what_a_process_put_itself_it_does_not_ask_for(store: Store) -> None:
+    process = Process(store)
+    assert all(published(process.publish(version)) for version in range(4))
+    assert process.asked == []
+
+
+def test_another_process_asks_once(store: Store) -> None:
+    Process(store).publish(0)
+    process = Process(store)
+    assert all(published(process.publish(version)) for version in (1, 2, 3))
+    assert process.asked == [commit_key(0)]
+
+
+def test_after_trouble_it_asks_again(store: Store) -> None:
+    process = Process(store)
+    process.publish(0)
+    process.is_troubled = True
+    assert not published(process.publish(1))
+    process.is_troubled = False
+    assert published(process.publish(1))
+    assert process.asked == [commit_key(0)]
+
+
+def test_nothing_is_put_where_the_version_before_it_is_not(store: Store) -> None:
+    outcome = Process(store).publish(7)
+    assert outcome.failure is not None
+    assert isinstance(outcome.failure.error, LogChanged)
+    assert (outcome.failure.version, outcome.failure.key) == (7, commit_key(6))
+    assert "deltamirror reconcile sales.t" in outcome.failure.error.hint
+    assert list(store.list()) == []
