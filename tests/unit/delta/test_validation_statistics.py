@@ -92,3 +92,11 @@ def test_mapped_columns_are_judged_by_their_physical_names(verbatim: bool) -> No
     rules.check(changed(ADD, partition_values={}, stats='{"nullCount":{"id":"x"}}'))
     with pytest.raises(InvalidAction):
         rules.check(changed(ADD, partition_values={}, stats='{"nullCount":{"col-1":"x"}}'))
+
+
+@pytest.mark.parametrize("digits", ["9" * 41, "9" * 5_000])
+def test_numbers_of_any_length_are_refused_and_no_defect(digits: str) -> None:
+    for value in (digits, f'"{digits}"', f"-{digits}"):
+        for part in ("minValues", "nullCount"):
+            with pytest.raises(InvalidAction):
+                TableRules.of(PLAIN, metadata_of()).check(changed(ADD, stats=f'{{"{part}":{{"id":{value}}}}}'))

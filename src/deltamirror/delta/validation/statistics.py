@@ -26,7 +26,9 @@ _Shape: TypeAlias = Any
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _UNREAD: Final = frozenset({"binary", "variant", "void"})
 _BOUNDS: Final = ("minValues", "maxValues")
-_INTEGER: Final = re.compile(r"\s*[+-]?[0-9]+\s*")
+_MOST_DIGITS: Final = 40
+"""Python turns texts of some thousand digits into no number; those of so many are beyond every column already."""
+_INTEGER: Final = re.compile(rf"\s*[+-]?[0-9]{{1,{_MOST_DIGITS}}}\s*")
 _FLOAT: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+|nan|inf|infinity)(?:e[+-]?[0-9]+)?\s*", re.IGNORECASE)
 _REMEMBERED: Final = 64
 
@@ -50,7 +52,7 @@ class StatsRules:
 
     def misfit(self, stats: str) -> str | None:
         """The first value of a JSON object that does not fit, with its place; None where all do."""
-        found = json.loads(stats)
+        found = json.loads(stats, parse_int=_number)
         for part in (*_BOUNDS, "nullCount"):
             counts = part == "nullCount"
             if (wrong := self._misfit(found.get(part), self.columns, part, counts=counts)) is not None:
@@ -140,6 +142,10 @@ def _judge(kind: DataType, *, counts: bool) -> _Judge:
             return _is_float
         case _:
             return lambda value: _is_unread(kind) or not isinstance(value, Mapping | list)
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _is_integer(value: object, bits: int) -> bool:
