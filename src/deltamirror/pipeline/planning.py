@@ -85,7 +85,8 @@ def plan_commits(
         if carried:
             commits = with_chunks(connection, commits)
         _, metadata = in_force(connection, claim.table_id, commits[-1].version)
-        follows = commit_work(connection, claim.table_id, first=claim.published, last=claim.published)
+        # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
+        follows = commit_work(connection, claim.table_id, first=max(first - 1, claim.log_start), last=first - 1)
         cadence = _cadence(metadata, settings.checkpoint)
         asked = last_checkpoint(connection, claim.table_id, claim.published)
         counts_bytes = cadence is not None and cadence.bytes is not None
