@@ -50,7 +50,7 @@ soak: setup ## Random schedules, tables and interleavings, processes amid faults
 
 scale: setup ## Huge commits, in bounded memory; every version opened by every reader
 	$(BIN)/pytest -m scale tests/scale
-	DELTAMIRROR_TEST_EVERY_VERSION=1 $(BIN)/pytest tests/interop/test_every_reader.py
+	EVERY_VERSION=1 $(BIN)/pytest tests/interop/test_every_reader.py
 
 check: setup ## Lint, types, import contract, links, generated documents, no stubs
 	$(BIN)/ruff check

@@ -1,6 +1,5 @@
 """A table of somebody else comes under SQL as it is, wherever it lies, and whatever happens to it meanwhile."""
 
-import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -14,9 +13,9 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.delta import names
-from deltamirror.delta.actions import CommitInfo, Metadata
-from deltamirror.delta.lines import decode_commit, encode_commit
-from deltamirror.errors import InvalidAction, InvalidInput, NotFound, Refused
+from deltamirror.delta.actions import CommitInfo
+from deltamirror.delta.lines import encode_commit
+from deltamirror.errors import InvalidInput, NotFound, Refused
 from deltamirror.mirror.log import commits as reading
 from deltamirror.mirror.log import pieces
 from deltamirror.mirror.log.listing import read_listing
@@ -56,23 +55,6 @@ def assert_nothing(catalog: Catalog, before: dict[str, int]) -> None:
 
 def metas(store: Store) -> dict[int, Meta]:
     return {int(m.key[11:31]): m for m in store.list(names.LOG_DIRECTORY) if m.key.endswith(".json")}
-
-
-@pytest.mark.requirement("R33")
-def test_a_metadata_without_a_schema_is_one_without_columns(there: Store, lake: Catalog) -> None:
-    """Delta Live Tables begin so, and the reference reads it so; an author has to say what the columns are."""
-    first = re.sub(
-        rb'"schemaString":"(?:[^"\\]|\\.)*","partitionColumns":\["day"\]', b'"partitionColumns":[]', HISTORY[0]
-    )
-    assert b"schemaString" not in first
-    put_log(there, {0: first, 1: HISTORY[0], 2: HISTORY[1]})
-    imported(lake, there)
-    table = lake.table("t")
-    assert [len(table.snapshot(version=version).schema.fields) for version in range(3)] == [0, 2, 2]
-    assert table.commit_file(0) == first
-    nameless = next(action for action in decode_commit(first) if isinstance(action, Metadata))
-    with pytest.raises(InvalidAction, match="schemaString"), lake.transaction() as tx:
-        tx.stage("t", [nameless])
 
 
 @pytest.mark.requirement("R33")

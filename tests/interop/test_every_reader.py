@@ -38,7 +38,7 @@ VERSIONS: Mapping[str, frozenset[int]] = {
     "delta-spark": frozenset({INTERVAL, NEWEST}),
 }
 ON_S3 = {"delta-spark": frozenset({NEWEST})}
-EVERY_VERSION = bool(os.environ.get("DELTAMIRROR_TEST_EVERY_VERSION"))
+EVERY_VERSION = bool(os.environ.get("EVERY_VERSION"))
 """Whether every reader opens every version, whatever that costs, as ``make scale`` has it."""
 
 LIMITATIONS = {

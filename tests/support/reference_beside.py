@@ -7,7 +7,10 @@ from deltamirror.delta.lastcheckpoint import Trust
 from deltamirror.errors import InvalidAction, InvalidInput, Unsupported
 from tests.support.reference_set import Collection, Floors, ReferenceSet, Refusal, Source
 
-__all__ = ["beside_the_repository"]
+__all__ = ["WHERE", "beside_the_repository"]
+
+WHERE = "GOLDEN_TABLES"
+"""The variable that says where they are."""
 
 CURRENT = "fixtures/delta-4.4.0_spark-4.0.1"
 EARLIER = "fixtures/delta-4.0.1_spark-4.0.1"
@@ -114,7 +117,7 @@ COLLECTIONS = {
 
 def beside_the_repository() -> ReferenceSet:
     """The tables at ``DELTAMIRROR_SHARED``, or in the folder ``shared`` beside the repository."""
-    root = os.environ.get("DELTAMIRROR_SHARED") or Path(__file__).resolve().parents[2].parent / "shared"
+    root = os.environ.get(WHERE) or Path(__file__).resolve().parents[2].parent / "shared"
     return ReferenceSet(
         root=Path(root).resolve(),
         folders=("fixtures", "golden"),

@@ -109,16 +109,13 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Schema, partitioning and properties of the table. ``schema_string`` is raw JSON text.
-
-    A metaData without a schema is one without columns, as the reference reads it; Delta Live Tables begin with one.
-    """
+    """Schema, partitioning and properties of the table. ``schema_string`` is raw JSON text."""
 
     id: str
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str = ""
+    schema_string: str
     partition_columns: list[str]
     configuration: dict[str, str]
     created_time: Long | None = None

@@ -151,7 +151,7 @@ def _only_maps_columns(before: Metadata, after: Metadata) -> bool:
 def _unmapped(schema_string: str) -> list[tuple[str, bytes, bool, dict[str, bytes]]]:
     return [
         (field.name, bytes(field.type), field.nullable, _without_mapping(field.metadata))
-        for field in (_SCHEMA.decode(schema_string).fields if schema_string else ())
+        for field in _SCHEMA.decode(schema_string).fields
     ]
 
 

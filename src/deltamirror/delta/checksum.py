@@ -20,7 +20,6 @@ from deltamirror.delta.histograms import DeletedRecordCounts, Deletions, FileSiz
 from deltamirror.delta.lines import json_text
 from deltamirror.delta.properties import deletion_vectors, write_stats_as_json, write_stats_as_struct
 from deltamirror.delta.replay import State, replay
-from deltamirror.delta.schema import parse_schema
 
 __all__ = [
     "MOST_FILES",
@@ -330,7 +329,7 @@ def _keeps_statistics(metadata: Metadata) -> bool:
 
 def _same_schema(before: Metadata, after: Metadata) -> bool:
     old, changed = before.schema_string, after.schema_string
-    return old == changed or parse_schema(old) == parse_schema(changed)
+    return old == changed or msgspec.json.decode(old) == msgspec.json.decode(changed)
 
 
 def _plainly_spelled(files: tuple[Add, ...] | None) -> tuple[Add, ...] | None:

@@ -179,12 +179,7 @@ def require_free(connection: Connection, *, name: str, location: str) -> None:
     """Refuse a name that a table has, and a location in which one lies or which lies in one's."""
     for row in connection.execute(select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))):
         if row.name == name:
-            raise AlreadyExists(
-                f"there is a table {row.name!r} already",
-                hint="choose another name",
-                table=row.name,
-                location=row.location,
-            )
+            raise AlreadyExists(f"there is a table {row.name!r} already", hint="choose another name", table=row.name)
         if row.location == location:
             raise AlreadyExists(
                 f"the location {row.location} belongs to the table {row.name!r}",

@@ -45,12 +45,7 @@ class _Number(float):
 
 
 def parse_schema(source: str | Mapping[str, object]) -> StructType:
-    """The schema that a ``schemaString``, or the object in it, describes; no text stands for no columns.
-
-    Raises InvalidSchema.
-    """
-    if source == "":
-        return StructType()
+    """The schema that a ``schemaString``, or the object in it, describes. Raises InvalidSchema."""
     try:
         value = json.loads(source, parse_float=_Number) if isinstance(source, str) else source
         kind = _type(value, ())
