@@ -269,7 +269,7 @@ _OTHERS = (
         "metaData.sql",
         "the SQL of a constraint, a generated column or a default is an expression: without one that Delta Spark can "
         "parse it does not read the table",
-        "try it there first: SELECT <expression> FROM the table",
+        "try it there first: select the expression from the table",
     ),
     Rule(
         "metaData.column-mapping.off",
