@@ -176,20 +176,23 @@ def require_name(name: str) -> None:
 
 
 def require_free(connection: Connection, *, name: str, location: str) -> None:
-    """Refuse a name that a table has, and a location in which one lies or which lies in one's."""
-    for row in connection.execute(select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))):
-        if row.name == name:
-            raise AlreadyExists(f"there is a table {row.name!r} already", hint="choose another name", table=row.name)
-        if row.location == location:
+    """Refuse a location that is a table's, whatever the name; a name that is taken; a location within another one."""
+    present = select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))
+    places = {row.name: row.location for row in connection.execute(present)}
+    for other, place in places.items():
+        if place == location:
             raise AlreadyExists(
-                f"the location {row.location} belongs to the table {row.name!r}",
+                f"the location {place} belongs to the table {other!r}",
                 hint="a location holds one table: choose another one",
-                table=row.name,
-                location=row.location,
+                table=other,
+                location=place,
             )
-        if is_inside(location, row.location) or is_inside(row.location, location):
+    if name in places:
+        raise AlreadyExists(f"there is a table {name!r} already", hint="choose another name", table=name)
+    for other, place in places.items():
+        if is_inside(location, place) or is_inside(place, location):
             raise InvalidLocation(
-                f"{location} and the location of table {row.name!r}, {row.location}, lie in one another",
+                f"{location} and the location of table {other!r}, {place}, lie in one another",
                 hint="choose a location outside of every other table's",
                 location=location,
             )
