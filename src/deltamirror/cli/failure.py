@@ -15,7 +15,16 @@ import msgspec
 from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["EXIT_CLOSED_PIPE", "EXIT_INTERRUPTED", "EXIT_OTHER", "EXIT_USAGE", "Failure", "failure_of", "report"]
+__all__ = [
+    "EXIT_CLOSED_PIPE",
+    "EXIT_INTERRUPTED",
+    "EXIT_OTHER",
+    "EXIT_USAGE",
+    "Failure",
+    "failure_of",
+    "one_line",
+    "report",
+]
 
 EXIT_OTHER: Final = 1
 EXIT_USAGE: Final = 64
@@ -65,7 +74,7 @@ def _usage_hint(error: click.UsageError) -> str:
 def _as_text(failure: Failure) -> str:
     error = click.style("error:", fg="red", bold=True) if sys.stderr.isatty() else "error:"
     hint = f"\nhint: {failure.hint}" if failure.hint else ""
-    return f"{error} {_one_line(failure.message)}{hint}"
+    return f"{error} {one_line(failure.message)}{hint}"
 
 
 def _as_json(failure: Failure) -> str:
@@ -75,5 +84,6 @@ def _as_json(failure: Failure) -> str:
     return msgspec.json.encode({"error": body | (failure.details or {})}, enc_hook=str).decode()
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def one_line(text: str) -> str:
+    """A message without its line breaks and its secrets."""
+    return redact_text(" ".join(text.split()))

@@ -10,6 +10,7 @@ from typing import Final, TextIO
 import click
 from msgspec.structs import replace
 
+from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import not_empty, whole_number
@@ -128,7 +129,7 @@ class _Result:
             return f"In the catalog already: {self.order.location}, as {self.known_as}."
         if self.error is None:
             return "" if self.imported is None else _told(self.imported)
-        message = redact_text(" ".join(self.error.message.split()))
+        message = one_line(self.error.message)
         hint = f"; {self.error.hint}" if self.error.hint else ""
         return f"Not imported: {self.order.location}: {self.error.code}: {message}{hint}"
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import click
 import msgspec
 
-from deltamirror.cli.failure import EXIT_INTERRUPTED
+from deltamirror.cli.failure import EXIT_INTERRUPTED, one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
 from deltamirror.cli.remedies import remedy
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import stopped_by_signals
-from deltamirror.config import Settings, redact_text, redact_url
+from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
 from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.wiring import reconciling
@@ -89,7 +89,7 @@ class _Failed:
 
     @property
     def message(self) -> str:
-        return redact_text(" ".join(self.failure.error.message.split()))
+        return one_line(self.failure.error.message)
 
     @property
     def hint(self) -> str:
@@ -123,15 +123,16 @@ class _Report:
     @classmethod
     def of(cls, tally: Tally, engine: MirrorEngine, *, stopped: bool) -> "_Report":
         tables = engine.status()
-        names = {table.table_id: table.name for table in tables}
-        locations = {table.table_id: table.location for table in tables}
+        places = {table.table_id: (table.name, table.location) for table in tables}
+
+        def place(key: int) -> tuple[str, str]:
+            return places.get(key, (f"table {key}", ""))
+
         return cls(
-            versions={names.get(key, f"table {key}"): number for key, number in sorted(tally.versions.items())},
+            versions={place(key)[0]: number for key, number in sorted(tally.versions.items())},
             checkpoints=tally.checkpoints,
             failed=tuple(
-                _Failed(
-                    table=names.get(key, f"table {key}"), location=locations.get(key, ""), lane=lane, failure=failure
-                )
+                _Failed(table=place(key)[0], location=place(key)[1], lane=lane, failure=failure)
                 for (key, lane), failure in tally.failed.items()
             ),
             diverged={table.name: table.diverged_version for table in tables if table.diverged_version is not None},

@@ -8,6 +8,7 @@ from typing import Final
 import click
 from msgspec.structs import replace
 
+from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.runners import RUNNERS
@@ -107,7 +108,7 @@ def _told(table: TableReconciled) -> Iterator[str]:
     if table.altered or table.foreign:
         yield f"{table.table} is in quarantine: run `deltamirror report {table.table}`"
     if table.error is not None:
-        yield f"{table.table}: {table.error.code}: {redact_text(' '.join(table.error.message.split()))}"
+        yield f"{table.table}: {table.error.code}: {one_line(table.error.message)}"
 
 
 def _versions(versions: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import click
 
+from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
@@ -101,7 +102,7 @@ def _told(attempt: Attempt, location: str) -> Iterator[str]:
         yield f"{moment(attempt.ended_at)}  {what}: succeeded, by {attempt.owner}"
         return
     yield f"{moment(attempt.ended_at)}  {what}: {code} at {attempt.error_stage}, by {attempt.owner}"
-    yield f"  {redact_text(' '.join((attempt.error_message or '').split()))}"
+    yield f"  {one_line(attempt.error_message or '')}"
     if attempt.error_key:
         yield f"  object: {attempt.error_key}"
     if attempt.found_digest:

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment
 from deltamirror.cli.parameters import seconds
@@ -117,7 +118,7 @@ def _tell_remedies(tables: Sequence[TableStatus]) -> None:
             click.echo(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         for error in _errors(table):
-            cause = redact_text(" ".join(error.message.split()))
+            cause = one_line(error.message)
             click.echo(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
 
 

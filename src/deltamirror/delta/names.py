@@ -27,6 +27,7 @@ __all__ = [
     "UuidCheckpoint",
     "checkpoint_name",
     "checksum_name",
+    "commit_key",
     "commit_name",
     "listing_prefix",
     "parse",
@@ -167,6 +168,11 @@ def _parse_numbered(version: Version, found: re.Match[str]) -> LogFile | None:
 def commit_name(version: int) -> str:
     """The name of a commit: ``00000000000000000007.json``."""
     return Commit(Version(version)).name
+
+
+def commit_key(version: int) -> str:
+    """The key of a commit in the store of its table."""
+    return f"{LOG_DIRECTORY}/{commit_name(version)}"
 
 
 def checksum_name(version: int) -> str:

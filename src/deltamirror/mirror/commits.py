@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from deltamirror.config import redact_text
-from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import commit_key
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, LogChanged, Transient
 from deltamirror.mirror.assembly import commit_data
 from deltamirror.mirror.checksums import ChecksumTrail
@@ -18,7 +18,6 @@ from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Failure, Fet
 __all__ = ["publish_commits"]
 
 _TRIES = 3
-_PIECE = 16 * 1024 * 1024
 
 
 class _Stopped(Exception):
@@ -36,12 +35,11 @@ def publish_commits(
 
     An object is never replaced. One that is there already with the same bytes is ours, from an attempt whose reply was
     lost; with other bytes the log has diverged, and the table stops. Nothing is put unless the version before the first
-    one is there. At least one version is tried, however small the
-    budget. ``fetch`` is called in this thread, ``guard`` also in the thread that writes the checksums.
+    one is there. At least one version is tried, however small the budget. ``fetch`` is called in this thread, ``guard``
+    also in the thread that writes the checksums.
     """
     deadline = clock() + unit.budget
-    published: list[Published] = []
-    put_at: list[float] = []
+    published: list[tuple[Published, float]] = []  # with the time at which each was put
     failure = None
     with ChecksumTrail(unit, store, guard) as checksums:
         publisher = _Publisher(unit, store, fetch, guard, clock)
@@ -50,9 +48,8 @@ def publish_commits(
             for version, work in enumerate(unit.commits, unit.commits[0].version):
                 if published and clock() >= deadline:
                     break
-                done, data, at = publisher.publish(work, version)
-                published.append(done)
-                put_at.append(at)
+                done, data, put_at = publisher.publish(work, version)
+                published.append((done, put_at))
                 checksums.follow(work, data)
         except LeaseLost:
             pass  # whoever has the table goes on
@@ -60,12 +57,12 @@ def publish_commits(
             failure = stopped.failure
     if checksums.lost_at is not None:
         # Whoever has the table finds these commits in the log, and writes the checksums that are missing.
-        published = [each for each in published if each.version < checksums.lost_at]
+        published = [(done, put_at) for done, put_at in published if done.version < checksums.lost_at]
     ended = clock()
     return CommitOutcome(
         table_id=unit.table_id,
         lease=unit.lease,
-        published=tuple(replace(each, age=(ended - put) * 1_000) for each, put in zip(published, put_at, strict=False)),
+        published=tuple(replace(done, age=(ended - put_at) * 1_000) for done, put_at in published),
         failure=failure,
         checksum=checksums.checksum,
         checksum_failure=checksums.failure,
@@ -98,7 +95,7 @@ class _Publisher:
 
     def publish(self, work: CommitWork, version: int) -> tuple[Published, Data, float]:
         """What came of a version, which has to be this one, its bytes, and when it was put."""
-        begun, key = self.clock(), f"{LOG_DIRECTORY}/{commit_name(work.version)}"
+        begun, key = self.clock(), commit_key(work.version)
         with self._stage(Stage.FETCH, work, key):
             if work.version != version:
                 raise Internal(f"a unit of table {self.unit.table!r} has version {work.version} in place of {version}")
@@ -133,7 +130,7 @@ class _Publisher:
 
     def _is_there(self, work: CommitWork, key: str, data: Data) -> bool:
         """Whether the object is there, with these bytes; an error if it has others."""
-        found, expected = stored_digest(self.store, key, range_bytes=_PIECE), hashlib.sha256(data).digest()
+        found, expected = stored_digest(self.store, key), hashlib.sha256(data).digest()
         if found is None or found == expected:
             return found is not None
         raise Diverged(

@@ -32,7 +32,7 @@ def is_usable(store: Store, name: str, digest: bytes) -> bool:
     file, meta = names.parse(name), store.head(f"{names.LOG_DIRECTORY}/{name}")
     if file is None or meta is None or _digest(store, meta) != digest:
         return False
-    needed = [f"{names.LOG_DIRECTORY}/{names.commit_name(file.version)}"]
+    needed = [names.commit_key(file.version)]
     needed += [f"{names.SIDECARS}/{sidecar}" for sidecar in named_sidecars(store, meta)]
     return all(store.head(key) is not None for key in needed)
 

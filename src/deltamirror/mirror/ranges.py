@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from hashlib import sha256
+from typing import Final
 
 from deltamirror.storage.store import Store
 
 __all__ = ["read_into", "stored_digest"]
+
+_DIGEST_RANGE: Final = 16 * 1024 * 1024
 
 
 def read_into(take: Callable[[bytes], None], store: Store, key: str, *, range_bytes: int) -> bool:
@@ -19,7 +22,7 @@ def read_into(take: Callable[[bytes], None], store: Store, key: str, *, range_by
     return False
 
 
-def stored_digest(store: Store, key: str, *, range_bytes: int) -> bytes | None:
+def stored_digest(store: Store, key: str) -> bytes | None:
     """The sha256 of an object, which is never in memory as a whole; None where there is none."""
     digest = sha256()
-    return digest.digest() if read_into(digest.update, store, key, range_bytes=range_bytes) else None
+    return digest.digest() if read_into(digest.update, store, key, range_bytes=_DIGEST_RANGE) else None

@@ -12,7 +12,6 @@ from deltamirror.storage.store import Created, Meta, Object, Store
 __all__ = ["changing", "save", "set_aside"]
 
 _DIGITS: Final = 12
-_RANGE: Final = 16 * 1024 * 1024
 
 
 def save(store: Store, found: Object) -> str:
@@ -41,12 +40,12 @@ def set_aside(store: Store, meta: Meta) -> str:
 
 
 def _copied(store: Store, meta: Meta) -> str:
-    digest = stored_digest(store, meta.key, range_bytes=_RANGE)
+    digest = stored_digest(store, meta.key)
     if digest is None:
         raise changing(store, meta.key)
     aside = _name(meta.key, digest)
     store.copy(meta.key, aside)
-    if stored_digest(store, aside, range_bytes=_RANGE) != digest:
+    if stored_digest(store, aside) != digest:
         raise changing(store, aside)
     return aside
 

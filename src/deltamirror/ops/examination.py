@@ -34,7 +34,6 @@ CLOCKS_APART: Final = 300_000
 """By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
 _WINDOW: Final = 10_000
-_RANGE: Final = 16 * 1024 * 1024
 _MOST_CHECKSUMS: Final = 1_000
 _MOST_FOREIGN: Final = 100
 """So many commits of somebody else say enough."""
@@ -135,7 +134,7 @@ class _Examination:
         above = sorted(version for version in self.listed.commits if version > head)
         for version in above[:_MOST_FOREIGN]:
             key = self.listed.commits[version].key
-            if (found := stored_digest(self._store, key, range_bytes=_RANGE)) is not None:
+            if (found := stored_digest(self._store, key)) is not None:
                 self._sort(Difference(version=version, key=key, found=found.hex()), was_published=False)
 
     def compare_checkpoints(self, checkpoints: Sequence[KeptCheckpoint]) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from deltamirror.config import CheckpointSettings, StorageSettings
-from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import checkpoint_interval
 from deltamirror.errors import Diverged
 from deltamirror.mirror.checkpoint.publish import publish_checkpoint
@@ -144,7 +144,7 @@ class _Job:
     def _needs_base(self, version: int) -> bool:
         """Whether nobody could read a version from its commit: the one before it, or even its own, is not there."""
         needed = {version, max(version - 1, 0)}
-        return any(self.store.head(f"{LOG_DIRECTORY}/{commit_name(each)}") is None for each in needed)
+        return any(self.store.head(commit_key(each)) is None for each in needed)
 
     @property
     def _address(self) -> StoreAddress:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import commit_key
 from deltamirror.errors import Diverged, NotFound
 from deltamirror.ops.examination import Findings
 from deltamirror.ops.stored import file_digest
@@ -39,7 +39,7 @@ def place_gone(log: KeptLog) -> Failure:
         table=log.name,
         version=log.published,
     )
-    key = f"{LOG_DIRECTORY}/{commit_name(log.published)}"
+    key = commit_key(log.published)
     return Failure(error=error, stage=Stage.VERIFY, version=log.published, key=key)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import LOG_DIRECTORY, commit_key
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
 from deltamirror.mirror.expiry import pointed_version
@@ -81,11 +81,11 @@ class LookAhead:
 
 def _beyond(store: Store, head: int) -> Sighting | None:
     """The next version; or, where a log was cleaned up to beyond the head, the newest checkpoint."""
-    following = f"{LOG_DIRECTORY}/{commit_name(head + 1)}"
+    following = commit_key(head + 1)
     if store.head(following) is not None:
         return Sighting(head + 1, following)
     pointed = pointed_version(store)
-    if pointed is None or pointed <= head or store.head(f"{LOG_DIRECTORY}/{commit_name(pointed)}") is None:
+    if pointed is None or pointed <= head or store.head(commit_key(pointed)) is None:
         return None  # what leads readers to no commit misleads them: whoever compares the log moves it aside
     return Sighting(pointed, POINTER_KEY)
 

@@ -9,7 +9,7 @@ from typing import Final
 from deltamirror.config import CheckpointSettings, Settings
 from deltamirror.delta.actions import Metadata
 from deltamirror.delta.checksum import encode
-from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
 from deltamirror.errors import InvalidInput
 from deltamirror.mirror.checkpoint.content import can_continue
@@ -98,7 +98,7 @@ def plan_commits(
         address=StoreAddress.of(claim.location, settings.storage),
         lease=claim.lease,
         commits=tuple(commits),
-        follows=f"{LOG_DIRECTORY}/{commit_name(claim.published)}" if follows else "",
+        follows=commit_key(claim.published) if follows else "",
         checksums=False,
         verify=_verification(claim, settings.mirror.verify),
         budget=settings.mirror.budget,

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import Select
 
-from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import commit_key
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.pause import ALL_PAUSED
 from deltamirror.txnlog.schema import checkpoints, chunks, heads, mirror_status, reconciliations, tables, versions
@@ -158,7 +158,7 @@ def _log(row: Row[Any]) -> KeptLog:
 
 
 def _commit(row: Row[Any], pieces: _Pieces | None) -> KeptCommit:
-    key = f"{LOG_DIRECTORY}/{commit_name(row.version)}"
+    key = commit_key(row.version)
     whole = ((row.num_bytes, bytes(row.digest)),) if pieces is None else pieces
     expected = ExpectedObject(version=row.version, key=key, pieces=whole)
     is_published = row.state == "SUCCESS"

@@ -221,7 +221,7 @@ def test_a_large_commit_is_the_same_object_as_a_small_one(any_store: Store) -> N
 
 
 def test_a_large_object_that_somebody_changed_is_found_out(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltamirror.mirror.commits._PIECE", 1 << 12)
+    monkeypatch.setattr("deltamirror.mirror.ranges._DIGEST_RANGE", 1 << 12)
     data = commit(0, *(add(f"part-{number:05d}") for number in range(500)))
     changed = data.replace(b"part-00499", b"part-00x99")
     any_store.create(commit_key(0), changed)
@@ -229,7 +229,7 @@ def test_a_large_object_that_somebody_changed_is_found_out(any_store: Store, mon
     assert outcome.failure is not None
     assert isinstance(outcome.failure.error, Diverged)
     assert outcome.failure.error.found == hashlib.sha256(changed).hexdigest()
-    monkeypatch.setattr("deltamirror.mirror.commits._PIECE", len(changed))
+    monkeypatch.setattr("deltamirror.mirror.ranges._DIGEST_RANGE", len(changed))
     again = publish(unit_of([work_of(0, changed)]), any_store)
     assert [done.already for done in again.published] == [True]
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 import msgspec
 
 from deltamirror.delta.actions import Add
-from deltamirror.delta.bounds import DEEPEST_JSON
+from deltamirror.delta.bounds import DEEPEST_JSON, nests_too_deeply
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
 from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, TableRules
@@ -106,15 +106,12 @@ def _num_records(stats: Sequence[str | None], rules: TableRules) -> Sequence[int
 def _are_plain_stats(texts: Sequence[str], joined: str, rules: TableRules) -> bool:
     """Of the statistics with equally many keys, one is looked at: to parse all of them would double the cost."""
     examples = {text.count('":'): text for text in texts}
-    if max(examples) + joined.count("[") >= DEEPEST_JSON and not _are_flat(texts):  # each level is a key, or a bracket
+    levels = max(examples) + joined.count("[")  # at most: each level is a key, or a bracket
+    if levels >= DEEPEST_JSON and any(nests_too_deeply(text) for text in texts):
         return False
     for example in examples.values():
         rules.stats.decode(example)
     return all(repeated_key(text) is None for text in examples.values())
-
-
-def _are_flat(texts: Sequence[str]) -> bool:
-    return all(text.count("{") + text.count("[") <= DEEPEST_JSON for text in texts)
 
 
 def _partition_texts(rules: TableRules, values: Sequence[dict[str, str | None]]) -> list[str] | None:

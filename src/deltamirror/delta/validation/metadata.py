@@ -68,7 +68,7 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
         if key.lower().startswith(CONSTRAINT_PREFIX):
             yield f"configuration.{key}", value
     for path, column in schema.walk():
-        for key in SQL_KEYS & column.metadata.keys():
+        for key in sorted(SQL_KEYS & column.metadata.keys()):
             yield f"schemaString: {'.'.join(path)}.{key}", str(column.metadata[key])
 
 

@@ -36,7 +36,7 @@ from deltamirror.delta.actions import (
     Sidecar,
     Txn,
 )
-from deltamirror.delta.bounds import DEEPEST_JSON, nests_too_deeply
+from deltamirror.delta.bounds import nests_too_deeply
 from deltamirror.delta.features import row_duties, writer_features_of
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.lines import wire_name
@@ -156,7 +156,7 @@ class TableRules:
             try:
                 if type(stats) is not str or (self.stats.decode(stats).num_records is None and self.stats_needed):
                     return False
-                if stats.count("{") + stats.count("[") > DEEPEST_JSON or repeated_key(stats) is not None:
+                if nests_too_deeply(stats) or repeated_key(stats) is not None:
                     return False
             except (msgspec.MsgspecError, UnicodeError, RecursionError):
                 return False

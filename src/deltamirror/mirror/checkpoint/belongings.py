@@ -25,7 +25,6 @@ from deltamirror.work import Difference
 
 __all__ = ["damaged_sidecar", "leads_to", "repeats"]
 
-_RANGE: Final = 16 * 1024 * 1024
 _THREADS: Final = 4
 
 
@@ -52,7 +51,7 @@ def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, 
         meta = store.head(key)
         if meta is not None and meta.size == sidecar.size_in_bytes:
             return None
-    digest = stored_digest(store, key, range_bytes=_RANGE)
+    digest = stored_digest(store, key)
     if digest is not None and file.is_as_written(sidecar, version, digest):
         return None
     return Difference(version=version, key=key, found="" if digest is None else digest.hex())

@@ -94,7 +94,7 @@ def _check_lease(unit: CheckpointUnit, guard: Guard) -> None:
 
 
 def _commit_key(unit: CheckpointUnit) -> str:
-    return f"{names.LOG_DIRECTORY}/{names.commit_name(unit.version)}"
+    return names.commit_key(unit.version)
 
 
 def _check_plan(unit: CheckpointUnit) -> None:
