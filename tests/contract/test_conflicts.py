@@ -8,9 +8,10 @@ from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidInput, NotFound
 from deltamirror.txnlog.request import Change, Request
 from deltamirror.txnlog.tables import drop_table
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, execute, info_of, paths, remove_of, row_counts
 
-pytestmark = pytest.mark.requirement("R36")
+pytestmark = [pytest.mark.requirement("R36"), pytest.mark.default_on("sqlite", "postgresql")]
 
 MON, TUE = add("mon", day="mon"), add("tue", day="tue")
 
@@ -22,6 +23,7 @@ def table(catalog: Catalog) -> Table:
     return table
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_stale_read_then_remove_never_commits(catalog: Catalog, table: Table) -> None:
     first, second = catalog.transaction(), catalog.transaction()
     for tx in (first, second):
@@ -175,6 +177,7 @@ def test_many_tables_commit_together_at_one_time(catalog: Catalog) -> None:
     assert tx.result.timestamp > 1_000_000 + info_of(catalog.table("b"), 0)["timestamp"]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_all_tables_or_none(catalog: Catalog) -> None:
     for name in ("a", "b"):
         create(catalog, name)

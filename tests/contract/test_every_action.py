@@ -12,9 +12,10 @@ from deltamirror.delta.actions import Action
 from deltamirror.delta.lines import decode_commit, encode_commit
 from deltamirror.delta.replay import reconciliation_key, replay
 from deltamirror.errors import InvalidInput
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, adds_of, body_of, create, execute, info_of, remove_of
 
-pytestmark = [pytest.mark.requirement("R3"), pytest.mark.requirement("R37")]
+pytestmark = [pytest.mark.requirement("R3"), pytest.mark.requirement("R37"), pytest.mark.default_on("sqlite")]
 
 BEYOND_DOUBLES = 2**53 + 1
 STATS = (
@@ -86,6 +87,7 @@ def everything(table: Table) -> list[Action]:
     ]  # fmt: skip
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_one_commit_with_every_action_is_read_back_unchanged(catalog: Catalog, table: Table) -> None:
     actions = everything(table)
     info, *found = committed(catalog, actions)
@@ -94,6 +96,7 @@ def test_one_commit_with_every_action_is_read_back_unchanged(catalog: Catalog, t
     assert body_of(table, 2) == encode_commit(actions)
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_the_projections_say_the_same_as_the_lines(catalog: Catalog, table: Table) -> None:
     committed(catalog, everything(table))
     for version in range(3):
@@ -127,6 +130,7 @@ def test_metadata_and_protocol_come_first_and_the_rest_keeps_its_order(catalog: 
     assert found == [metadata, protocol, *reversed(others)]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_statistics_of_megabytes_are_stored(catalog: Catalog, table: Table) -> None:
     stats = '{"numRecords":1,"minValues":{"s":"' + "Wörter, " * 600_000 + '"}}'
     table.append([add("day=1/big", day="1", stats=stats)])
@@ -164,6 +168,7 @@ def test_a_domain_is_removed_by_its_tombstone(catalog: Catalog, table: Table) ->
     assert {v: list(table.snapshot(v).domain_metadata()) for v in (0, 1, 2)} == {0: [], 1: ["mine"], 2: []}
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_every_field_of_an_add_has_its_column(catalog: Catalog) -> None:
     table = create(
         catalog, "rows", properties={"delta.enableRowTracking": "true"}, features=["clustering", "domainMetadata"]
@@ -180,6 +185,7 @@ def test_every_field_of_an_add_has_its_column(catalog: Catalog) -> None:
     assert adds_of(table.snapshot().files())["h", None].base_row_id == 10
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_nul_is_kept_or_refused_in_words(catalog: Catalog, table: Table) -> None:
     """To Delta a NUL is text like any other; PostgreSQL has no such text."""
     actions: list[Action] = [DomainMetadata(domain="nul", configuration="\x00", removed=False)]

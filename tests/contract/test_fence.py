@@ -7,7 +7,7 @@ from deltamirror.delta.features import FENCE_FEATURE
 from deltamirror.errors import Conflict, InvalidInput
 from tests.support.lake import add, create, info_of, paths
 
-pytestmark = pytest.mark.requirement("R39")
+pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 
 LEGACY = {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"}
 

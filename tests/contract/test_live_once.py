@@ -10,10 +10,11 @@ from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidAction, InvalidInput
 from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, as_adds, create, opened, paths, remove_of
 from tests.support.mirrors import make_table
 
-pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R119")]
+pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R119"), pytest.mark.default_on("sqlite")]
 
 TWICE = "add.path.live-twice"
 STATS = '{"numRecords":30}'
@@ -60,6 +61,7 @@ def vectors(table: Table) -> list[DeletionVector | None]:
     return [file.deletion_vector for file in as_adds(table.snapshot().files()) if file.path == WHOLE.path]
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.parametrize("beside", [[], OTHERS], ids=["small", "staged"])
 def test_a_path_that_is_there_with_a_deletion_vector_is_not_added_beside_it(table: Table, beside: list[Add]) -> None:
     for file in (WHOLE, FURTHER):
@@ -104,6 +106,7 @@ def test_lines_of_another_writer_are_held_to_it(catalog: Catalog, table: Table) 
     assert caught.value.rule == TWICE
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.parametrize("beside", [[], OTHERS], ids=["small", "staged"])
 def test_of_two_that_add_one_path_at_once_the_second_is_refused(catalog: Catalog, beside: list[Add]) -> None:
     """The second has read its stream, and is staged where it is large, when the first one commits."""

@@ -11,9 +11,12 @@ from deltamirror.delta.checksum import Checksum
 from deltamirror.ops.reconcile import Strategy
 from deltamirror.pipeline import seeds
 from deltamirror.txnlog.database import Database
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add
 from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.reconcilers import reconciled, reconciling
+
+pytestmark = pytest.mark.default_on("sqlite")
 
 
 def checksum_of(table: Table, version: int) -> Path:
@@ -79,6 +82,7 @@ def test_a_checksum_that_says_something_else_is_written_again_and_one_that_says_
     assert after == {**before, checksum_of(table, 5).name: spelled}
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_table_with_too_many_files_is_counted_once_however_many_checksums_are_missing(
     lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,10 @@ from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.clock import CLOCK
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, execute, info_of, paths
+
+pytestmark = pytest.mark.default_on("sqlite")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEGACY = {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"}
@@ -67,6 +70,7 @@ def test_the_time_of_a_commit_is_the_same_everywhere(catalog: Catalog) -> None:
     assert [answer.timestamp for answer in done] == [time for _, time in stored[1:]]
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.requirement("R6")
 @pytest.mark.parametrize("timestamped", [True, False])
 def test_times_increase_even_when_the_clock_steps_back(catalog: Catalog, timestamped: bool) -> None:
@@ -83,6 +87,7 @@ def test_times_increase_even_when_the_clock_steps_back(catalog: Catalog, timesta
     ]
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.requirement("R6")
 def test_the_time_is_the_databases_own(catalog: Catalog) -> None:
     with catalog.database.read() as connection:
@@ -143,6 +148,7 @@ def spread(catalog: Catalog) -> tuple[Table, list[int]]:
     return table, [start + 1_000 * version for version in range(4)]
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.requirement("R6")
 def test_time_travel_finds_the_version_that_was_current(catalog: Catalog) -> None:
     table, times = spread(catalog)

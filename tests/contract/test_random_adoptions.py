@@ -14,11 +14,12 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict
 from deltamirror.txnlog.superseding import superseded_of
 from tests.support.adoptions import PLAIN, adopted, assert_same, delta_rs_appends, mirror, mirroring, their_commit
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute, paths
 from tests.support.mirrors import committed_files, log_of, make_table, published_files
 from tests.support.readers import Reader
 
-pytestmark = pytest.mark.requirement("R39")
+pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 
 
 @pytest.fixture
@@ -124,6 +125,7 @@ def _file(path: str) -> dict[str, Any]:
     return {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_was_written_sql_and_log_agree_after_it_is_adopted(
     catalog: Catalog, tmp_path: Path, seed: int, delta_rs: Reader

@@ -37,7 +37,7 @@ from tests.support.readers import Reader
 from tests.support.s3_proxy import Access, S3Proxy
 from tests.support.seaweed_server import SeaweedServer
 
-pytestmark = [pytest.mark.requirement("R57"), pytest.mark.requirement("R39")]
+pytestmark = [pytest.mark.requirement("R57"), pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 
 TABLES = ("a", "b", "c")
 

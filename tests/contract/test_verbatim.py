@@ -7,9 +7,10 @@ import pytest
 from deltamirror import Catalog, Committed, Table
 from deltamirror.errors import Conflict, InvalidAction, InvalidInput, InvalidLine
 from deltamirror.txnlog.request import Change, Request
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, opened, paths, row_counts
 
-pytestmark = pytest.mark.requirement("R37")
+pytestmark = [pytest.mark.requirement("R37"), pytest.mark.default_on("sqlite")]
 
 INFO = b'{"commitInfo":{"timestamp":1700000000000,"operation":"WRITE","operationParameters":{},"x":{"y":[1.50]}}}\n'
 FILE = b'{"add":{"path":"%s","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}\n'
@@ -47,6 +48,7 @@ ODD = [
 ]
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.parametrize("lines", ODD, ids=range(len(ODD)))
 def test_lines_are_stored_byte_for_byte(catalog: Catalog, table: Table, lines: bytes) -> None:
     assert send(catalog, lines).versions == {"t": 1}
@@ -97,6 +99,7 @@ def test_the_operation_and_its_time_are_those_of_the_writer(catalog: Catalog, ta
     assert (table.history(1)[0].operation, table.history(1)[0].is_blind_append) == ("WRITE", False)
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_time_before_that_of_the_head_is_moved_after_it(catalog: Catalog, table: Table) -> None:
     assert send(catalog, INFO + FILE % b"a").timestamp == table.snapshot(0).timestamp + 1
 

@@ -12,10 +12,11 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict, Late, NotFound
 from deltamirror.pipeline import waiting
 from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, paths
 from tests.support.mirrors import append, make_table
 
-pytestmark = pytest.mark.requirement("R39")
+pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def waiting_for(
             changed.set()
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_who_waits_for_a_commit_that_is_moved_waits_for_the_version_that_it_has_since(
     catalog: Catalog, engine: MirrorEngine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

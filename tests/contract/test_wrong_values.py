@@ -7,7 +7,10 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, row_counts
+
+pytestmark = pytest.mark.default_on("sqlite")
 
 NO_TEXT = "\ud800"
 HUGE = 2**70
@@ -44,6 +47,7 @@ def test_it_is_not_written(catalog: Catalog, table: Table, write: Callable[[Cata
     assert row_counts(catalog) == before
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.parametrize("name", ["app", "domain"])
 def test_a_name_without_utf_8_is_not_written(catalog: Catalog, table: Table, name: str) -> None:
     tx = catalog.transaction()

@@ -1,6 +1,7 @@
-"""Which of the databases and stores that a test can run on are in the default suite, and which in ``make soak`` alone.
+"""Which databases, stores and runners a test has in the default suite, and which in ``make soak`` alone.
 
-A behaviour is proven once at its boundary: what a database does on every database, what a store does on every store.
+A behaviour is proven once at its boundary: what a database does on every database, what a store does on every store,
+what a way to run Spark does on each of them.
 A test above such a boundary says with ``default_on`` where the default suite runs it; its other combinations get the
 mark ``elsewhere``, which the default suite leaves out and ``make soak`` runs. ``make test-fast`` runs what needs no
 server: SQLite, disk and memory.
@@ -16,11 +17,12 @@ from tests.support.stores import STORES
 
 __all__ = ["is_default", "places_of", "pytest_addoption", "pytest_collection_modifyitems"]
 
-_KINDS: Final = (frozenset(ENGINES), frozenset(STORES))
-"""A combination names a database, a store, or both."""
+_RUNNERS: Final = frozenset({"process", "local", "standalone", "connect"})
+_KINDS: Final = (frozenset(ENGINES), frozenset(STORES), _RUNNERS)
+"""A combination names a database, a store, a runner, or several of these."""
 
 _FAST: Final = "--fast"
-_NEAR: Final = frozenset({"sqlite", "disk", "memory"})
+_NEAR: Final = frozenset({"sqlite", "disk", "memory", "process"})
 _COSTLY: Final = ("postgres", "spark", "crash", "slow")
 
 
@@ -44,7 +46,7 @@ def _is_quick(item: pytest.Item) -> bool:
 
 
 def places_of(item: pytest.Item) -> frozenset[str]:
-    """The databases and stores that the test runs on, as its id has them."""
+    """The databases, stores and runners of a test, as its id has them."""
     callspec = getattr(item, "callspec", None)
     parts = () if callspec is None else callspec.id.split("-")
     return frozenset(part for part in parts if any(part in kind for kind in _KINDS))

@@ -12,6 +12,7 @@ from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.planning import plan_commits
 from deltamirror.txnlog.pause import pause_all, resume_all
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Outcome, Stage, Unit
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute
 from tests.support.mirroring import claimed
 from tests.support.mirrors import (
@@ -26,11 +27,14 @@ from tests.support.mirrors import (
     published_files,
 )
 
+pytestmark = pytest.mark.default_on("sqlite")
+
 
 def checkpoints(table) -> list[int]:
     return sorted(int(path.name[:20]) for path in log_of(table).glob("*.checkpoint.parquet"))
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.requirement("R1")
 @pytest.mark.requirement("R2")
 def test_every_commit_becomes_one_file_with_the_bytes_that_sql_has(catalog: Catalog, tmp_path: Path) -> None:
@@ -178,6 +182,7 @@ def test_a_checkpoint_that_fails_holds_up_no_commit_and_is_tried_again_alone(cat
         assert (status.checkpoint_error, checkpoints(table)) == (None, [2])
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.requirement("R33")
 def test_a_paused_table_waits_while_others_go_on_and_catches_up_when_resumed(catalog: Catalog, tmp_path: Path) -> None:
     paused, active = make_table(catalog, tmp_path, "paused"), make_table(catalog, tmp_path, "active")
@@ -225,6 +230,7 @@ def test_a_following_service_publishes_commits_and_checkpoints_with_no_other_cal
     assert checkpoints(table) == [5]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_engines_share_the_tables_and_none_is_published_by_two(catalog: Catalog, tmp_path: Path) -> None:
     tables = [make_table(catalog, tmp_path, f"t{number}") for number in range(6)]
     for table in tables:
@@ -382,6 +388,7 @@ def test_one_version_can_be_asked_for_and_those_after_it_wait(catalog: Catalog, 
         assert engine.mirror("t").published == 4
 
 
+@pytest.mark.default_on(*ENGINES)
 @pytest.mark.requirement("R58")
 def test_what_somebody_else_published_between_claim_and_plan_is_no_work(catalog: Catalog, tmp_path: Path) -> None:
     """A service that stood still for longer than its lease finds nothing to do, and goes on."""

@@ -23,6 +23,8 @@ from tests.support.runners import Rig
 
 NO_SETTINGS = StorageSettings()
 LAST = 40
+NEAR = pytest.mark.default_on("process", "local")
+"""What does not depend on how executors are reached."""
 
 
 def store_in(folder: Path) -> Store:
@@ -72,6 +74,7 @@ def test_a_log_on_s3_is_read_with_the_executors_own_keys(
     assert (parts, error) == harvested(LocalHarvester(s3_settings), slices)
 
 
+@NEAR
 def test_a_slice_that_is_too_large_for_a_job_is_read_by_the_driver(any_rig: Rig, tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put_table(store)
@@ -81,6 +84,7 @@ def test_a_slice_that_is_too_large_for_a_job_is_read_by_the_driver(any_rig: Rig,
     assert (parts, error) == harvested(LocalHarvester(NO_SETTINGS), slices)
 
 
+@NEAR
 @pytest.mark.requirement("R107")
 def test_what_is_wrong_with_a_commit_is_told_after_what_comes_before_it(any_rig: Rig, tmp_path: Path) -> None:
     store = store_in(tmp_path)
@@ -94,6 +98,7 @@ def test_what_is_wrong_with_a_commit_is_told_after_what_comes_before_it(any_rig:
     assert places(parts) == places(harvested(LocalHarvester(NO_SETTINGS), slices_of(store))[0])[: len(parts)]
 
 
+@NEAR
 def test_a_file_that_is_gone_and_a_store_that_is_down_are_told_as_such(any_rig: Rig, tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put_table(store)
@@ -107,6 +112,7 @@ def test_a_file_that_is_gone_and_a_store_that_is_down_are_told_as_such(any_rig: 
     assert isinstance(any_rig.harvest([away])[1], Unavailable)
 
 
+@NEAR
 def test_a_damaged_checkpoint_is_named(any_rig: Rig, tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put_table(store)

@@ -25,6 +25,8 @@ from tests.support.runners import Rig
 
 HISTORY = [first_commit(), *STORY]
 NO_SETTINGS = StorageSettings()
+NEAR = pytest.mark.default_on("process", "local")
+"""What does not depend on how executors are reached."""
 
 
 def unit_at(location: object, commits: Sequence[bytes] = HISTORY, *, number: int = 1, **fields: Any) -> CommitUnit:
@@ -73,6 +75,7 @@ def test_every_unit_is_published_and_has_its_outcome(any_rig: Rig, tmp_path: Pat
         assert published(tmp_path / str(number)) == HISTORY
 
 
+@NEAR
 def test_what_is_published_already_is_found_again(any_rig: Rig, tmp_path: Path) -> None:
     """The second job meets workers that the first one used."""
     unit = unit_at(tmp_path / "t")
@@ -94,6 +97,7 @@ def test_units_are_published_to_s3_with_the_executors_own_keys(
     assert [published(place, s3_settings) for place in places] == [HISTORY] * 3
 
 
+@NEAR
 def test_a_poisoned_unit_harms_no_other(any_rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "a-file").write_text("in the place of a folder")
     store_at(str(tmp_path / "diverged"), NO_SETTINGS).create(commit_key(1), b"somebody else's\n")
@@ -127,6 +131,7 @@ def test_a_poisoned_unit_harms_no_other(any_rig: Rig, tmp_path: Path) -> None:
     assert diverged.hint
 
 
+@pytest.mark.default_on("process", "local", "connect")  # whose messages have a largest size
 @pytest.mark.requirement("R31")
 @pytest.mark.parametrize("megabytes", [20, 26], ids=["by-the-job", "more-than-a-job-carries"])
 def test_a_large_commit_arrives_whole(any_rig: Rig, tmp_path: Path, megabytes: int) -> None:
@@ -145,6 +150,7 @@ def test_jobs_run_at_once_and_leave_each_other_alone(any_rig: Rig, tmp_path: Pat
     assert all(published(folder) == HISTORY for folder in tmp_path.iterdir())
 
 
+@NEAR
 @pytest.mark.requirement("R24")
 def test_nothing_is_put_when_the_time_of_the_lease_is_over(any_rig: Rig, tmp_path: Path) -> None:
     over = Lease(table_id=1, lane=Lane.COMMITS, owner="test", epoch=1, held_until=time.time() - 1)
@@ -153,6 +159,7 @@ def test_nothing_is_put_when_the_time_of_the_lease_is_over(any_rig: Rig, tmp_pat
     assert published(tmp_path / "t") == []
 
 
+@NEAR
 @pytest.mark.requirement("R9")
 def test_checkpoints_are_units_too(any_rig: Rig, tmp_path: Path) -> None:
     address = StoreAddress.of(str(tmp_path / "t"), NO_SETTINGS)
@@ -169,6 +176,7 @@ def test_checkpoints_are_units_too(any_rig: Rig, tmp_path: Path) -> None:
     assert "_delta_log/_last_checkpoint" in written
 
 
+@NEAR
 def test_an_executor_that_cannot_ask_the_database_says_what_to_set(any_rig: Rig, tmp_path: Path) -> None:
     unit = unit_at(tmp_path / "t")
     bare = replace(unit, commits=tuple(replace(work, chunks=None) for work in unit.commits))
@@ -215,6 +223,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
         yield Lake(catalog, tmp_path / "lake")
 
 
+@pytest.mark.default_on("process", "standalone")  # executors that share nothing with the driver
 @pytest.mark.postgres
 @pytest.mark.parametrize("carried", [False, True], ids=["fetched", "carried"])
 def test_commits_are_fetched_from_postgresql_where_they_are_needed(any_rig: Rig, lake: Lake, *, carried: bool) -> None:
@@ -223,6 +232,7 @@ def test_commits_are_fetched_from_postgresql_where_they_are_needed(any_rig: Rig,
     assert [published(table.location) for table in lake.tables] == lake.committed()
 
 
+@pytest.mark.default_on("process", "standalone")
 @pytest.mark.postgres
 @pytest.mark.requirement("R24")
 def test_the_database_is_asked_before_each_put_whose_the_table_is(any_rig: Rig, lake: Lake) -> None:
