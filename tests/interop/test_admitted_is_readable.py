@@ -20,7 +20,7 @@ from tests.support.readers import Reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R119")]
 
-SEEDS = range(40)
+SEEDS = range(20)
 PART = 30
 
 

@@ -13,7 +13,7 @@ from tests.simulation.runs import run
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import World
 
-SCHEDULES = 80
+SCHEDULES = 40
 PART = 20
 
 
