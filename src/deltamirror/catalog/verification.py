@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 
+from deltamirror.batches import batched
 from deltamirror.config import StorageSettings
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add
@@ -28,18 +28,16 @@ class FileVerifier:
 
     def verified(self, actions: Iterable[Action]) -> Iterator[Action]:
         """The same actions, once their files were found; InvalidAction for the first that is not as stated."""
-        source = iter(actions)
         first = 0
-        while batch := list(islice(source, _BATCH)):
+        for batch in batched(actions, _BATCH):
             self._look_up(enumerate(batch, first))
             first += len(batch)
             yield from batch
 
     def verified_lines(self, source: Iterable[bytes]) -> Iterator[bytes]:
         """The same lines, once the files of their actions were found."""
-        numbered = enumerate(source, 1)
         first = 0
-        while batch := list(islice(numbered, _BATCH)):
+        for batch in batched(enumerate(source, 1), _BATCH):
             actions = [lines.decode(line, number=number) for number, line in batch if not line.isspace()]
             self._look_up(enumerate(actions, first))
             first += len(actions)

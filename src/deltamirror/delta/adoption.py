@@ -12,7 +12,7 @@ import msgspec
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import reader_features_of, writer_features_of
-from deltamirror.delta.properties import checkpoint_policy, column_mapping_mode, is_enabled
+from deltamirror.delta.properties import ROW_TRACKING, checkpoint_policy, column_mapping_mode, is_enabled
 
 __all__ = ["enables_row_tracking", "metadata_obstacle", "protocol_obstacle"]
 
@@ -48,7 +48,6 @@ _COLUMN_MAPPING_FIELD_KEYS = frozenset(
     }
 )
 
-_ROW_TRACKING = "delta.enableRowTracking"
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
 _VECTORS = "delta.enableDeletionVectors"
 
@@ -80,7 +79,7 @@ def metadata_obstacle(before: Metadata, after: Metadata, *, protocol: Protocol) 
 
 def enables_row_tracking(before: Metadata, after: Metadata) -> bool:
     """Whether the change turns row tracking on; rows copied by a commit computed before have lost their ids."""
-    return is_enabled(after, _ROW_TRACKING) and not is_enabled(before, _ROW_TRACKING)
+    return is_enabled(after, ROW_TRACKING) and not is_enabled(before, ROW_TRACKING)
 
 
 def _features(protocol: Protocol) -> frozenset[str]:
@@ -119,9 +118,9 @@ _HARMLESS_PROPERTIES: Mapping[str, tuple[str, _Condition]] = {
     _TIMESTAMPS: ("inCommitTimestamp", _turned_on(_TIMESTAMPS)),
     "delta.inCommitTimestampEnablementTimestamp": ("inCommitTimestamp", _turned_on(_TIMESTAMPS)),
     "delta.inCommitTimestampEnablementVersion": ("inCommitTimestamp", _turned_on(_TIMESTAMPS)),
-    _ROW_TRACKING: ("rowTracking", _turned_on(_ROW_TRACKING)),
-    "delta.rowTracking.materializedRowCommitVersionColumnName": ("rowTracking", _turned_on(_ROW_TRACKING)),
-    "delta.rowTracking.materializedRowIdColumnName": ("rowTracking", _turned_on(_ROW_TRACKING)),
+    ROW_TRACKING: ("rowTracking", _turned_on(ROW_TRACKING)),
+    "delta.rowTracking.materializedRowCommitVersionColumnName": ("rowTracking", _turned_on(ROW_TRACKING)),
+    "delta.rowTracking.materializedRowIdColumnName": ("rowTracking", _turned_on(ROW_TRACKING)),
 }
 """Property -> the feature that the table must have, and the condition under which a change of it is harmless."""
 

@@ -16,7 +16,7 @@ from deltamirror.delta.features import (
 )
 from deltamirror.delta.lines import json_text
 from deltamirror.delta.order import ordered
-from deltamirror.delta.properties import canonical_properties, column_mapping_mode, max_column_id
+from deltamirror.delta.properties import ROW_TRACKING, canonical_properties, column_mapping_mode, max_column_id
 from deltamirror.delta.schema import Field, StructType, parse_schema, schema_string, validate_schema
 from deltamirror.errors import InvalidInput, InvalidSchema
 
@@ -27,7 +27,6 @@ CLUSTERING_DOMAIN = "delta.clustering"
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
-_ROW_TRACKING = "delta.enableRowTracking"
 _ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 _ROW_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _MINIMUM_VERSIONS = ("delta.minwriterversion", "delta.minreaderversion")
@@ -97,9 +96,9 @@ def altered(
     if missing := [key for key in alteration.unset if key not in metadata.configuration]:
         raise InvalidInput(f"the table has no property {missing[0]!r}", hint="`deltamirror table show` lists them")
     _require_mapping_kept(column_mapping_mode(metadata), {**kept, **properties}.get(_MAPPING_MODE, "none").lower())
-    if _ROW_TRACKING in properties and not is_enabled(metadata, _ROW_TRACKING):
+    if ROW_TRACKING in properties and not is_enabled(metadata, ROW_TRACKING):
         raise InvalidInput(
-            f"{_ROW_TRACKING} cannot be set on an existing table: its files would need row ids first",
+            f"{ROW_TRACKING} cannot be set on an existing table: its files would need row ids first",
             hint="set it when the table is created",
         )
     mapped, schema = column_mapping_mode(metadata) != "none", parse_schema(metadata.schema_string)
@@ -155,7 +154,7 @@ def _with_mapping(metadata: Metadata, schema: StructType, fresh_name: Callable[[
 
 
 def _with_row_columns(metadata: Metadata, fresh: Fresh) -> Metadata:
-    if not is_enabled(metadata, _ROW_TRACKING):
+    if not is_enabled(metadata, ROW_TRACKING):
         return metadata
     columns = {_ROW_ID_COLUMN: f"_row-id-col-{fresh()}", _ROW_VERSION_COLUMN: f"_row-commit-version-col-{fresh()}"}
     return replace(metadata, configuration=ordered({**metadata.configuration, **columns}))

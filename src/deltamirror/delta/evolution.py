@@ -22,7 +22,7 @@ from enum import StrEnum
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import is_enabled, writer_features_of
-from deltamirror.delta.properties import CONSTRAINT_PREFIX, column_mapping_mode, max_column_id
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING, column_mapping_mode, max_column_id
 from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, parse_schema
 from deltamirror.delta.validation.rules import violation
 
@@ -30,7 +30,6 @@ __all__ = ["Breach", "FilesLeft", "Scope", "adds_demands", "check_change", "find
 
 _COLUMN_ID = "delta.columnMapping.id"
 _EXISTS_DEFAULT = "EXISTS_DEFAULT"
-_ROW_TRACKING = "delta.enableRowTracking"
 _TYPE_CHANGES = "delta.typeChanges"
 _WIDENING_FEATURES = frozenset({"typeWidening", "typeWidening-preview"})
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -110,8 +109,8 @@ def find_breaches(before: Metadata, after: Metadata, *, protocol: Protocol) -> I
         Breach("rows-unchecked", f"configuration.{key}", after.configuration[key], Scope.UNCHECKED_ROWS)
         for key in _new_constraints(before, after)
     )
-    if is_enabled(after, _ROW_TRACKING) and not is_enabled(before, _ROW_TRACKING):
-        yield Breach("row-tracking", f"configuration.{_ROW_TRACKING}", "true", Scope.FILES_WITHOUT_ROW_IDS)
+    if is_enabled(after, ROW_TRACKING) and not is_enabled(before, ROW_TRACKING):
+        yield Breach("row-tracking", f"configuration.{ROW_TRACKING}", "true", Scope.FILES_WITHOUT_ROW_IDS)
 
 
 def adds_demands(before: Metadata, after: Metadata, *, protocol: Protocol) -> bool:

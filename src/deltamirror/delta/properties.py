@@ -17,6 +17,7 @@ __all__ = [
     "LOWER_CASE",
     "PROPERTIES",
     "PROTOCOL_PROPERTIES",
+    "ROW_TRACKING",
     "Property",
     "append_only",
     "canonical_properties",
@@ -40,6 +41,7 @@ __all__ = [
 
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
+ROW_TRACKING = "delta.enableRowTracking"
 LOWER_CASE = ("delta.checkpointPolicy", "delta.columnMapping.mode")
 """Where a reader knows the words in lower case only: DuckDB the mode, Delta Spark the policy."""
 PROTOCOL_PROPERTIES = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
@@ -153,7 +155,7 @@ _DEFINED = (
     _internal("delta.columnMapping.maxColumnId"),
     _boolean("delta.enableChangeDataFeed"),
     _boolean("delta.enableDeletionVectors"),
-    _boolean("delta.enableRowTracking"),
+    _boolean(ROW_TRACKING),
     _boolean("delta.rowTrackingSuspended"),
     _boolean("delta.enableTypeWidening"),
     _boolean("delta.enableInCommitTimestamps"),

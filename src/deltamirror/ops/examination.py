@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
+from deltamirror.batches import batched
 from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, checkpoint_name, parse
 from deltamirror.mirror.checkpoint.belongings import damaged_sidecar
 from deltamirror.mirror.comparison import ListedLog, list_log
@@ -183,7 +183,7 @@ class _Examination:
         missing = {version for version in wanted if version not in self.listed.checksums}
         doubtful = [version for version in self._doubtful if version >= oldest]
         altered, expected = set[int](), expected_checksums(self.database, self.log, doubtful)
-        while some := list(islice(expected, _WINDOW)):
+        for some in batched(expected, _WINDOW):
             altered |= {found.version for found in self._differences(some)}
         if self.look.writes_checksums:
             self.findings.checksums = sorted(missing | altered)

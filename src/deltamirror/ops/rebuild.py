@@ -1,11 +1,12 @@
 """The log of a table again, from SQL: its commits bit for bit, and the checkpoints that readers need."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from deltamirror.batches import batched
 from deltamirror.config import CheckpointSettings, StorageSettings
 from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import checkpoint_interval
@@ -69,8 +70,7 @@ def rebuild(
     wanted = wanted_versions(info, to.location, versions)
     probe(to)
     job = _Job(database, info, to, options or CheckpointSettings(), observe)
-    batches = (wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH))
-    published = [each for batch in batches for each in job.publish(batch)]
+    published = [each for batch in batched(wanted, _BATCH) for each in job.publish(batch)]
     written = [job.write_checkpoint(version) for version in job.checkpoints(wanted, due=checkpoints)]
     already = sum(each.already for each in published)
     return Rebuilt(
@@ -92,7 +92,7 @@ class _Job:
     options: CheckpointSettings
     observe: Observer
 
-    def publish(self, versions: range) -> tuple[Published, ...]:
+    def publish(self, versions: Sequence[int]) -> tuple[Published, ...]:
         """Put the commits of consecutive versions. An imported table may have none of its first version."""
         with self.database.read() as connection:
             commits = commit_work(connection, self.info.id, first=versions[0], last=versions[-1])

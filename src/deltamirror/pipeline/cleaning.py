@@ -5,10 +5,10 @@ there, whoever put it: also what a worker put that woke up too late. A reader ne
 """
 
 import logging
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from deltamirror.batches import batched
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Metadata
 from deltamirror.delta.names import LOG_DIRECTORY
@@ -138,7 +138,7 @@ class Cleaner:
         )
 
     def _delete(self, found: Cleaning, store: Store, lease: Lease) -> None:
-        for batch in _batches(found.objects):
+        for batch in batched(found.objects, _BATCH):
             if not held_for(self._database, lease):
                 raise LeaseLost("the turn to clean this log is over", hint="the next cleaning finishes it")
             pointer = pointed_version(store)
@@ -201,10 +201,6 @@ def _start(facts: _Facts, store: Store) -> tuple[int | None, str]:
 def _has_own_times(metadata: Metadata) -> bool:
     """Whether every commit carries its time; otherwise readers go by the times of some objects."""
     return in_commit_timestamps(metadata) and _ENABLEMENT not in metadata.configuration
-
-
-def _batches(objects: Sequence[Meta]) -> Iterator[Sequence[Meta]]:
-    return (objects[start : start + _BATCH] for start in range(0, len(objects), _BATCH))
 
 
 def _say(done: Cleaning) -> None:

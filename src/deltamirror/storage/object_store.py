@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
+from deltamirror.batches import batched
 from deltamirror.errors import DeltaMirrorError, NotFound, Throttled
 from deltamirror.storage.failures import is_broken_off, is_missing_bucket, status_of, translated
 from deltamirror.storage.keys import check_data, check_folder, check_key, is_hidden, is_temporary
@@ -148,7 +149,7 @@ class ObjectStore:
         """
         paths = [self._path(key) for key in keys]
         with self._translated("delete", f"{len(paths)} objects"):
-            for page in (paths[at : at + _PAGE] for at in range(0, len(paths), _PAGE)):
+            for page in batched(paths, _PAGE):
                 try:
                     obstore.delete(self.clients.calls, page)
                 except FileNotFoundError as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Table, func, select, update
 
+from deltamirror.batches import batched
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, CommitInfo
 from deltamirror.delta.conflicts import CommitFacts
@@ -301,9 +302,8 @@ class _Adoption:
             .where(c.table_id != self._table_id, tables.c.name.is_not(None))
             .order_by(tables.c.name)
         )
-        for start in range(0, len(wanted), _AT_ONCE):
-            query = others.where(c.txn_id.in_(wanted[start : start + _AT_ONCE]))
-            for row in self._session.execute(query):
+        for some in batched(wanted, _AT_ONCE):
+            for row in self._session.execute(others.where(c.txn_id.in_(some))):
                 found[row.txn_id] = (*found.get(row.txn_id, ()), row.name)
         return found
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.batches import batched
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.chunks import Chunk
 from deltamirror.txnlog.base import base_chunks
@@ -102,7 +103,7 @@ def replay_work(connection: Connection, table_id: int, *, last: int, after: int 
 def with_chunks(connection: Connection, work: Sequence[CommitWork]) -> list[CommitWork]:
     """The same commits, carrying their chunks; all of them are in memory at once."""
     carried: dict[int, list[Chunk]] = {each.commit_id: [] for each in work}
-    for some in _batches([each for each in work if not each.is_base]):
+    for some in batched((each.commit_id for each in work if not each.is_base), _COMMITS_AT_ONCE):
         query = select(chunks).where(chunks.c.commit_id.in_(some)).order_by(chunks.c.commit_id, chunks.c.chunk)
         for row in connection.execute(query):
             chunk = Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
@@ -219,14 +220,9 @@ def make_due(database: Database) -> None:
 def _by_commit(connection: Connection, query: Select[Any], work: Sequence[CommitWork]) -> dict[int, int]:
     """A number for each commit, by a query of commit ids and numbers."""
     found: dict[int, int] = {}
-    for some in _batches(work):
+    for some in batched((each.commit_id for each in work), _COMMITS_AT_ONCE):
         found.update((row[0], row[1]) for row in connection.execute(query.where(query.selected_columns[0].in_(some))))
     return found
-
-
-def _batches(work: Sequence[CommitWork]) -> Iterator[list[int]]:
-    for start in range(0, len(work), _COMMITS_AT_ONCE):
-        yield [each.commit_id for each in work[start : start + _COMMITS_AT_ONCE]]
 
 
 def _at(table_id: int) -> ColumnElement[bool]:

@@ -12,6 +12,7 @@ from itertools import islice
 
 from sqlalchemy import update
 
+from deltamirror.batches import batched
 from deltamirror.errors import LeaseLost
 from deltamirror.txnlog.attempts import error_values, insert_attempt
 from deltamirror.txnlog.backlog import request_checkpoint
@@ -37,8 +38,7 @@ class Turn:
 
     def take_back(self, lost: Iterable[Failure]) -> None:
         """Versions are not in the log as they should be: they are FAILED, due at once, and published no longer."""
-        waiting = iter(lost)
-        while some := list(islice(waiting, _AT_ONCE)):
+        for some in batched(lost, _AT_ONCE):
             with self._held() as session:
                 self._fail_all(session, some)
                 self._lower(session, some)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from deltamirror.batches import batched
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.validation import OncePerCommit, PlainBlock, TableRules, plain_block
@@ -91,7 +92,7 @@ class Gathered:
         """The commit in blocks of whole lines, each action checked as it passes; but for the actions to ``skip``."""
         once, skipped = OncePerCommit(), {id(action) for action in skip}
         pairs, start = chain(self.pairs, self.rest or ()), 0
-        while some := list(islice(pairs, size)):
+        for some in batched(pairs, size):
             if (block := _plain(some, rules, once)) is None:
                 kept: list[Pair] = []
                 for index, (raw, action) in enumerate(some, start):

@@ -17,6 +17,7 @@ from deltamirror.txnlog.ends import ends_between, hash_ranges
 from deltamirror.txnlog.import_record import ImportRecord, Source, claim_import, delete_rows, load_progress
 from deltamirror.txnlog.intake import Intake, Progress, Tally
 from deltamirror.txnlog.parts import BasePart, CommitPart
+from deltamirror.txnlog.projection import hash_of
 from deltamirror.txnlog.schema import (
     checkpoints,
     checksums,
@@ -243,8 +244,8 @@ class Import:
 
 def _insert_rows(session: Session, intake: Intake) -> None:
     session.insert_many(chunks, intake.chunks)
-    session.insert_many(files, sorted(intake.added, key=_hash_of))
-    session.insert_many(removes, sorted(intake.removed, key=_hash_of))
+    session.insert_many(files, sorted(intake.added, key=hash_of))
+    session.insert_many(removes, sorted(intake.removed, key=hash_of))
     for projection, rows in intake.small.items():
         session.insert_many(projection, rows)
 
@@ -271,7 +272,3 @@ def _checkpoint(table_id: int, base: ImportedCheckpoint) -> dict[str, object]:
         "num_files": base.num_files,
         "num_bytes": base.num_bytes,
     }
-
-
-def _hash_of(row: Row) -> int:
-    return int(row[1])

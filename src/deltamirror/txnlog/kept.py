@@ -8,6 +8,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import Select
 
+from deltamirror.batches import batched
 from deltamirror.delta.names import commit_key
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.pause import ALL_PAUSED
@@ -169,9 +170,8 @@ def _pieces(connection: Connection, commit_ids: Sequence[int]) -> Mapping[int, _
     """The sizes and digests of commits that have several chunks."""
     found: dict[int, list[tuple[int, bytes]]] = {each: [] for each in commit_ids}
     c = chunks.c
-    for start in range(0, len(commit_ids), _COMMITS_AT_ONCE):
-        some = c.commit_id.in_(commit_ids[start : start + _COMMITS_AT_ONCE])
-        query = select(c.commit_id, c.raw_bytes, c.digest).where(some).order_by(c.commit_id, c.chunk)
+    for some in batched(commit_ids, _COMMITS_AT_ONCE):
+        query = select(c.commit_id, c.raw_bytes, c.digest).where(c.commit_id.in_(some)).order_by(c.commit_id, c.chunk)
         for row in connection.execute(query):
             found[row.commit_id].append((row.raw_bytes, bytes(row.digest)))
     return {commit_id: tuple(pieces) for commit_id, pieces in found.items()}

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Table, bindparam, select
 from sqlalchemy.engine import Row as ResultRow
 from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.batches import batched
 from deltamirror.delta.actions import Action, Add, FileKey, Remove
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.replay import reconciliation_key
@@ -23,6 +24,7 @@ __all__ = [
     "RemainingFiles",
     "ended_by",
     "hash_batches",
+    "hash_of",
     "insert_ends",
     "insert_missing_ends",
     "insert_small_actions",
@@ -95,12 +97,13 @@ class FileChanges:
 
     def insert(self, session: Session, ended: Iterable[LiveFile]) -> None:
         """Insert the rows, in the order of the path index."""
-        session.insert_many(files, sorted(self.added.values(), key=_hash_of))
-        session.insert_many(removes, sorted(self.removed.values(), key=_hash_of))
+        session.insert_many(files, sorted(self.added.values(), key=hash_of))
+        session.insert_many(removes, sorted(self.removed.values(), key=hash_of))
         insert_ends(session, self._table_id, self._commit_id, ended)
 
 
-def _hash_of(row: Row) -> int:
+def hash_of(row: Row) -> int:
+    """By which rows of files and removes are sorted when they are stored: that is where their index has them."""
     return int(row[1])
 
 
@@ -284,9 +287,7 @@ def insert_small_actions(session: Session, table_id: int, version: int, actions:
 
 def hash_batches(paths: Iterable[str]) -> Iterator[list[int]]:
     """The hashes of these paths, as many at once as a query takes."""
-    hashes = sorted({path_hash(path) for path in paths})
-    for start in range(0, len(hashes), _HASHES_AT_ONCE):
-        yield hashes[start : start + _HASHES_AT_ONCE]
+    return batched(sorted({path_hash(path) for path in paths}), _HASHES_AT_ONCE)
 
 
 def _live_file(row: ResultRow[Any]) -> LiveFile:

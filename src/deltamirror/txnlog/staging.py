@@ -25,6 +25,7 @@ from deltamirror.txnlog.database import Database, Row, Session
 from deltamirror.txnlog.gather import Block
 from deltamirror.txnlog.projection import (
     MetFiles,
+    hash_of,
     insert_ends,
     insert_missing_ends,
     live_files_in,
@@ -224,8 +225,8 @@ class Stage:
         first = len(self._tally.digests) + 1  # chunk 0 is written when the commit is ratified
         self._tally.digests += [chunk.digest for chunk in packed]
         self._tally.size += sum(chunk.raw_bytes for chunk in packed)
-        batch.added.sort(key=_hash_of)
-        batch.removed.sort(key=_hash_of)
+        batch.added.sort(key=hash_of)
+        batch.removed.sort(key=hash_of)
         with self._database.write() as session:
             _touch(session, self.commit_id)
             session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
@@ -383,7 +384,3 @@ def _has_files(session: Session, table_id: int) -> bool:
 
 def _now(session: Session) -> int:
     return int(session.execute(select(CLOCK)).scalar_one())
-
-
-def _hash_of(row: Row) -> int:
-    return int(row[1])

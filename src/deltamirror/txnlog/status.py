@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.batches import batched
 from deltamirror.errors import NotFound
 from deltamirror.txnlog import schema
 from deltamirror.txnlog.clock import CLOCK
@@ -217,9 +218,9 @@ _FACTS = (
 
 def _failed_rows(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, Row[Any]]:
     found: dict[int, Row[Any]] = {}
-    for start in range(0, len(keys), _KEYS_AT_ONCE):
-        some = tuple_(mirror_status.c.table_id, mirror_status.c.version).in_(keys[start : start + _KEYS_AT_ONCE])
-        found |= _by_table(connection, select(mirror_status).where(some))
+    for some in batched(keys, _KEYS_AT_ONCE):
+        failed = tuple_(mirror_status.c.table_id, mirror_status.c.version).in_(some)
+        found |= _by_table(connection, select(mirror_status).where(failed))
     return found
 
 

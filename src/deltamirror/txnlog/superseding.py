@@ -5,7 +5,7 @@ writer that asks what became of its transaction is told the version that it has 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.engine import Row
 
+from deltamirror.batches import batched
 from deltamirror.errors import Diverged
 from deltamirror.txnlog.chunks import read_commit
 from deltamirror.txnlog.clock import CLOCK
@@ -162,7 +163,7 @@ def follow_tokens(session: Session, table: str, moved: Mapping[str, int | None])
     A token whose transaction has no version left is forgotten: whoever comes back with it commits again.
     """
     c = tokens.c
-    for some in _batches(list(moved)):
+    for some in batched(moved, _AT_ONCE):
         for row in session.execute(select(c.token, c.txn_id, c.versions).where(c.txn_id.in_(some))).all():
             answered: dict[str, int] = msgspec.json.decode(row.versions)
             if table in answered:
@@ -186,7 +187,7 @@ def txn_token(txn_id: str) -> str:
 def note_transactions(session: Session, table: str, adopted: Mapping[str, tuple[int, int]]) -> None:
     """Let transactions be found that came back from a log: their version and time, by the id in their commitInfo."""
     c = tokens.c
-    for some in _batches(list(adopted)):
+    for some in batched(adopted, _AT_ONCE):
         known = c.token.in_([txn_token(txn_id) for txn_id in some])
         found = {row.txn_id: row.versions for row in session.execute(select(c.txn_id, c.versions).where(known))}
         for txn_id in some:
@@ -198,7 +199,3 @@ def note_transactions(session: Session, table: str, adopted: Mapping[str, tuple[
                 session.execute(update(tokens).where(c.token == own).values(answer))
             else:
                 session.execute(insert(tokens).values(token=own, content=b"", txn_id=txn_id, **answer))
-
-
-def _batches(some: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (some[start : start + _AT_ONCE] for start in range(0, len(some), _AT_ONCE))

@@ -13,6 +13,7 @@ from deltamirror.delta.properties import (
     FEATURE_PREFIX,
     LOWER_CASE,
     PROTOCOL_PROPERTIES,
+    ROW_TRACKING,
     column_mapping_mode,
     find_invalid,
     max_column_id,
@@ -141,7 +142,7 @@ def _check_configuration(metadata: Metadata, index: int | None, *, verbatim: boo
                 raise _broken("configuration.value", index, f"configuration.{key}", word)
     if sum(key in configuration for key in _ENABLEMENT) == 1:
         raise _broken("in-commit-timestamp", index, "configuration", "one of two")
-    if is_enabled(metadata, "delta.enableRowTracking"):
+    if is_enabled(metadata, ROW_TRACKING):
         _check_row_tracking(metadata, index)
 
 

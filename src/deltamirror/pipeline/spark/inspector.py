@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from deltamirror.batches import batched
 from deltamirror.config import Settings
 from deltamirror.mirror.comparison import difference
 from deltamirror.pipeline.inspection import LocalInspector
@@ -38,9 +39,7 @@ class SparkInspector(LocalInspector):
         self._runner.close()
 
     def _by_job(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
-        some = [
-            (address, expected[start : start + _OBJECTS_A_ROW]) for start in range(0, len(expected), _OBJECTS_A_ROW)
-        ]
+        some = [(address, objects) for objects in batched(expected, _OBJECTS_A_ROW)]
         return mapped(self._runner, differing, some)
 
 

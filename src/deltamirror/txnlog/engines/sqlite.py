@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Table, create_engine, event, func, selec
 from sqlalchemy.pool import PoolProxiedConnection, StaticPool
 from sqlalchemy.sql import ColumnElement
 
+from deltamirror.batches import batched
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
     CapacityExceeded,
@@ -108,8 +109,7 @@ class SqliteDatabase(Database):
         row_of_marks = "(" + ", ".join("?" * len(names)) + ")"
         marks = ", ".join([row_of_marks] * _ROWS_TOGETHER)
         insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {marks}"  # noqa: S608 - our own names
-        for start in range(0, len(rows), _ROWS_TOGETHER):
-            some = rows[start : start + _ROWS_TOGETHER]
+        for some in batched(rows, _ROWS_TOGETHER):
             cursor.execute(insert, [value for row in some for value in row[: len(names)]])
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
