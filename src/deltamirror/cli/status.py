@@ -8,6 +8,7 @@ import click
 
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment
 from deltamirror.cli.parameters import seconds
 from deltamirror.cli.remedies import remedy, way_out
@@ -22,7 +23,7 @@ __all__ = ["status"]
 _MAX_LAG: Final = 300.0
 
 
-@click.command
+@click.command(epilog="Example: deltamirror status --check --max-lag 60")
 @click.argument("table", required=False)
 @click.option("--check", is_flag=True, help="Exit with 2 if a table is diverged, with 3 if one lags too much.")
 @click.option(
@@ -34,14 +35,15 @@ _MAX_LAG: Final = 300.0
 )
 @with_invocation
 def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None) -> None:
-    """Show how far the tables are published, or all about TABLE: head, published, lag, failures, checkpoint.
+    """Show how far the tables are published, and what failed.
 
-    The lag is counted in versions, and in time since the oldest version that is not published was committed. The exit
-    status is 0, unless --check asks for another one.
+    Of one TABLE, everything is shown: head, published, lag, failures, checkpoint. The lag is counted in versions, and
+    in time since the oldest version that is not published was committed. The exit status is 0, unless --check asks for
+    another one.
     """
     if max_lag is not None and not check:
         raise click.UsageError("--max-lag is for --check")
-    with invocation.local_engine() as engine:
+    with local_engine(invocation) as engine:
         tables = engine.status(table)
         stores = StoreStatus.all(engine.database)
         with engine.database.read() as connection:
