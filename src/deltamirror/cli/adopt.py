@@ -1,6 +1,6 @@
 """``deltamirror adopt``: what somebody else wrote to the log of a table becomes part of its history."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Final
 
@@ -11,6 +11,7 @@ from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.ops.adoption import Adoption, Adoptions, adopt_all
 from deltamirror.wiring import open_logs
 
@@ -94,7 +95,7 @@ def _lines(done: Adoptions, *, dry_run: bool) -> Iterator[str]:
 
 def _told(adoption: Adoption, *, dry_run: bool) -> Iterator[str]:
     verb = "would be adopted" if dry_run else "adopted"
-    yield f"{adoption.table}, {_versions(adoption.adopted)}: {verb}"
+    yield f"{adoption.table}, {spelled([range(adoption.adopted[0], adoption.adopted[-1] + 1)])}: {verb}"
     for before, since in list(adoption.rebased.items())[:_NAMED]:
         yield f"  version {before} of ours is version {since}"
     if len(adoption.rebased) > _NAMED:
@@ -104,8 +105,3 @@ def _told(adoption: Adoption, *, dry_run: bool) -> Iterator[str]:
         yield f"  version {lost.version} of ours is dropped: {redact_text(lost.reason)}{others}"
     if adoption.refused:
         yield f"  refused without --drop-conflicting or --split-transactions: {redact_text(adoption.refused)}"
-
-
-def _versions(versions: Sequence[int]) -> str:
-    first, last = versions[0], versions[-1]
-    return f"version {first}" if first == last else f"versions {first} to {last}"

@@ -19,6 +19,7 @@ from deltamirror.cli.progress import Advance, shown
 from deltamirror.cli.runners import RUNNERS, require_spark_for_master
 from deltamirror.config import Settings, redact_text
 from deltamirror.errors import AlreadyExists, DeltaMirrorError, NotFound
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.ops.discovery import Pattern, find_tables, listed_tables
 from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
 from deltamirror.pipeline.spark.environment import exported_environment
@@ -205,7 +206,7 @@ class _Progress:
 
 
 def _told(done: Imported) -> str:
-    versions = f"versions {done.first} to {done.last}" if done.last > done.first else f"version {done.first}"
+    versions = spelled([range(done.first, done.last + 1)])
     base = "" if done.base is None else f", the first from {done.base}"
     if done.num_files is None:
         return f"{done.location} can be imported as {done.name}: {versions}{base}."

@@ -12,6 +12,7 @@ from deltamirror.cli.opening import catalog_of, local_engine
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import not_empty
 from deltamirror.cli.progress import Advance, shown
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.ops.rebuild import Rebuilt, rebuild
 from deltamirror.ops.restoring import restore_log
 from deltamirror.storage.store import Store
@@ -102,5 +103,5 @@ def _observe(advance: Advance, outcome: Outcome) -> None:
 def _told(table: str, location: str, done: Rebuilt) -> str:
     already = f" ({done.already:,} of them were there already)" if done.already else ""
     checkpoint = "" if done.checkpoint is None else f", with a checkpoint of version {done.checkpoint}"
-    versions = f"versions {done.first} to {done.last}" if done.last > done.first else f"version {done.first}"
+    versions = spelled([range(done.first, done.last + 1)])
     return f"{location} has {versions} of {table}{already}{checkpoint}."

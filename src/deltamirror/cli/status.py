@@ -9,7 +9,7 @@ import click
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
-from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment
+from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
 from deltamirror.cli.parameters import seconds
 from deltamirror.cli.remedies import remedy, way_out
 from deltamirror.cli.stores import StoreStatus
@@ -58,7 +58,7 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
         _tell_remedies(tables)
     if not invocation.json:
         for line in filter(None, (each.line() for each in stores)):
-            click.echo(line)
+            say(line)
     if check and (exit_status := _drift(tables, _MAX_LAG if max_lag is None else max_lag)):
         raise click.exceptions.Exit(exit_status)
 
@@ -95,10 +95,13 @@ def _remedy(table: TableStatus, error: LastError) -> str:
 _COLUMNS: Final = (
     "TABLE", "STATE", "HEAD", "PUBLISHED", "LAG", "FOR", "PENDING", "FAILED", "CHECKPOINT", "ERROR"
 )  # fmt: skip
+_OPTIONAL: Final = ("PENDING", "CHECKPOINT", "ERROR", "FOR")
+"""On a narrow terminal the errors are read below the table, and the rest of one table in its own status."""
 
 
 def _grid(tables: Sequence[TableStatus]) -> Grid:
-    return Grid(_COLUMNS, [_row(table) for table in tables], "No tables. `deltamirror table create` makes one.")
+    rows, empty = [_row(table) for table in tables], "No tables. `deltamirror table create` makes one."
+    return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL)
 
 
 def _row(table: TableStatus) -> tuple[object, ...]:
@@ -117,11 +120,11 @@ def _codes(table: TableStatus) -> str:
 def _tell_remedies(tables: Sequence[TableStatus]) -> None:
     for table in tables:
         if table.quarantined_at is not None:
-            click.echo(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
+            say(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         for error in _errors(table):
             cause = one_line(error.message)
-            click.echo(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
+            say(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
 
 
 def _fields(table: TableStatus) -> dict[str, object]:
