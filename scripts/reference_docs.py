@@ -129,8 +129,10 @@ def common_options() -> list[click.Option]:
 
 def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from commands(below, f"{path} {name}")
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if below := command.get_command(context, name):
+                yield from commands(below, f"{path} {name}")
     else:
         yield path, command
 
@@ -142,7 +144,8 @@ def command_section(path: str, command: click.Command) -> str:
     usage = " ".join(
         [path, *(["[OPTIONS]"] if own else []), *(a.make_metavar(click.Context(command)) for a in arguments)]
     )
-    parts = [f"## {path}", "", f"    {usage}", "", paragraphs(command.help or "")]
+    example = (command.epilog or "").removeprefix("Example: ")
+    parts = [f"## {path}", "", f"    {usage}", "", paragraphs(command.help or ""), "", f"Example: `{example}`"]
     return "\n".join([*parts, "", *option_rows(own), ""] if own else [*parts, ""])
 
 

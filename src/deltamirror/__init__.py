@@ -1,20 +1,27 @@
-"""Delta Lake tables whose transaction log lives in a SQL database."""
+"""Delta Lake tables whose transaction log lives in a SQL database.
 
-from deltamirror.catalog import Catalog, Committed, HistoryEntry, Snapshot, Table, TableInfo, Transaction
-from deltamirror.delta.actions import (
-    Add,
-    Cdc,
-    CommitInfo,
-    DeletionVector,
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    Remove,
-    Txn,
-)
-from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.txnlog.contract import TxnLogWriter
-from deltamirror.txnlog.writer import SqlTxnLogWriter
+A public name is imported when it is first used, so that ``deltamirror --help`` waits for no library of databases.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from deltamirror.catalog import Catalog, Committed, HistoryEntry, Snapshot, Table, TableInfo, Transaction
+    from deltamirror.delta.actions import (
+        Add,
+        Cdc,
+        CommitInfo,
+        DeletionVector,
+        DomainMetadata,
+        Metadata,
+        Protocol,
+        Remove,
+        Txn,
+    )
+    from deltamirror.pipeline.engine import MirrorEngine
+    from deltamirror.txnlog.contract import TxnLogWriter
+    from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = [
     "Add",
@@ -37,3 +44,31 @@ __all__ = [
     "Txn",
     "TxnLogWriter",
 ]
+
+_ELSEWHERE: Final = {
+    "MirrorEngine": "deltamirror.pipeline.engine",
+    "SqlTxnLogWriter": "deltamirror.txnlog.writer",
+    "TxnLogWriter": "deltamirror.txnlog.contract",
+    **dict.fromkeys(
+        ("Catalog", "Committed", "HistoryEntry", "Snapshot", "Table", "TableInfo", "Transaction"),
+        "deltamirror.catalog",
+    ),
+}
+"""Where public names come from that are no actions."""
+
+_MODULES: Final = ("config", "errors")
+"""Modules that ``import deltamirror`` gives as well."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"deltamirror.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_ELSEWHERE.get(name, "deltamirror.delta.actions")), name)
+    globals()[name] = found  # the next use finds it without asking
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -109,8 +109,10 @@ def test_a_table_that_is_not_there_is_not_found(lived) -> None:
 
 def test_versions_that_the_table_does_not_have_are_not_found(lived) -> None:
     error = lived.error("rebuild", "orders", "--to", "again", "--versions", "2..9", exits=11)
-    assert error["message"] == "table 'orders' has no versions 2 to 9: it has 0 to 3"
+    assert error["message"] == "table 'orders' has no versions 2 to 9: it has versions 0 to 3"
     assert error["version"] == 9
+    error = lived.error("rebuild", "orders", "--to", "again", "--versions", "9..9", exits=11)
+    assert error["message"] == "table 'orders' has no version 9: it has versions 0 to 3"
     assert not (lived.folder / "again").exists()
 
 

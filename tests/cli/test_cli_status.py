@@ -10,6 +10,7 @@ from deltamirror.cli.output import duration
 from deltamirror.cli.remedies import remedy
 from deltamirror.txnlog.breakers import Breaker
 from deltamirror.txnlog.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
+from tests.support.commands import typed_on_a_terminal
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mirroring.md"
@@ -75,6 +76,21 @@ def test_people_see_a_row_a_table_and_what_to_do_about_failures(outage) -> None:
     assert second.split() == ["other", "active", "0", "0", "0", "0", "0"]
     assert advice.startswith("orders, version 1: invalid-location: the location ")
     assert "is a file; move away what is in the place of the table's folder" in advice
+
+
+def words(text: str) -> set[str]:
+    """All but numbers and units: how long a version waits is another time later."""
+    return {word for word in re.split(r"[\s,;:]+", text) if re.search("[A-Za-z]{4}", word)}
+
+
+@pytest.mark.parametrize("args", [("status",), ("status", "orders")], ids=" ".join)
+def test_no_word_is_broken_on_a_terminal_of_80_columns(outage, args: tuple[str, ...]) -> None:
+    elsewhere = outage(*args).stdout
+    shown = typed_on_a_terminal(*args, folder=outage.folder, columns=80)
+    assert max(map(len, elsewhere.splitlines())) > 80
+    assert [line for line in shown.splitlines() if len(line) > 80 and str(outage.folder) not in line] == []
+    assert words(shown) <= words(elsewhere)
+    assert words(elsewhere) - words(shown) <= {"PENDING", "CHECKPOINT", "ERROR"}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 import deltamirror
 from deltamirror.cli import cli
+from tests.support.command_lines import subcommands
 
 COMMAND = [sys.executable, "-m", "deltamirror.cli"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(deltamirror.__file__).parent.parent)}
@@ -17,7 +18,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(deltamirror.__file__).parent
 
 def leaves(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if isinstance(command, click.Group):
-        return [leaf for name, below in command.commands.items() for leaf in leaves(below, (*path, name))]
+        return [leaf for name, below in subcommands(command).items() for leaf in leaves(below, (*path, name))]
     return [path]
 
 
@@ -106,7 +107,7 @@ def test_a_defect_is_one_line_and_exits_with_1(prompt, monkeypatch: pytest.Monke
     def broken(_: object) -> None:
         raise ZeroDivisionError("division by zero at postgresql://me:hunter2@db/x")
 
-    monkeypatch.setattr("deltamirror.cli.invocation.open_catalog", broken)
+    monkeypatch.setattr("deltamirror.cli.opening.open_catalog", broken)
     result = prompt("table", "list", exits=1)
     assert result.stderr.startswith("error: ZeroDivisionError: division by zero at postgresql://me:***@db/x\nhint: ")
     assert prompt.error("table", "list", exits=1)["code"] == "internal"
@@ -116,7 +117,7 @@ def test_an_interrupt_exits_with_130(prompt, monkeypatch: pytest.MonkeyPatch) ->
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deltamirror.cli.invocation.open_catalog", interrupted)
+    monkeypatch.setattr("deltamirror.cli.opening.open_catalog", interrupted)
     assert prompt("table", "list", exits=130).stderr.strip().startswith("error: interrupted")
 
 

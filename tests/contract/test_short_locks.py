@@ -42,9 +42,9 @@ class Watch:
 
     def _writing(self) -> Callable[..., Any]:
         @contextmanager
-        def write(database: Database, *, creating: bool = False) -> Iterator[Session]:
+        def write(database: Database, *args: Any, **kwargs: Any) -> Iterator[Session]:
             try:
-                with self._write(database, creating=creating) as session:
+                with self._write(database, *args, **kwargs) as session:
                     yield session
             finally:
                 self.is_locked = False

@@ -15,14 +15,14 @@ import psycopg
 import pytest
 
 from deltamirror.config import StorageSettings
+from deltamirror.steps import Moment
 from tests.support.catalogs import ENGINES
-from tests.support.crash_points import Moment
 from tests.support.crash_scenes import SCENES
 from tests.support.postgres_server import PostgresServer
 from tests.support.s3_access import S3Access
 from tests.support.seaweed_server import SeaweedServer
 from tests.support.small_lakes import Part, prepared
-from tests.support.steps import BY_THE_CLOCK, STEPS, Step
+from tests.support.strikes import BY_THE_CLOCK, STRIKES, Strike
 from tests.support.worker import Worker
 
 pytestmark = [
@@ -34,11 +34,11 @@ pytestmark = [
 AT_ONCE = 3
 
 
-def steps_of(scene: str, engine: str, store: str) -> list[Step]:
+def strikes_of(scene: str, engine: str, store: str) -> list[Strike]:
     """At what a process is struck there."""
-    steps = [step for step in STEPS if step.scene == scene and store in step.stores]
+    strikes = [strike for strike in STRIKES if strike.scene == scene and store in strike.stores]
     commits_only = (engine, store) == ("duckdb", "disk")
-    return [step for step in steps if step.event.startswith("COMMIT") or not commits_only]
+    return [strike for strike in strikes if strike.is_commit or not commits_only]
 
 
 ON_LAKES = [
@@ -50,7 +50,7 @@ ON_LAKES = [
     )
     for engine, store in product(ENGINES, ("disk", "s3"))
     for scene in SCENES
-    if engine in SCENES[scene].databases and steps_of(scene, engine, store)
+    if engine in SCENES[scene].databases and strikes_of(scene, engine, store)
 ]
 
 
@@ -66,9 +66,8 @@ class Lake:
 
     def jobs(self, scene: str) -> list[dict[str, Any]]:
         """A run that is left alone, and one for each point of the scene."""
-        steps = steps_of(scene, self.urls[0].partition(":")[0], "disk" if self.storage is None else "s3")
-        points = [(moment, step) for step in steps for moment in Moment]
-        told = [{"moment": moment, "event": step.event, "turn": step.turn} for moment, step in points]
+        strikes = strikes_of(scene, self.urls[0].partition(":")[0], "disk" if self.storage is None else "s3")
+        told = [{"point": f"{moment} {each.step}", "turn": each.turn} for each in strikes for moment in Moment]
         return [self._job(scene, number, point) for number, point in enumerate([{}, *told])]
 
     def _job(self, scene: str, number: int, point: dict[str, Any]) -> dict[str, Any]:
@@ -145,14 +144,13 @@ def test_killed_before_and_after_every_step_a_restart_ends_where_a_run_without_i
     assert clean["left"] == []
     assert struck
     for report in struck:
-        point = f"{report['moment']} {report['event']}"
+        point = report["point"]
         assert report["struck"], f"nobody comes to the point {point}"
         assert differences(report["state"], clean["state"]) == {}, point
         assert report["harm"] == [], point
         assert report["left"] == [], point
-    named = {step.event for step in STEPS} | set(BY_THE_CLOCK)
-    met = {point.partition(" ")[2] for point in clean["points"]}
-    assert met <= named, "a step has no name"
+    expected = {f"{moment} {step}" for moment in Moment for step in {*BY_THE_CLOCK, *(each.step for each in STRIKES)}}
+    assert set(clean["points"]) <= expected, "a step has no strike"
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:

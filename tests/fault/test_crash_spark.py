@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from deltamirror import Catalog
+from deltamirror.steps import Moment, Step
 from deltamirror.txnlog.schema import leases
 from tests.support.lake import execute
 from tests.support.mirrors import mirror_of, published_files
@@ -18,7 +19,7 @@ from tests.support.small_lakes import INTERVAL, copied, prepared
 from tests.support.spark_programs import spark_environment
 
 ROOT = Path(__file__).parents[2]
-POINT = "before COMMIT txnlog.outcomes.record_commits"
+POINT = f"{Moment.BEFORE} {Step.RECORD_COMMITS}"
 
 
 def run_on_spark(url: str, folder: Path, point: str = "") -> int:

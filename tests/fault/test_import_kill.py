@@ -1,5 +1,6 @@
 """kill -9 before any statement or COMMIT of an import, and the same command again, end as if nothing had happened."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from sqlalchemy import delete, select
 
 from deltamirror import Catalog
 from deltamirror.config import StorageSettings
+from deltamirror.steps import Moment, Step
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.schema import METADATA, catalog, imports, tables, versions
 from tests.support.checkpoint_tables import rows
@@ -21,6 +23,7 @@ pytestmark = [pytest.mark.crash]
 
 Dump = dict[str, list[tuple[Any, ...]]]
 _EACH_TIME_ANOTHER = {tables.c.created_at, versions.c.txn_id}
+STEPS = (Step.BEGIN_IMPORT, Step.STORE_PARTS, Step.FORGET_ENDS, Step.STORE_ENDS, Step.COMPLETE_IMPORT)
 LAST = 6
 
 
@@ -36,14 +39,15 @@ class Scene:
 
     def __init__(self, worker: Worker, url: str, folder: Path) -> None:
         self.store = store_at(str(folder / "lake" / "t"), StorageSettings())
-        self._worker, self._url, self._said = worker, url, str(folder / "said")
+        self._worker, self._url = worker, url
+        self._words = {name: str(folder / name) for name in ("said", "passed")}
         put_classic(self.store, 2, rows(state_after(HISTORY[:3])), row_group_size=3)
         put_log(self.store, {2: HISTORY[2], 3: HISTORY[3]})
         put_log(self.store, {version: commit(file(f"more-{version}")) for version in range(4, LAST + 1)})
 
     def type(self, *, kill_before: int = 0) -> dict[str, Any]:
         """Let a process import the table."""
-        request = {"url": self._url, "location": self.store.location, "said": self._said, "kill_before": kill_before}
+        request = {"url": self._url, "location": self.store.location, "kill_before": kill_before, **self._words}
         found: dict[str, Any] = self._worker.ask(request)
         return found
 
@@ -89,11 +93,14 @@ def test_an_import_killed_before_any_step_goes_on_at_once_to_the_same_end(
     importers: Worker, lake_url: str, tmp_path: Path
 ) -> None:
     scene = Scene(importers, lake_url, tmp_path)
-    assert scene.type()["exits"] == 0
+    clean = scene.type()
+    assert clean["exits"] == 0
+    assert set(clean["passed"]) == {f"{moment} {step}" for moment in Moment for step in STEPS}
     expected = scene.dump()
     with Catalog(lake_url) as lake:
         assert_as_in(scene.store, lake, first=2, last=LAST)
     places: set[tuple[int, int] | None] = set()
+    deaths = Counter[str]()
     killed_at_the_end, step = 0, 0
     while True:
         scene.empty()
@@ -101,6 +108,7 @@ def test_an_import_killed_before_any_step_goes_on_at_once_to_the_same_end(
         first = scene.type(kill_before=step)
         if not first["killed"]:
             break
+        deaths.update(first["passed"][-1:])
         visible = scene.names()
         if visible:
             # All of it, or nothing.
@@ -114,6 +122,8 @@ def test_an_import_killed_before_any_step_goes_on_at_once_to_the_same_end(
     assert first["exits"] == 0, first["said"]
     # Deaths of all kinds happened: before the first row, in the base, between versions, and after the last COMMIT.
     assert killed_at_the_end >= 1
+    # At each step: before its COMMIT, and after it.
+    assert all(deaths[f"{Moment.BEFORE} {each}"] >= 2 for each in STEPS)
     assert {None, (2, 0), (3, 0), (LAST + 1, 0)} <= places
     assert any(place is not None and place[0] == 2 and place[1] > 0 for place in places)
     assert step > 30

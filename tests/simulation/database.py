@@ -10,6 +10,7 @@ from sqlalchemy.sql import ClauseElement
 
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import CommitUnknown
+from deltamirror.steps import Step
 from deltamirror.txnlog.database import Row, Session
 from deltamirror.txnlog.engines.sqlite import SqliteDatabase
 from tests.simulation.threads import ScheduledLock
@@ -61,11 +62,11 @@ class ScheduledDatabase(SqliteDatabase):
         contents.backup(self.driver)
 
     @contextmanager
-    def write(self, *, creating: bool = False) -> Iterator[Session]:
+    def write(self, step: Step = Step.WHOLE_OPERATION, *, creating: bool = False) -> Iterator[Session]:
         """A step."""
         self._surroundings.ask_database("write")
         try:
-            with super().write(creating=creating) as session:
+            with super().write(step, creating=creating) as session:
                 yield session
         finally:
             self._surroundings.committed()

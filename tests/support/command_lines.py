@@ -12,7 +12,7 @@ import click
 
 from deltamirror.cli import cli
 
-__all__ = ["ADD", "TABLE", "CommandLine", "command_lines", "command_paths"]
+__all__ = ["ADD", "TABLE", "CommandLine", "command_lines", "command_paths", "subcommands"]
 
 TABLE = "t"
 ADD = (
@@ -73,9 +73,16 @@ class CommandLine:
         return self.path not in _WITHOUT_CATALOG
 
 
+def subcommands(group: click.Group) -> dict[str, click.Command]:
+    """The commands of a group by their names, each of them imported."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
 def command_paths(group: click.Group = cli, above: str = "") -> Iterator[str]:
     """Every command that does something, by the words that name it."""
-    for name, command in group.commands.items():
+    for name, command in subcommands(group).items():
         if isinstance(command, click.Group):
             yield from command_paths(command, f"{above}{name} ")
         else:

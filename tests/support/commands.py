@@ -1,6 +1,8 @@
 """The command line as it is typed: in processes of their own, which can be sent signals and given disks."""
 
 import os
+import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -25,6 +27,7 @@ __all__ = [
     "following",
     "typed",
     "typed_on_a_disk",
+    "typed_on_a_terminal",
     "typed_without_power",
     "variables",
     "without_jvm",
@@ -63,6 +66,32 @@ def typed(
 ) -> subprocess.CompletedProcess[str]:
     """What a command says, and how it ends."""
     return _run([*COMMAND, *arguments], folder, stdin=stdin, settings=settings)
+
+
+def typed_on_a_terminal(*arguments: str, folder: Path, columns: int) -> str:
+    """What a command shows on a terminal of this width, without its colours; it has to succeed."""
+    ours, theirs = pty.openpty()
+    settings = {"TERM": "xterm", "COLUMNS": str(columns)}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], cwd=folder, env=environment(settings), stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = _all_of(ours)
+    if process.returncode:
+        raise AssertionError(f"{arguments}: exit {process.returncode}\n{shown}")
+    return shown
+
+
+def _all_of(terminal: int) -> str:
+    shown = b""
+    try:
+        while read := os.read(terminal, 65536):
+            shown += read
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(terminal)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r\n", "\n")
 
 
 def can_mount() -> bool:

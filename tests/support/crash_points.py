@@ -1,128 +1,108 @@
-"""The points of a process at which it can be struck, told by name: every COMMIT, and every write to a store.
+"""The points of a process at which it can be struck: before each of its steps, and after it (``deltamirror.steps``).
 
-A COMMIT is named after the function whose transaction it ends (``COMMIT txnlog.outcomes.record_commits``), that of a
-lease also after the lane; a write to a store after what is written (``create N.json``). Each is a point before it
-happens, and one after it happened, before anybody got to know. On a disk, so are the second half of
-every file, and the end of each.
+A step has to be marked where it takes place. What is committed, or written to a store, outside of any step is told as
+well, as a point that no list of steps has: so nothing is forgotten. On a disk, every file is written in two halves.
 """
 
-import re
-import sys
+import os
 import threading
 from collections.abc import Callable, Iterator
-from enum import StrEnum
-from inspect import CO_GENERATOR
-from pathlib import Path
-from types import FrameType
-from typing import Any, TypeAlias, TypeVar
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
-from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.storage import files
+from deltamirror.steps import Moment, Step, observed
+from deltamirror.storage.calls import BoundedStore
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
-from deltamirror.storage.store import Store
 from deltamirror.txnlog.database import Database
 
-__all__ = ["Moment", "Observer", "observe"]
+__all__ = ["observing"]
 
 T = TypeVar("T")
 
-_PACKAGE = "deltamirror."
-_PLUMBING = (f"{_PACKAGE}txnlog.database", f"{_PACKAGE}txnlog.engines")
-_WRITES = ("create", "replace", "put", "copy", "delete")
-_REST, _REMOVAL = "write the rest of a file", "delete a file"
-_NUMBER = re.compile(r"\b(\d{20}|\d{10})\b")
-_INSIDE = threading.local()
-_UNIQUE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\.[0-9a-f]{12,64}\b")
+_WRITES: Final = ("create", "replace", "put", "copy", "delete")
 
 
-class Moment(StrEnum):
-    """On which side of a step a process is struck."""
-
-    BEFORE = "before"
-    AFTER = "after"
-
-
-Observer: TypeAlias = Callable[[Moment, str], None]
-"""Told of every point that this process comes to, in whatever thread."""
-
-
-def observe(observer: Observer) -> None:
-    """Tell the observer of every point from here on. For a process of its own: nothing is put back."""
+@contextmanager
+def observing(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell of every point, as ``before commit.ratify``. For a process of its own: patches are not put back."""
+    marks, halves = _Marks(tell), _Halves(tell)
     patched: Any = Database
-    patched.commit_by = _around(Database.commit_by, observer, lambda *_: _transaction(sys._getframe(2)))
-    patched = files
-    patched._write_all = _in_halves(observer)
-    patched.remove = _one_by_one(observer)
-    for kind in (DiskStore, ObjectStore):
+    patched.commit_by = marks.required(Database.commit_by, "COMMIT")
+    for kind in (BoundedStore, DiskStore, ObjectStore):
         patched = kind
         for operation in _WRITES:
-            setattr(patched, operation, _around(getattr(kind, operation), observer, _naming(operation)))
+            setattr(patched, operation, marks.required(getattr(kind, operation), operation))
+    patched = os
+    patched.write = halves.writing(os.write)
+
+    def see(moment: Moment, step: Step) -> None:
+        if step is Step.WRITE_FILE:
+            halves.see(moment)
+        else:
+            marks.see(moment, step)
+
+    with observed(see):
+        yield
 
 
-def _around(call: Callable[..., T], observer: Observer, naming: Callable[..., str]) -> Callable[..., T]:
-    def observed(*args: Any, **kwargs: Any) -> T:
-        if getattr(_INSIDE, "call", False):
-            return call(*args, **kwargs)  # how a store does what it was asked
-        args = tuple(list(each) if isinstance(each, Iterator) else each for each in args)
-        name = naming(*args)
-        observer(Moment.BEFORE, name)
-        _INSIDE.call = True
-        try:
-            result = call(*args, **kwargs)
-        finally:
-            _INSIDE.call = False
-        observer(Moment.AFTER, name)
-        return result
+class _Marks:
+    """Which thread is in a step whose one write is still to come."""
 
-    return observed
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._thread = tell, threading.local()
+        self._passed_on: list[tuple[str, str, str]] = []
 
+    def see(self, moment: Moment, step: Step) -> None:
+        if step is not Step.DELETE_FILE:  # which is part of what a store does in a step
+            self._thread.is_marked = moment is Moment.BEFORE
+        self._tell(f"{moment} {step}")
 
-def _in_halves(observer: Observer) -> Callable[[int, memoryview], None]:
-    """How a file is written: in two halves, which is a point between them, and one after them."""
-    write_all = files._write_all
+    def required(self, call: Callable[..., T], operation: str) -> Callable[..., T]:
+        """A call that is one step, or part of a call that is one: a store calls itself, and by another thread."""
 
-    def write(descriptor: int, data: memoryview) -> None:
-        write_all(descriptor, data[: len(data) // 2])
-        observer(Moment.BEFORE, _REST)
-        write_all(descriptor, data[len(data) // 2 :])
-        observer(Moment.AFTER, _REST)
+        def observed(target: Any, key: Any, *args: Any, **kwargs: Any) -> T:
+            if getattr(self._thread, "is_inside", False):
+                return call(target, key, *args, **kwargs)
+            key = list(key) if isinstance(key, Iterator) else key
+            self._require_mark(target, operation, str(key))
+            self._thread.is_inside = True
+            try:
+                return call(target, key, *args, **kwargs)
+            finally:
+                self._thread.is_inside = False
 
-    return write
+        return observed
 
-
-def _one_by_one(observer: Observer) -> Callable[[Path], bool]:
-    """How files are deleted."""
-    remove = files.remove
-
-    def remove_one(path: Path) -> bool:
-        observer(Moment.BEFORE, _REMOVAL)
-        found = remove(path)
-        observer(Moment.AFTER, _REMOVAL)
-        return found
-
-    return remove_one
+    def _require_mark(self, target: Any, operation: str, key: str) -> None:
+        write = (getattr(target, "location", ""), operation, key)
+        if getattr(self._thread, "is_marked", False):
+            self._thread.is_marked = False
+            if isinstance(target, BoundedStore):  # another thread calls the store for it
+                self._passed_on.append(write)
+        elif write in self._passed_on:
+            self._passed_on.remove(write)
+        else:
+            self._tell(f"outside of any step: {' '.join(write)}")
 
 
-def _transaction(frame: FrameType | None) -> str:
-    """The function that a transaction belongs to: the innermost of ours that is neither plumbing nor a context."""
-    while frame is not None:
-        module, code = str(frame.f_globals.get("__name__", "")), frame.f_code
-        ours = module.startswith(_PACKAGE) and not module.startswith(_PLUMBING)
-        if ours and not code.co_flags & CO_GENERATOR:
-            lane = frame.f_locals.get("lane")
-            named = f"COMMIT {module.removeprefix(_PACKAGE)}.{code.co_qualname}"
-            return named if lane is None else f"{named} {lane}"
-        frame = frame.f_back
-    return "COMMIT"
+class _Halves:
+    """Short writes, as a kernel may make them: half of what a file gets first, then the rest, which is told of."""
 
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._thread = tell, threading.local()
 
-def _naming(operation: str) -> Callable[..., str]:
-    def name(store: Store, key: Any, target: str = "", *_: object) -> str:
-        if operation == "delete":
-            key = next(iter(key), "nothing")
-        written = target if operation == "copy" else str(key)
-        plain = _UNIQUE.sub("*", _NUMBER.sub("N", written.removeprefix(f"{LOG_DIRECTORY}/")))
-        return f"{operation} {plain}"
+    def see(self, moment: Moment) -> None:
+        is_rest = getattr(self._thread, "is_rest", False)
+        if is_rest:
+            self._tell(f"{moment} {Step.WRITE_FILE}")
+        self._thread.is_first_half = moment is Moment.BEFORE and not is_rest
+        if moment is Moment.AFTER:
+            self._thread.is_rest = not is_rest
 
-    return name
+    def writing(self, write: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
+        def write_some(descriptor: int, data: Any) -> int:
+            is_first_half = getattr(self._thread, "is_first_half", False)
+            return write(descriptor, data[: len(data) // 2] if is_first_half else data)
+
+        return write_some

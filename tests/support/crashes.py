@@ -25,7 +25,7 @@ from deltamirror.config import Settings
 from deltamirror.delta.names import LAST_CHECKPOINT, LOG_DIRECTORY, checkpoint_name, commit_name
 from deltamirror.txnlog.kept import kept_log
 from deltamirror.txnlog.schema import stages
-from tests.support.crash_points import Moment, observe
+from tests.support.crash_points import observing
 from tests.support.crash_scenes import SCENES, Lake, engine_of, keep_ids
 from tests.support.fuses import die
 from tests.support.mirroring import end_leases
@@ -51,8 +51,7 @@ class Job:
     folder: str
     root: str
     s3: dict[str, str] | None
-    moment: str = ""
-    event: str = ""
+    point: str = ""
     turn: int = 1
 
     @property
@@ -80,16 +79,14 @@ def _victim(job: Job) -> list[str]:
         scene.prepare(lake)
     passed, counted, one_by_one = list[str](), Counter[str](), threading.Lock()
 
-    def observer(moment: Moment, event: str) -> None:
-        point = f"{moment} {event}"
+    def tell(point: str) -> None:
         with one_by_one:
             passed.append(point)
             counted[point] += 1
-            if point == f"{job.moment} {job.event}" and counted[point] == job.turn:
+            if point == job.point and counted[point] == job.turn:
                 die()
 
-    with _lake(job) as lake:
-        observe(observer)
+    with _lake(job) as lake, observing(tell):
         scene.act(lake)
     return passed
 
@@ -108,7 +105,7 @@ def _watched(job: Job) -> dict[str, Any]:
         end_leases(lake.catalog.database)
         SCENES[job.scene].restart(lake)
         _mirror_all(lake)
-        told = {"struck": struck, "points": points, "moment": job.moment, "event": job.event, "harm": harm}
+        told = {"struck": struck, "points": points, "point": job.point, "harm": harm}
         return {**told, **_seen(lake, job)}
 
 
@@ -172,7 +169,7 @@ def _finish(work: Callable[[], object], file: Path) -> None:
 def _word(file: Path, job: Job) -> Any:
     found = json.loads(file.read_text())
     if "trouble" in found:
-        raise RuntimeError(f"{job.scene}, {job.moment} {job.event}: {found['trouble']}")
+        raise RuntimeError(f"{job.scene}, {job.point}: {found['trouble']}")
     return found["answer"]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from deltamirror.cli import cli
 from deltamirror.mirror.log import pieces
 from deltamirror.pipeline import slices
+from deltamirror.steps import Moment, Observer, Step, observed
 from tests.support.fuses import Fuse, arm_database
 from tests.support.worker import serve, take_stdout
 
@@ -29,9 +30,20 @@ def _type(request: dict[str, Any]) -> None:
     os.environ["DELTAMIRROR_CATALOG__URL"] = request["url"]
     arm_database(Fuse(request["kill_before"]))
     try:
-        cli.main(["import", request["location"], "--name", "t", "--runner", "local"], prog_name="deltamirror")
+        with observed(_noting(request["passed"])):
+            cli.main(["import", request["location"], "--name", "t", "--runner", "local"], prog_name="deltamirror")
     except SystemExit as end:
         os._exit(int(end.code or 0))
+
+
+def _noting(file: str) -> Observer:
+    """Write down every point that is passed, so that it is known after a death."""
+    passed = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+
+    def note(moment: Moment, step: Step) -> None:
+        os.write(passed, f"{moment} {step}\n".encode())
+
+    return note
 
 
 def answer(request: dict[str, Any]) -> dict[str, object]:
@@ -44,8 +56,9 @@ def answer(request: dict[str, Any]) -> dict[str, object]:
             os._exit(70)
     _, status = os.waitpid(child, 0)
     killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    said = Path(request["said"]).read_text()
-    return {"killed": killed, "exits": None if killed else os.waitstatus_to_exitcode(status), "said": said}
+    said, passed = (Path(request[name]).read_text() for name in ("said", "passed"))
+    exits = None if killed else os.waitstatus_to_exitcode(status)
+    return {"killed": killed, "exits": exits, "said": said, "passed": passed.splitlines()}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 from msgspec.structs import replace
 
 from deltamirror import MirrorEngine
-from tests.support.crash_points import Moment, observe
+from tests.support.crash_points import observing
 from tests.support.fuses import die
 from tests.support.small_lakes import settings_of
 
@@ -25,12 +25,11 @@ def main(url: str, point: str) -> None:
         checkpoint=replace(settings.checkpoint, lease=600.0),
     )
 
-    def observer(moment: Moment, event: str) -> None:
-        if f"{moment} {event}" == point:
+    def tell(passed: str) -> None:
+        if passed == point:
             die()
 
-    observe(observer)
-    with MirrorEngine(url, settings=on_spark) as engine:
+    with observing(tell), MirrorEngine(url, settings=on_spark) as engine:
         engine.run(once=True)
 
 

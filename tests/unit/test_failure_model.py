@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deltamirror.errors import DeltaMirrorError
-from tests.support.steps import STEPS, Phase
+from deltamirror.steps import Step
+from tests.support.strikes import BY_THE_CLOCK, ELSEWHERE, STRIKES, Phase
 
 pytestmark = pytest.mark.requirement("R109")
 
@@ -51,13 +52,25 @@ FAULT_ROWS = [
 
 
 def test_every_step_has_one_row_and_there_is_no_other() -> None:
-    assert sorted(cells[0] for cells in STEP_ROWS) == sorted(step.name for step in STEPS)
+    assert sorted(cells[0] for cells in STEP_ROWS) == sorted(strike.title for strike in STRIKES)
+
+
+def test_every_registered_step_is_struck_or_exempt_with_a_reason() -> None:
+    struck = {strike.step for strike in STRIKES}
+    assert sorted([*struck, *BY_THE_CLOCK, *ELSEWHERE]) == sorted(Step)
+    assert all(BY_THE_CLOCK.values())
+    assert all(ELSEWHERE.values())
+
+
+def test_every_registered_step_is_marked_where_it_takes_place() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert [step for step in Step if f"Step.{step.name}" not in source] == []
 
 
 def test_a_step_stands_with_its_phase() -> None:
     for heading in sections("###"):
         named = {cells[0] for cells in steps_under(heading)}
-        phases = {step.phase for step in STEPS if step.name in named}
+        phases = {strike.phase for strike in STRIKES if strike.title in named}
         assert phases == {Phase(word) for word in re.findall(r"\w+", heading.lower()) if word != "and"}
 
 

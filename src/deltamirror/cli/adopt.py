@@ -1,15 +1,17 @@
 """``deltamirror adopt``: what somebody else wrote to the log of a table becomes part of its history."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Final
 
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.ops.adoption import Adoption, Adoptions, adopt_all
 from deltamirror.wiring import open_logs
 
@@ -18,7 +20,7 @@ __all__ = ["adopt_"]
 _NAMED: Final = 20
 
 
-@click.command("adopt")
+@click.command("adopt", epilog="Example: deltamirror adopt orders --dry-run")
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @click.option("--all", "every", is_flag=True, help="Every table whose log holds versions that the database lacks.")
 @click.option("--dry-run", is_flag=True, help="Show what would come of it, and change nothing.")
@@ -42,8 +44,9 @@ def adopt_(
     drop_conflicting: bool,
     split_transactions: bool,
 ) -> None:
-    """Take versions that somebody else wrote to the logs of TABLEs, or that a restored database lacks, into it.
+    """Take in versions that other writers put into the logs of tables.
 
+    These are versions that the database lacks: another writer wrote them, or the database was restored from a backup.
     They come in as they are. Commits of the database that wait to be published go after them, with other versions, as
     far as Delta's rules for conflicts allow it; `deltamirror report` shows which versions they have since. The table
     leaves its quarantine. Nothing in the log is changed.
@@ -52,7 +55,7 @@ def adopt_(
         raise click.UsageError("name the tables to adopt, or give --all")
     if split_transactions and not drop_conflicting:
         raise click.UsageError("--split-transactions only adds to --drop-conflicting")
-    with invocation.local_engine() as engine, open_logs(engine, engine.settings) as logs:
+    with local_engine(invocation) as engine, open_logs(engine, engine.settings) as logs:
         done = adopt_all(
             logs, tables, drop_conflicting=drop_conflicting, split_transactions=split_transactions, dry_run=dry_run
         )
@@ -92,7 +95,7 @@ def _lines(done: Adoptions, *, dry_run: bool) -> Iterator[str]:
 
 def _told(adoption: Adoption, *, dry_run: bool) -> Iterator[str]:
     verb = "would be adopted" if dry_run else "adopted"
-    yield f"{adoption.table}, {_versions(adoption.adopted)}: {verb}"
+    yield f"{adoption.table}, {spelled([range(adoption.adopted[0], adoption.adopted[-1] + 1)])}: {verb}"
     for before, since in list(adoption.rebased.items())[:_NAMED]:
         yield f"  version {before} of ours is version {since}"
     if len(adoption.rebased) > _NAMED:
@@ -102,8 +105,3 @@ def _told(adoption: Adoption, *, dry_run: bool) -> Iterator[str]:
         yield f"  version {lost.version} of ours is dropped: {redact_text(lost.reason)}{others}"
     if adoption.refused:
         yield f"  refused without --drop-conflicting or --split-transactions: {redact_text(adoption.refused)}"
-
-
-def _versions(versions: Sequence[int]) -> str:
-    first, last = versions[0], versions[-1]
-    return f"version {first}" if first == last else f"versions {first} to {last}"

@@ -10,7 +10,7 @@ from deltamirror.wiring import open_catalog
 __all__ = ["init"]
 
 
-@click.command
+@click.command(epilog="Example: deltamirror init --catalog sqlite:///lake.db")
 @with_invocation
 def init(invocation: Invocation) -> None:
     """Create the catalog, or upgrade an older one.

@@ -3,6 +3,7 @@
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import checked_engine
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.txnlog.status import CheckpointStatus
@@ -10,16 +11,17 @@ from deltamirror.txnlog.status import CheckpointStatus
 __all__ = ["checkpoint"]
 
 
-@click.command
+@click.command(epilog="Example: deltamirror checkpoint orders --runner local")
 @click.argument("table")
 @with_runner
 @with_invocation
 def checkpoint(invocation: Invocation, *, table: str, runner: str | None, master: str | None) -> None:
-    """Write the checkpoint of the newest published version of TABLE, unless it is there.
+    """Write the checkpoint of the newest published version.
 
-    By the runner of the mirror. With --runner local, this process writes it, and waits for no Spark to start.
+    Nothing is written if it is there. By the runner of the mirror. With --runner local, this process writes it, and
+    waits for no Spark to start.
     """
-    with invocation.engine(chosen_runner(invocation.lasting(), runner, master)) as engine:
+    with checked_engine(chosen_runner(invocation.lasting(), runner, master)) as engine:
         (before,) = engine.status(table)
         version = engine.checkpoint(table)
         (after,) = engine.status(table)

@@ -5,26 +5,27 @@ from collections.abc import Iterator
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted, moment
 from deltamirror.pipeline.cleaning import Cleaning
 
 __all__ = ["clean"]
 
 
-@click.command
+@click.command(epilog="Example: deltamirror clean orders --dry-run")
 @click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @with_invocation
 def clean(invocation: Invocation, *, table: str, dry_run: bool) -> None:
-    """Delete what of the log of TABLE is past its retention: commits, checksums and checkpoints.
+    """Delete the part of a table's log that is past its retention.
 
-    delta.logRetentionDuration of the table says how long its commits are kept (30 days unless it is set), counted back
-    to midnight (UTC). The newest checkpoint that is as old as that stays, with its commit and all that follows: every
-    version that is younger can be read. Nothing goes where there is no such checkpoint, or where the table has
-    delta.enableExpiredLogCleanup=false. The database keeps all versions. A running service does the same after a
-    checkpoint, every cleanup.interval at most.
+    That is, commits, checksums and checkpoints. delta.logRetentionDuration of the table says how long its commits are
+    kept (30 days unless it is set), counted back to midnight (UTC). The newest checkpoint that is as old as that stays,
+    with its commit and all that follows: every version that is younger can be read. Nothing goes where there is no such
+    checkpoint, or where the table has delta.enableExpiredLogCleanup=false. The database keeps all versions. A running
+    service does the same after a checkpoint, every cleanup.interval at most.
     """
-    with invocation.local_engine() as engine:
+    with local_engine(invocation) as engine:
         done = engine.clean(table, dry_run=dry_run)
     answer(_document(done, dry_run=dry_run), Lines(tuple(_lines(done, dry_run=dry_run))), json=invocation.json)
 

@@ -13,6 +13,7 @@ import click
 
 from deltamirror.catalog import Committed
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import not_empty, seconds, whole_number
 from deltamirror.delta.bounds import LONGEST_LINE
@@ -24,7 +25,7 @@ __all__ = ["commit"]
 logger = logging.getLogger(__name__)
 
 
-@click.command
+@click.command(epilog="Example: deltamirror commit orders actions.jsonl --token load-7")
 @click.argument("table")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option(
@@ -94,7 +95,7 @@ def commit(
     table. With --wait the commit is done before the waiting begins: it stays, however that ends.
     """
     _require_consistent(at_version=at_version, read_version=read_version, verbatim=verbatim, operation=operation)
-    with invocation.open() as catalog, _opened(file) as stream:
+    with catalog_of(invocation) as catalog, _opened(file) as stream:
         with catalog.transaction(token=token, operation=operation, rows_checked=rows_checked) as tx:
             if at_version is not None and verbatim:
                 tx.stage_lines(table, stream, at_version=at_version, verify_files=verify_files)

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import names, pairs, schema_from
 from deltamirror.cli.views import table_document
@@ -15,7 +16,7 @@ __all__ = ["alter", "create"]
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command
+@click.command(epilog='Example: deltamirror table create t --location lake/t --schema "id long"')
 @click.argument("name")
 @click.option("--location", required=True, metavar="URL", help="The table's folder: a path, file:, s3:, gs: or az:.")
 @click.option("--schema", metavar="COLUMNS", help='The columns: "id long, day date NOT NULL".')
@@ -44,7 +45,7 @@ def create(
 ) -> None:
     """Create table NAME, with version 0 as its first commit."""
     columns = schema_from(schema, schema_file)
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         table = catalog.create_table(
             name,
             location=location,
@@ -62,7 +63,7 @@ def create(
     )
 
 
-@click.command
+@click.command(epilog='Example: deltamirror table alter orders --add-column "amount double"')
 @click.argument("name")
 @click.option("--set", "properties", callback=pairs, multiple=True, metavar="K=V", help="Set a table property.")
 @click.option("--unset", callback=names, multiple=True, metavar="K", help="Remove a table property.")
@@ -90,7 +91,7 @@ def alter(invocation: Invocation, /, *, name: str, **wishes: Any) -> None:
     """
     if not any(value not in (None, (), {}, False) for value in wishes.values()):
         raise click.UsageError("say what to change: --set, --unset, --add-column, …")
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         table = catalog.table(name)
         done = table.alter(**wishes)
         [entry] = table.history(limit=1)

@@ -34,7 +34,7 @@ INTRODUCTION: Final = (
 )
 
 
-@click.command
+@click.command(epilog="Example: deltamirror demo --runner local")
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.errors import Diverged
 from deltamirror.mirror.checkpoint.state import CheckpointState
@@ -15,13 +16,14 @@ from deltamirror.wiring import open_location
 __all__ = ["diff"]
 
 
-@click.command
+@click.command(epilog="Example: deltamirror diff orders@3 orders@5")
 @click.argument("a")
 @click.argument("b")
 @with_invocation
 def diff(invocation: Invocation, *, a: str, b: str) -> None:
-    """Compare A with B, each of them TABLE[@VERSION] of the catalog or LOCATION[@VERSION] of any Delta table.
+    """Compare two tables, or two versions of one table.
 
+    A and B are TABLE[@VERSION] of the catalog, or LOCATION[@VERSION] of any Delta table.
     A location has a slash: ./orders. Without a version, the newest is meant. Protocol, metadata, transactions, domains
     and data files are compared. The exit status is 0 if they are equal, and 2 if they differ: then the first difference
     is told, and how many there are of each kind.
@@ -46,7 +48,7 @@ def _state(invocation: Invocation, side: Side) -> CheckpointState:
     """The state of one side; a catalog is needed only where a table of it is named."""
     if side.is_location:
         return location_state(open_location(invocation.loaded().settings, side.place), side.version)
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         return table_state(catalog.database, side.place, side.version)
 
 

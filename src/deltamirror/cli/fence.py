@@ -4,32 +4,36 @@ import click
 
 from deltamirror.catalog import Table
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer
 from deltamirror.txnlog.request import Committed
 
 __all__ = ["fence", "unfence"]
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table fence orders")
 @click.argument("name")
 @with_invocation
 def fence(invocation: Invocation, *, name: str) -> None:
-    """Have every other Delta writer refuse table NAME, by a private table feature; readers go on.
+    """Make every other Delta writer refuse table NAME.
 
-    This is a commit of the table: others refuse it from when that is published. It shuts out DELETE, OPTIMIZE and
-    VACUUM of other engines, too.
+    A private table feature does so; readers go on. This is a commit of the table: others refuse it from when that is
+    published. It shuts out DELETE, OPTIMIZE and VACUUM of other engines, too.
     """
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         table = catalog.table(name)
         _answer(invocation, table, table.fence(), fenced=True)
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table unfence orders")
 @click.argument("name")
 @with_invocation
 def unfence(invocation: Invocation, *, name: str) -> None:
-    """Let other Delta writers write to the log of table NAME again, where deltamirror finds what they wrote."""
-    with invocation.open() as catalog:
+    """Let other Delta writers write to table NAME again.
+
+    deltamirror finds what they write to its log.
+    """
+    with catalog_of(invocation) as catalog:
         table = catalog.table(name)
         _answer(invocation, table, table.unfence(), fenced=False)
 

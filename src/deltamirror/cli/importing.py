@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import not_empty, whole_number
 from deltamirror.cli.progress import Advance, shown
 from deltamirror.cli.runners import RUNNERS, require_spark_for_master
 from deltamirror.config import Settings, redact_text
 from deltamirror.errors import AlreadyExists, DeltaMirrorError, NotFound
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.ops.discovery import Pattern, find_tables, listed_tables
 from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
 from deltamirror.pipeline.spark.environment import exported_environment
@@ -29,7 +31,7 @@ __all__ = ["import_"]
 _EXIT_REFUSED: Final = 2
 
 
-@click.command("import")
+@click.command("import", epilog="Example: deltamirror import s3://lake/orders --name orders")
 @click.argument("location", required=False, callback=not_empty)
 @click.option("--name", callback=not_empty, metavar="NAME", help="What the table is called in the catalog.")
 @click.option(
@@ -79,12 +81,12 @@ def import_(
     runner: str | None,
     master: str | None,
 ) -> None:
-    """Import the Delta table at LOCATION, with its history; it stays where it is.
+    """Import the Delta table at LOCATION, with its history.
 
-    From then on its commits go through the catalog: other writers have to stop before, or the table diverges. Nothing
-    is visible before all of it is imported; an import that was broken off goes on when it is called again. With --glob
-    or --list, a table that cannot be imported does not keep the others from it, and the exit status is 2; one that is
-    in the catalog already is passed over, whatever its name.
+    It stays where it is. From then on its commits go through the catalog: other writers have to stop before, or the
+    table diverges. Nothing is visible before all of it is imported; an import that was broken off goes on when it is
+    called again. With --glob or --list, a table that cannot be imported does not keep the others from it, and the exit
+    status is 2; one that is in the catalog already is passed over, whatever its name.
     """
     if sum(each is not None for each in (location, pattern, listed)) != 1:
         raise click.UsageError("say what to import: LOCATION, --glob or --list")
@@ -110,7 +112,7 @@ def import_(
 
 @contextmanager
 def _opened(invocation: Invocation, settings: Settings, runner: str | None) -> Iterator[TableImporter]:
-    with invocation.open() as catalog, open_importer(catalog, settings, runner=runner) as importer:
+    with catalog_of(invocation) as catalog, open_importer(catalog, settings, runner=runner) as importer:
         yield importer
 
 
@@ -204,7 +206,7 @@ class _Progress:
 
 
 def _told(done: Imported) -> str:
-    versions = f"versions {done.first} to {done.last}" if done.last > done.first else f"version {done.first}"
+    versions = spelled([range(done.first, done.last + 1)])
     base = "" if done.base is None else f", the first from {done.base}"
     if done.num_files is None:
         return f"{done.location} can be imported as {done.name}: {versions}{base}."

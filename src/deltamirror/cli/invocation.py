@@ -1,23 +1,18 @@
-"""What every command is given: how to answer, which settings hold, and the catalog they lead to."""
+"""What every command is given: how to answer, and which settings hold."""
 
 import functools
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec
 
 import click
-from msgspec.structs import replace
 
-from deltamirror.catalog import Catalog
 from deltamirror.cli.logs import configure_logs
-from deltamirror.config import Loaded, Settings, examine, load
+from deltamirror.config import Loaded, examine, load
 from deltamirror.errors import InvalidSettings
-from deltamirror.pipeline.engine import MirrorEngine
 from deltamirror.telemetry.traces import traced
-from deltamirror.wiring import open_catalog, open_engine
 
 __all__ = ["Invocation", "common_options", "with_invocation"]
 
@@ -51,27 +46,6 @@ class Invocation:
     def examined(self) -> tuple[Loaded, list[InvalidSettings]]:
         """The settings and everything that is wrong with them."""
         return examine(environment=os.environ, config=self.config, flags=self._flags())
-
-    @contextmanager
-    def open(self) -> Iterator[Catalog]:
-        """The catalog, after a look whether its database holds one of this release."""
-        with open_catalog(self.lasting().settings) as catalog:
-            catalog.check()
-            yield catalog
-
-    @contextmanager
-    def engine(self, settings: Settings) -> Iterator[MirrorEngine]:
-        """The mirror of the catalog that settings name, after a look whether its database holds one of this release."""
-        with open_engine(settings) as engine:
-            engine.check()
-            yield engine
-
-    @contextmanager
-    def local_engine(self) -> Iterator[MirrorEngine]:
-        """The mirror without Spark, for what concerns one table or none."""
-        settings = self.lasting().settings
-        with self.engine(replace(settings, mirror=replace(settings.mirror, runner="local"))) as engine:
-            yield engine
 
     def lasting(self) -> Loaded:
         """The settings in force, which name a catalog that outlives the command."""

@@ -4,6 +4,7 @@ import click
 
 from deltamirror.catalog import TableInfo
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.errors import Refused
 from deltamirror.txnlog.pause import is_paused, pause_all, resume_all
@@ -11,14 +12,17 @@ from deltamirror.txnlog.pause import is_paused, pause_all, resume_all
 __all__ = ["drop", "pause", "resume"]
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table drop orders --yes")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--unpublished", is_flag=True, help="Also when versions are not published; they are lost.")
 @with_invocation
 def drop(invocation: Invocation, *, name: str, yes: bool, unpublished: bool) -> None:
-    """Take table NAME out of the catalog. Data files and _delta_log/ stay where they are."""
-    with invocation.open() as catalog:
+    """Take table NAME out of the catalog.
+
+    Data files and _delta_log/ stay where they are.
+    """
+    with catalog_of(invocation) as catalog:
         location = catalog.table(name).location
         if not yes and invocation.json:
             raise click.UsageError("with --json nobody is asked; give --yes")
@@ -29,19 +33,19 @@ def drop(invocation: Invocation, *, name: str, yes: bool, unpublished: bool) -> 
     answer({"table": name, "location": location, "dropped": True}, said, json=invocation.json)
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table pause orders")
 @click.argument("name", required=False)
 @click.option("--all", "all_", is_flag=True, help="All tables, also those that are created later.")
 @click.option("--unpublished", is_flag=True, help="Also when versions are not published; they wait for `resume`.")
 @with_invocation
 def pause(invocation: Invocation, *, name: str | None, all_: bool, unpublished: bool) -> None:
-    """Stop mirroring table NAME, or --all tables. Commits go on in the catalog, and wait there to be published.
+    """Stop mirroring table NAME, or --all tables.
 
-    Services that run take notice with their next pass; what is under way is finished. With --all, versions that are
-    not published are no objection.
+    Commits go on in the catalog, and wait there to be published. Services that run take notice with their next pass;
+    what is under way is finished. With --all, versions that are not published are no objection.
     """
     _require_one(name, all_=all_)
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         if name is None:
             pause_all(catalog.database)
             _answer_all(invocation, "paused", "All tables are paused: what is committed waits to be published.")
@@ -51,14 +55,17 @@ def pause(invocation: Invocation, *, name: str | None, all_: bool, unpublished: 
             _answer_state(invocation, catalog.table(name).info(), said)
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table resume --all")
 @click.argument("name", required=False)
 @click.option("--all", "all_", is_flag=True, help="All tables but those that were paused by name.")
 @with_invocation
 def resume(invocation: Invocation, *, name: str | None, all_: bool) -> None:
-    """Mirror table NAME again, or --all tables, beginning with the versions that wait."""
+    """Mirror table NAME again, or --all tables.
+
+    The versions that wait are published first.
+    """
     _require_one(name, all_=all_)
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         if name is None:
             resume_all(catalog.database)
             _answer_all(invocation, "active", "Tables are mirrored again, but for those that were paused by name.")

@@ -2,36 +2,78 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
-from deltamirror.cli.adopt import adopt_
-from deltamirror.cli.catalog import init
-from deltamirror.cli.checkpoint import checkpoint
-from deltamirror.cli.clean import clean
-from deltamirror.cli.commit import commit
-from deltamirror.cli.demo import demo
-from deltamirror.cli.diff import diff
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_USAGE, failure_of, report
-from deltamirror.cli.importing import import_
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.mirror import mirror
-from deltamirror.cli.rebuild import rebuild_
-from deltamirror.cli.reconcile import reconcile
-from deltamirror.cli.repair import repair_
-from deltamirror.cli.report import report_
-from deltamirror.cli.settings import config
-from deltamirror.cli.status import status
-from deltamirror.cli.table import table
 
-__all__ = ["CommandLine", "cli", "main"]
+__all__ = ["COMMANDS", "CommandLine", "LazyCommand", "cli", "main"]
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command whose module is imported when it is typed, and its line in the help of all commands."""
+
+    module: str
+    attribute: str
+    summary: str
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        command: click.Command = getattr(import_module(f"deltamirror.cli.{self.module}"), self.attribute)
+        return command
+
+
+COMMANDS: Final[Mapping[str, LazyCommand]] = {
+    "adopt": LazyCommand("adopt", "adopt_", "Take in versions that other writers put into the logs of tables."),
+    "checkpoint": LazyCommand("checkpoint", "checkpoint", "Write the checkpoint of the newest published version."),
+    "clean": LazyCommand("clean", "clean", "Delete the part of a table's log that is past its retention."),
+    "commit": LazyCommand("commit", "commit", "Commit the actions in FILE (`-` for standard input) to TABLE."),
+    "config": LazyCommand("settings", "config", "Look at the settings."),
+    "demo": LazyCommand("demo", "demo", "Show what deltamirror does, in a tour of less than a minute."),
+    "diff": LazyCommand("diff", "diff", "Compare two tables, or two versions of one table."),
+    "import": LazyCommand("importing", "import_", "Import the Delta table at LOCATION, with its history."),
+    "init": LazyCommand("catalog", "init", "Create the catalog, or upgrade an older one."),
+    "mirror": LazyCommand("mirror", "mirror", "Publish the commits of all tables to their _delta_log/."),
+    "rebuild": LazyCommand("rebuild", "rebuild_", "Write the log of a table again, as the database has it."),
+    "reconcile": LazyCommand("reconcile", "reconcile", "Compare logs with the database, and publish what is missing."),
+    "repair": LazyCommand("repair", "repair_", "End the quarantine of a table, and publish what is missing."),
+    "report": LazyCommand("report", "report_", "Show the failed attempts to mirror a table, and what to do."),
+    "status": LazyCommand("status", "status", "Show how far the tables are published, and what failed."),
+    "table": LazyCommand("table", "table", "Create, look at, change and drop tables."),
+}
+"""All commands, in order. Showing them imports none of the libraries that they work with."""
 
 
 class CommandLine(click.Group):
-    """A group whose errors end in one line and a stable exit status; usage errors exit with 64."""
+    """A group whose commands are imported when they are typed, and whose errors end in one line and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        found = COMMANDS.get(cmd_name)
+        return None if found is None else found.load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by their summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command by the list, and what else there is as every command does."""
+        found = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name].summary) for name in found]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(
         self,
@@ -79,27 +121,6 @@ def cli(_: Invocation) -> None:
 
     Begin with `deltamirror demo`, a tour that leaves nothing behind, or with `deltamirror init`.
     """
-
-
-for _command in (
-    init,
-    config,
-    table,
-    import_,
-    commit,
-    mirror,
-    status,
-    report_,
-    reconcile,
-    repair_,
-    adopt_,
-    checkpoint,
-    clean,
-    rebuild_,
-    diff,
-    demo,
-):
-    cli.add_command(_command)
 
 
 def main() -> NoReturn:

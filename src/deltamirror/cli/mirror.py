@@ -8,6 +8,7 @@ import msgspec
 
 from deltamirror.cli.failure import EXIT_INTERRUPTED, one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import checked_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
 from deltamirror.cli.remedies import remedy
@@ -22,24 +23,24 @@ from deltamirror.work import Failure, Lane
 __all__ = ["mirror"]
 
 
-@click.command
+@click.command(epilog="Example: deltamirror mirror --once --runner local")
 @click.option("--once", is_flag=True, help="Publish everything that is due, also what failed before, and end.")
 @click.option("--follow", is_flag=True, help="Publish commits as they come, until SIGTERM or Ctrl-C.")
 @with_runner
 @with_invocation
 def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | None, master: str | None) -> None:
-    """Publish the commits of all tables to their _delta_log/, with checkpoints and checksums.
+    """Publish the commits of all tables to their _delta_log/.
 
-    Any number of these commands may run at once, on any number of machines: they share the tables. With --once, the
-    exit status is 0, or that of the first failure, or 2 while somebody else's commit stands in a log; a failure of one
-    table does not keep others from being published.
-    With --follow, the logs are compared with the database in the background, every reconcile.interval. SIGTERM and
-    Ctrl-C end it when the work in hand is finished, and within mirror.lease; a second Ctrl-C at once.
+    Checkpoints and version checksums are written, too. Any number of these commands may run at once, on any number of
+    machines: they share the tables. With --once, the exit status is 0, or that of the first failure, or 2 while
+    somebody else's commit stands in a log; a failure of one table does not keep others from being published. With
+    --follow, the logs are compared with the database in the background, every reconcile.interval. SIGTERM and Ctrl-C
+    end it when the work in hand is finished, and within mirror.lease; a second Ctrl-C at once.
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
     settings = chosen_runner(invocation.lasting(), runner, master)
-    with invocation.engine(settings) as engine:
+    with checked_engine(settings) as engine:
         if once:
             _run_once(engine, invocation, settings)
         else:

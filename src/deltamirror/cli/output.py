@@ -1,6 +1,8 @@
 """Results on standard output: one JSON document, a table on a terminal, aligned text elsewhere."""
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,10 +15,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-__all__ = ["Fields", "Grid", "Lines", "View", "answer", "counted", "duration", "moment", "write_json_list"]
+__all__ = ["Fields", "Grid", "Lines", "View", "answer", "counted", "duration", "moment", "say", "write_json_list"]
 
 # A terminal table is laid out as a whole; past this many rows, aligned text is streamed there, too.
 LAID_OUT_ROWS: Final = 1_000
+
+_GAP: Final = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Grid:
     columns: tuple[str, ...]
     rows: Iterable[Sequence[object]]
     empty: str
+    optional: tuple[str, ...] = ()
+    """Columns that a narrow terminal does without, in this order."""
 
 
 View: TypeAlias = Lines | Fields | Grid
@@ -52,11 +58,28 @@ def answer(document: Mapping[str, object], view: View, *, json: bool) -> None:
         return
     match view:
         case Lines(lines):
-            click.echo("\n".join(lines))
+            for line in lines:
+                say(line)
         case Fields(values):
             _write_fields(values)
         case Grid():
             _write_grid(view)
+
+
+def say(sentence: str) -> None:
+    """Write a line; on a terminal it is broken between words."""
+    for line in sentence.split("\n"):
+        click.echo(_broken(line, len(line) - len(line.lstrip()) + 2))
+
+
+def _broken(line: str, indent: int) -> str:
+    """A line in as many as a terminal needs, all but the first of them indented; elsewhere as it is."""
+    if not sys.stdout.isatty():
+        return line
+    columns, margin = shutil.get_terminal_size().columns, " " * indent
+    return textwrap.fill(
+        line, columns, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def _write_json(document: Mapping[str, object]) -> None:
@@ -107,9 +130,8 @@ def _write_fields(values: Mapping[str, object]) -> None:
     width = max(map(len, values), default=0)
     for name, value in values.items():
         head, *more = _cell(value).split("\n")
-        click.echo(f"{name:<{width}}  {head}".rstrip())
-        for line in more:
-            click.echo(f"{'':<{width}}  {line}")
+        for line in (f"{name:<{width}}  {head}".rstrip(), *(f"{'':<{width}}  {each}" for each in more)):
+            click.echo(_broken(line, width + 2))
 
 
 def _write_grid(grid: Grid) -> None:
@@ -119,10 +141,23 @@ def _write_grid(grid: Grid) -> None:
     if not first:
         click.echo(grid.empty)
     elif sys.stdout.isatty() and not following:
-        Console(highlight=False).print(_laid_out(grid.columns, first))
+        console = Console(highlight=False)
+        console.print(_laid_out(*_fitting(grid, first, console.width)))
     else:
         sys.stdout.writelines(f"{line}\n" for line in _aligned(grid.columns, first, chain(following, rows)))
         sys.stdout.flush()
+
+
+def _fitting(
+    grid: Grid, rows: Sequence[Sequence[object]], width: int
+) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    """The columns and rows for a terminal of this width: optional columns give way until the others fit."""
+    kept = list(range(len(grid.columns)))
+    widths = [max(map(len, (name, *(_cell(row[index]) for row in rows)))) for index, name in enumerate(grid.columns)]
+    for name in grid.optional:
+        if sum(widths[index] for index in kept) + len(_GAP) * (len(kept) - 1) > width:
+            kept.remove(grid.columns.index(name))
+    return [grid.columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def _laid_out(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> RichTable:
@@ -141,7 +176,7 @@ def _aligned(
     cells = [[_cell(value) for value in row] for row in first]
     widths = [max(len(row[index]) for row in [columns, *cells]) for index in range(len(columns))]
     for row in chain([columns], cells, ([_cell(value) for value in row] for row in following)):
-        yield "  ".join(
+        yield _GAP.join(
             f"{cell:>{width}}" if to_right else f"{cell:<{width}}"
             for cell, width, to_right in zip(row, widths, right, strict=True)
         ).rstrip()

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deltamirror.cli.logs import configure_logs
 from deltamirror.config import LogSettings
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.pipeline.service import lasting_failure
 from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
 
@@ -54,7 +55,7 @@ class Tally:
         if outcome.published:
             first, last = outcome.published[0].version, outcome.published[-1].version
             fields = {**outcome.log_fields, "first_version": first, "version": last}
-            logger.info("table %r: versions %d to %d published", outcome.table, first, last, extra=fields)
+            logger.info("table %r: %s published", outcome.table, spelled([range(first, last + 1)]), extra=fields)
             self.versions[outcome.table_id] += len(outcome.published)
             self._advance(len(outcome.published))
 

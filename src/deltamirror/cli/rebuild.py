@@ -8,9 +8,11 @@ from typing import Final
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of, local_engine
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import not_empty
 from deltamirror.cli.progress import Advance, shown
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.ops.rebuild import Rebuilt, rebuild
 from deltamirror.ops.restoring import restore_log
 from deltamirror.storage.store import Store
@@ -32,7 +34,7 @@ def _versions(context: click.Context, parameter: click.Parameter, value: str | N
     return range(int(found[1]), int(found[2]) + 1)
 
 
-@click.command("rebuild")
+@click.command("rebuild", epilog="Example: deltamirror rebuild orders --to s3://copies/orders")
 @click.argument("table")
 @click.option(
     "--to",
@@ -51,13 +53,14 @@ def _versions(context: click.Context, parameter: click.Parameter, value: str | N
 def rebuild_(
     invocation: Invocation, *, table: str, location: str | None, versions: range | None, checkpoints: bool
 ) -> None:
-    """Write what is gone from the log of TABLE again, or its log to LOCATION/_delta_log/, as the database has it.
+    """Write the log of a table again, as the database has it.
 
-    Commits are written bit for bit. Those that are there with the same bytes are fine. One with other bytes ends the
-    command with exit status 2; no commit is overwritten, and in its own place nothing is changed at all. A log at
-    LOCATION that begins above version 0 gets a checkpoint of its first version. Data files are not copied.
+    In its own place, objects that are gone are written; with --to, the whole log, to LOCATION/_delta_log/. Commits are
+    written bit for bit. Those that are there with the same bytes are fine. One with other bytes ends the command with
+    exit status 2; no commit is overwritten, and in its own place nothing is changed at all. A log at LOCATION that
+    begins above version 0 gets a checkpoint of its first version. Data files are not copied.
     """
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         home = catalog.table(table).info().location
         store = None if location is None else open_location(invocation.loaded().settings, location)
     if store is None or store.location == home:
@@ -70,14 +73,14 @@ def rebuild_(
 
 
 def _in_place(invocation: Invocation, table: str, versions: range | None) -> Rebuilt:
-    with invocation.local_engine() as engine, open_logs(engine, engine.settings) as logs:
+    with local_engine(invocation) as engine, open_logs(engine, engine.settings) as logs:
         return restore_log(logs, table, versions=versions)
 
 
 def _elsewhere(
     invocation: Invocation, table: str, store: Store, *, versions: range | None, checkpoints: bool
 ) -> Rebuilt:
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         settings = invocation.loaded().settings
         total = catalog.table(table).info().head + 1 if versions is None else len(versions)
         with shown(total, quiet=invocation.json, log=settings.log) as advance:
@@ -100,5 +103,5 @@ def _observe(advance: Advance, outcome: Outcome) -> None:
 def _told(table: str, location: str, done: Rebuilt) -> str:
     already = f" ({done.already:,} of them were there already)" if done.already else ""
     checkpoint = "" if done.checkpoint is None else f", with a checkpoint of version {done.checkpoint}"
-    versions = f"versions {done.first} to {done.last}" if done.last > done.first else f"version {done.first}"
+    versions = spelled([range(done.first, done.last + 1)])
     return f"{location} has {versions} of {table}{already}{checkpoint}."

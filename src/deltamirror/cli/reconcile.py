@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.runners import RUNNERS
 from deltamirror.config import redact_text
@@ -26,7 +27,7 @@ _FIELDS: Final = [field.name for field in fields(TableReconciled)]
 _NAMED: Final = 20
 
 
-@click.command
+@click.command(epilog="Example: deltamirror reconcile orders --strategy full")
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @click.option(
     "--strategy",
@@ -44,19 +45,20 @@ _NAMED: Final = 20
 )
 @with_invocation
 def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str, runner: str | None) -> None:
-    """Compare the logs of all tables, or of TABLEs, with the database, and publish what is missing.
+    """Compare logs with the database, and publish what is missing.
 
-    incremental publishes what is not, and reads nothing. full reads every object. smart lists the log, and reads what
-    is missing from it, has another size or was touched since it was put, and a sample that moves on each time. Objects
-    that somebody changed, or put there, are never overwritten: their table is put into quarantine, and the exit status
-    is 2. Checkpoints, compactions, checksums and a pointer that mislead readers are moved to where no reader looks.
+    The logs of all tables are compared, or those of TABLEs. incremental publishes what is not, and reads nothing. full
+    reads every object. smart lists the log, and reads what is missing from it, has another size or was touched since it
+    was put, and a sample that moves on each time. Objects that somebody changed, or put there, are never overwritten:
+    their table is put into quarantine, and the exit status is 2. Checkpoints, compactions, checksums and a pointer that
+    mislead readers are moved to where no reader looks.
     """
     loaded = invocation.lasting()
     settings = loaded.settings
     settings = replace(settings, mirror=replace(settings.mirror, runner=runner or settings.mirror.runner))
     if settings.mirror.runner == "spark":
         os.environ.update(exported_environment(loaded))
-    with invocation.local_engine() as engine, open_logs(engine, settings) as logs:
+    with local_engine(invocation) as engine, open_logs(engine, settings) as logs:
         done = Reconciler(logs).run(Strategy(strategy), tables)
     answer(_document(done), Lines(tuple(_lines(done))), json=invocation.json)
     if status := _exit_status(done):

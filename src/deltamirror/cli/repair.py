@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.ops.repair import Repaired, repair
 from deltamirror.wiring import open_logs
@@ -13,7 +14,7 @@ from deltamirror.wiring import open_logs
 __all__ = ["repair_"]
 
 
-@click.command("repair")
+@click.command("repair", epilog="Example: deltamirror repair orders --replace-altered")
 @click.argument("table")
 @click.option(
     "--replace-altered",
@@ -27,16 +28,17 @@ __all__ = ["repair_"]
 )
 @with_invocation
 def repair_(invocation: Invocation, *, table: str, replace_altered: bool, begin_anew: bool) -> None:
-    """Compare the whole log of TABLE with the database, end its quarantine, and publish what is missing.
+    """End the quarantine of a table, and publish what is missing.
 
-    What failed past mirror.attempts is published, too; a store that is left alone is tried at once.
+    The whole log is compared with the database first. What failed past mirror.attempts is published, too; a store
+    whose circuit is open is tried at once.
     Commits that somebody changed are replaced only with --replace-altered; what they held is kept in
     _delta_log/_deltamirror/. Commits of another writer are not replaced: the command ends with exit status 2, and the
     quarantine stays. Checkpoints, compactions, checksums and a pointer that say something else than the database are
     kept there, too, where no reader finds them. Where nothing is at the table's location, which a disk that is not
     mounted looks like, nothing is written without --begin-anew.
     """
-    with invocation.local_engine() as engine, open_logs(engine, engine.settings) as logs:
+    with local_engine(invocation) as engine, open_logs(engine, engine.settings) as logs:
         done = repair(logs, table, replace_altered=replace_altered, begin_anew=begin_anew)
     answer(asdict(done), Lines(tuple(_lines(done))), json=invocation.json)
 

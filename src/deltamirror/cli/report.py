@@ -7,6 +7,7 @@ import click
 
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
 from deltamirror.cli.remedies import guide, remedy, way_out
@@ -19,18 +20,18 @@ from deltamirror.txnlog.superseding import KeptSuperseded
 __all__ = ["report_"]
 
 
-@click.command("report")
+@click.command("report", epilog="Example: deltamirror report orders 531")
 @click.argument("table")
 @click.argument("version", type=int, required=False, callback=whole_number(0))
 @with_invocation
 def report_(invocation: Invocation, *, table: str, version: int | None) -> None:
-    """Show every attempt to mirror TABLE, or one VERSION of it, that failed: when, where, why, and what to do.
+    """Show the failed attempts to mirror a table, and what to do.
 
-    An attempt that succeeded after others is shown, too. Objects that somebody changed come with the digest that they
-    should have and the one that was found; versions that `deltamirror adopt` superseded, with those that they have
-    since.
+    Of all versions, or of one VERSION: when, where and why each attempt failed. An attempt that succeeded after others
+    is shown, too. Objects that somebody changed come with the digest that they should have and the one that was found;
+    versions that `deltamirror adopt` superseded, with those that they have since.
     """
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         found = report_on(catalog.database, table, version)
     answer(_document(found), Lines(tuple(_lines(found))), json=invocation.json)
 

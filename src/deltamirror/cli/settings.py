@@ -11,15 +11,18 @@ from deltamirror.errors import InvalidSettings
 __all__ = ["config"]
 
 
-@click.group
+@click.group(epilog="Example: deltamirror config check")
 def config() -> None:
     """Look at the settings."""
 
 
-@config.command
+@config.command(epilog="Example: deltamirror config show --json")
 @with_invocation
 def show(invocation: Invocation) -> None:
-    """Show every setting, its value, and where the value comes from. Passwords are not shown."""
+    """Show every setting, its value, and where the value comes from.
+
+    Passwords are not shown.
+    """
     loaded = invocation.loaded()
     shown = _shown(loaded)
     rows = [(entry["key"], "none" if entry["value"] is None else entry["value"], entry["origin"]) for entry in shown]
@@ -27,12 +30,13 @@ def show(invocation: Invocation) -> None:
     answer(document, Grid(("SETTING", "VALUE", "FROM"), rows, empty=""), json=invocation.json)
 
 
-@config.command
+@config.command(epilog="Example: deltamirror config check --config lake.toml")
 @with_invocation
 def check(invocation: Invocation) -> None:
-    """Find everything that is wrong with the settings, each with its file and line or variable.
+    """Find everything that is wrong with the settings.
 
-    The database is not asked. Exit status 10 when something is wrong.
+    Each problem is shown with its file and line, or its variable. The database is not asked. Exit status 10 when
+    something is wrong.
     """
     loaded, problems = invocation.examined()
     for problem in problems:

@@ -8,7 +8,8 @@ import click
 
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment
+from deltamirror.cli.opening import local_engine
+from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
 from deltamirror.cli.parameters import seconds
 from deltamirror.cli.remedies import remedy, way_out
 from deltamirror.cli.stores import StoreStatus
@@ -22,7 +23,7 @@ __all__ = ["status"]
 _MAX_LAG: Final = 300.0
 
 
-@click.command
+@click.command(epilog="Example: deltamirror status --check --max-lag 60")
 @click.argument("table", required=False)
 @click.option("--check", is_flag=True, help="Exit with 2 if a table is diverged, with 3 if one lags too much.")
 @click.option(
@@ -34,14 +35,15 @@ _MAX_LAG: Final = 300.0
 )
 @with_invocation
 def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None) -> None:
-    """Show how far the tables are published, or all about TABLE: head, published, lag, failures, checkpoint.
+    """Show how far the tables are published, and what failed.
 
-    The lag is counted in versions, and in time since the oldest version that is not published was committed. The exit
-    status is 0, unless --check asks for another one.
+    Of one TABLE, everything is shown: head, published, lag, failures, checkpoint. The lag is counted in versions, and
+    in time since the oldest version that is not published was committed. The exit status is 0, unless --check asks for
+    another one.
     """
     if max_lag is not None and not check:
         raise click.UsageError("--max-lag is for --check")
-    with invocation.local_engine() as engine:
+    with local_engine(invocation) as engine:
         tables = engine.status(table)
         stores = StoreStatus.all(engine.database)
         with engine.database.read() as connection:
@@ -56,7 +58,7 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
         _tell_remedies(tables)
     if not invocation.json:
         for line in filter(None, (each.line() for each in stores)):
-            click.echo(line)
+            say(line)
     if check and (exit_status := _drift(tables, _MAX_LAG if max_lag is None else max_lag)):
         raise click.exceptions.Exit(exit_status)
 
@@ -93,10 +95,13 @@ def _remedy(table: TableStatus, error: LastError) -> str:
 _COLUMNS: Final = (
     "TABLE", "STATE", "HEAD", "PUBLISHED", "LAG", "FOR", "PENDING", "FAILED", "CHECKPOINT", "ERROR"
 )  # fmt: skip
+_OPTIONAL: Final = ("PENDING", "CHECKPOINT", "ERROR", "FOR")
+"""On a narrow terminal the errors are read below the table, and the rest of one table in its own status."""
 
 
 def _grid(tables: Sequence[TableStatus]) -> Grid:
-    return Grid(_COLUMNS, [_row(table) for table in tables], "No tables. `deltamirror table create` makes one.")
+    rows, empty = [_row(table) for table in tables], "No tables. `deltamirror table create` makes one."
+    return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL)
 
 
 def _row(table: TableStatus) -> tuple[object, ...]:
@@ -115,11 +120,11 @@ def _codes(table: TableStatus) -> str:
 def _tell_remedies(tables: Sequence[TableStatus]) -> None:
     for table in tables:
         if table.quarantined_at is not None:
-            click.echo(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
+            say(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         for error in _errors(table):
             cause = one_line(error.message)
-            click.echo(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
+            say(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
 
 
 def _fields(table: TableStatus) -> dict[str, object]:

@@ -10,7 +10,7 @@ from deltamirror.cli.views import files, history, list_, show
 __all__ = ["table"]
 
 
-@click.group
+@click.group(epilog="Example: deltamirror table show orders")
 def table() -> None:
     """Create, look at, change and drop tables."""
 

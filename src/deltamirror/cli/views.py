@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltamirror.catalog import HistoryEntry, Snapshot, TableInfo
 from deltamirror.cli.columns import column_text
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Fields, Grid, answer, moment, write_json_list
 from deltamirror.cli.parameters import partition_values, point_in_time, whole_number
 from deltamirror.delta.schema import schema_string
@@ -22,11 +23,11 @@ _BATCH: Final = 10_000
 _JSON_COLUMNS: Final = frozenset({"deletion_vector", "partition_values", "tags"})
 
 
-@click.command("list")
+@click.command("list", epilog="Example: deltamirror table list --json")
 @with_invocation
 def list_(invocation: Invocation) -> None:
     """List the tables of the catalog."""
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         tables = catalog.tables()
     columns = ("TABLE", "HEAD", "UNPUBLISHED", "STATE", "CHANGED", "LOCATION")
     rows = [(t.name, t.head, t.unpublished, t.state, moment(t.head_timestamp), t.location) for t in tables]
@@ -34,31 +35,34 @@ def list_(invocation: Invocation) -> None:
     answer({"tables": [table_document(info) for info in tables]}, Grid(columns, rows, empty), json=invocation.json)
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table show orders")
 @click.argument("name")
 @with_invocation
 def show(invocation: Invocation, *, name: str) -> None:
-    """Show table NAME: where it is, its columns, properties, protocol and domains, and how far applications are."""
-    with invocation.open() as catalog:
+    """Show table NAME: its columns, properties, protocol and domains.
+
+    Also where it is, and how far applications are.
+    """
+    with catalog_of(invocation) as catalog:
         table = catalog.table(name)
         info, snapshot = table.info(), table.snapshot()
         answer({"table": _described(info, snapshot)}, Fields(_present(_fields(info, snapshot))), json=invocation.json)
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table history orders --limit 10")
 @click.argument("name")
 @click.option("--limit", type=int, callback=whole_number(1), metavar="N", help="Only the newest N versions.")
 @with_invocation
 def history(invocation: Invocation, *, name: str, limit: int | None) -> None:
     """Show the commits of table NAME, the newest first."""
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         entries = catalog.table(name).history(limit=limit)
     columns = ("VERSION", "TIME", "OPERATION", "ADDED", "REMOVED", "LINES", "BYTES", "KIND")
     grid = Grid(columns, [_history_row(entry) for entry in entries], empty="No commits.")
     answer({"table": name, "history": entries}, grid, json=invocation.json)
 
 
-@click.command
+@click.command(epilog="Example: deltamirror table files orders --version 3")
 @click.argument("name")
 @click.option("--version", type=int, callback=whole_number(0), metavar="N", help="The files of version N.")
 @click.option(
@@ -83,10 +87,10 @@ def files(
     as_of: datetime | None,
     partition: dict[str, list[str | None]],
 ) -> None:
-    """List the data files of table NAME, at its head or at an older version."""
+    """List the data files of table NAME, at any version."""
     if version is not None and as_of is not None:
         raise click.UsageError("give --version or --as-of, not both")
-    with invocation.open() as catalog:
+    with catalog_of(invocation) as catalog:
         snapshot = catalog.table(name).snapshot(version=version, as_of=as_of)
         found = snapshot.files(partitions=partition)
     if invocation.json:

@@ -19,6 +19,7 @@ from deltamirror.delta.hashorder import live_files
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.names import LOG_DIRECTORY, checksum_name
 from deltamirror.errors import DeltaMirrorError, Internal, LeaseLost, Transient
+from deltamirror.steps import Step
 from deltamirror.storage.store import Changed, Created, Data, Store
 from deltamirror.work import CommitUnit, CommitWork, Failure, Guard, Stage
 
@@ -131,7 +132,9 @@ def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) 
     data = encode(checksum)
     for _ in range(_TRIES):
         guard()
-        if isinstance(store.create(key, data), Created):
+        with Step.PUT_CHECKSUM:
+            put = store.create(key, data)
+        if isinstance(put, Created):
             return True
         found = store.read(key)
         if found is None:
@@ -139,7 +142,9 @@ def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) 
         if found.data == data or _agree(decode(found.data), checksum):
             return False
         guard()
-        if not isinstance(store.replace(key, data, if_match=found.meta.etag), Changed):
+        with Step.PUT_CHECKSUM:
+            replaced = store.replace(key, data, if_match=found.meta.etag)
+        if not isinstance(replaced, Changed):
             return True
     raise Transient(f"{key} keeps changing in {store.location}", hint="another writer is at it; try again")
 

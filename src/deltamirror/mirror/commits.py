@@ -12,6 +12,7 @@ from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, 
 from deltamirror.mirror.assembly import commit_data
 from deltamirror.mirror.checksums import ChecksumTrail
 from deltamirror.mirror.ranges import stored_digest
+from deltamirror.steps import Step
 from deltamirror.storage.store import Created, Data, Store
 from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Failure, Fetch, Guard, Published, Stage
 
@@ -115,7 +116,9 @@ class _Publisher:
         for _ in range(_TRIES):
             with self._stage(Stage.LEASE, work, key):
                 self.guard()
-            if isinstance(self.store.create(key, data), Created):
+            with Step.PUT_COMMIT:
+                put = self.store.create(key, data)
+            if isinstance(put, Created):
                 return False
             if self._is_there(work, key, data):
                 return True

@@ -7,6 +7,7 @@ from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import Transient
 from deltamirror.mirror.expiry import SAVED
 from deltamirror.mirror.ranges import stored_digest
+from deltamirror.steps import Step
 from deltamirror.storage.store import Created, Meta, Object, Store
 
 __all__ = ["changing", "save", "set_aside"]
@@ -19,7 +20,9 @@ def save(store: Store, found: Object) -> str:
     if not found.data:
         return ""
     aside = _name(found.meta.key, hashlib.sha256(found.data).digest())
-    if not isinstance(store.create(aside, found.data), Created):
+    with Step.SAVE_ALTERED:
+        saved = store.create(aside, found.data)
+    if not isinstance(saved, Created):
         there = store.read(aside)
         if there is None or there.data != found.data:
             raise changing(store, aside)
@@ -35,7 +38,8 @@ def set_aside(store: Store, meta: Meta) -> str:
     if found is None or not _is_same(found, meta):
         return ""
     aside = _copied(store, found) if found.size else ""
-    store.delete([meta.key])
+    with Step.REMOVE_MISLEADING:
+        store.delete([meta.key])
     return aside
 
 
@@ -44,7 +48,8 @@ def _copied(store: Store, meta: Meta) -> str:
     if digest is None:
         raise changing(store, meta.key)
     aside = _name(meta.key, digest)
-    store.copy(meta.key, aside)
+    with Step.COPY_ASIDE:
+        store.copy(meta.key, aside)
     if stored_digest(store, aside) != digest:
         raise changing(store, aside)
     return aside

@@ -11,6 +11,7 @@ from deltamirror.ops.examination import Findings, Look
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.stored import stored_chunks
 from deltamirror.ops.verdicts import diverged, gone, not_ours, place_gone
+from deltamirror.steps import Step
 from deltamirror.storage.store import Replaced, Store
 from deltamirror.txnlog.backlog import commit_work
 from deltamirror.txnlog.database import Database
@@ -113,10 +114,13 @@ def _replace(database: Database, log: KeptLog, store: Store, altered: Difference
     with database.read() as connection:
         commits = commit_work(connection, log.table_id, first=altered.version, last=altered.version)
     if not commits:
-        store.delete([altered.key])
+        with Step.DELETE_ALTERED:
+            store.delete([altered.key])
         return saved
     data = commit_data(commits[0], partial(stored_chunks, database), table=log.name)
-    if not isinstance(store.replace(altered.key, data, if_match=found.meta.etag), Replaced):
+    with Step.REPLACE_ALTERED:
+        put = store.replace(altered.key, data, if_match=found.meta.etag)
+    if not isinstance(put, Replaced):
         raise changing(store, altered.key)
     return saved
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from deltamirror.errors import InvalidInput, InvalidLocation, NotFound, Refused
+from deltamirror.mirror.log.gaps import spelled
 from deltamirror.storage.location import is_inside
 from deltamirror.txnlog.tables import TableInfo
 
@@ -27,9 +28,9 @@ def wanted_versions(table: TableInfo, location: str, asked: range | None) -> ran
     if not wanted:
         raise InvalidInput("no versions were asked for", hint="name the first and the last: --versions 3..7")
     if wanted[0] < table.log_start or wanted[-1] > table.head:
+        kept = range(table.log_start, table.head + 1)
         raise NotFound(
-            f"table {table.name!r} has no versions {wanted[0]} to {wanted[-1]}: it has {table.log_start} to "
-            f"{table.head}",
+            f"table {table.name!r} has no {spelled([wanted])}: it has {spelled([kept])}",
             hint=f"`deltamirror table history {table.name}` shows its versions",
             table=table.name,
             version=wanted[-1] if wanted[-1] > table.head else wanted[0],

@@ -19,6 +19,7 @@ from deltamirror.mirror.cleanup import DAY, Window, cutoff, starts
 from deltamirror.mirror.expiry import expired_objects, is_usable, pointed_version
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.turns import Turns
+from deltamirror.steps import Step
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress, Stores
@@ -147,7 +148,8 @@ class Cleaner:
                     f"{POINTER_KEY} in {store.location} does not send readers to version {found.log_start} or beyond",
                     hint="`deltamirror checkpoint` writes a checkpoint and the pointer to it",
                 )
-            store.delete([each.key for each in batch])
+            with Step.DELETE_EXPIRED:
+                store.delete([each.key for each in batch])
 
     def _log_of(self, table: str) -> KeptLog:
         with self._database.read() as connection:

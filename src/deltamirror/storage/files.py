@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from deltamirror.steps import Step
 from deltamirror.storage.keys import side_file_name, temporary_name
 from deltamirror.storage.store import Data
 
@@ -54,11 +55,12 @@ def move(source: Path, target: Path) -> None:
 
 def remove(path: Path) -> bool:
     """Delete a file and Hadoop's checksum of it; whether it was there. A folder is no file."""
-    try:
-        path.unlink()
-    except (FileNotFoundError, IsADirectoryError):
-        return False
-    _remove_side_file(path)
+    with Step.DELETE_FILE:
+        try:
+            path.unlink()
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+        _remove_side_file(path)
     return True
 
 
@@ -145,4 +147,6 @@ def _opened(path: Path) -> int:
 
 def _write_all(descriptor: int, data: memoryview) -> None:
     while data:
-        data = data[os.write(descriptor, data) :]
+        with Step.WRITE_FILE:
+            written = os.write(descriptor, data)
+        data = data[written:]

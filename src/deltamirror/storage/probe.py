@@ -5,6 +5,7 @@ from typing import Final
 
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import DeltaMirrorError, Transient, Unsupported
+from deltamirror.steps import Step
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.store import Changed, Created, Replaced, Store
 
@@ -26,13 +27,16 @@ def probe(store: Store) -> None:
         _probe_replace(store, key)
     finally:
         # What cannot be deleted is swept later; why the store is refused matters more.
-        with suppress(DeltaMirrorError):
+        with suppress(DeltaMirrorError), Step.PROBE_DELETE:
             store.delete([key])
 
 
 def _probe_create(store: Store, key: str) -> None:
-    _require(store, key, _FIRST, is_done=isinstance(store.create(key, _FIRST), Created))
-    second = store.create(key, _SECOND)
+    with Step.PROBE_CREATE:
+        first = store.create(key, _FIRST)
+    _require(store, key, _FIRST, is_done=isinstance(first, Created))
+    with Step.PROBE_CREATE:
+        second = store.create(key, _SECOND)
     found = store.read(key)
     if isinstance(second, Created) or found is None or found.data != _FIRST:
         raise _refused(store, "a conditional create replaces what is there")
@@ -43,8 +47,11 @@ def _probe_replace(store: Store, key: str) -> None:
     if found is None:
         raise _refused(store, "an object that was just written cannot be read")
     known = found.meta.etag
-    _require(store, key, _SECOND, is_done=isinstance(store.replace(key, _SECOND, if_match=known), Replaced))
-    stale = store.replace(key, _FIRST, if_match=known)
+    with Step.PROBE_REPLACE:
+        replaced = store.replace(key, _SECOND, if_match=known)
+    _require(store, key, _SECOND, is_done=isinstance(replaced, Replaced))
+    with Step.PROBE_REPLACE:
+        stale = store.replace(key, _FIRST, if_match=known)
     left = store.read(key)
     if not isinstance(stale, Changed) or left is None or left.data != _SECOND:
         raise _refused(store, "a conditional replace does not compare")

@@ -17,6 +17,7 @@ from deltamirror.delta.actions import Action, CommitInfo
 from deltamirror.delta.conflicts import CommitFacts
 from deltamirror.delta.timestamps import next_timestamp
 from deltamirror.errors import InvalidInput, NotFound, Refused, Unsupported
+from deltamirror.steps import Step
 from deltamirror.txnlog.chunks import commit_actions, commit_bytes
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.divergence import clear_divergence, lift_quarantine
@@ -93,7 +94,7 @@ def adopt_history(
     """
     done = AdoptedHistory(rebased={}, dropped=())
     try:
-        with under(database, lease, seconds=seconds) as session:
+        with under(database, Step.ADOPT, lease, seconds=seconds) as session:
             adoption = _Adoption(database, session, lease, log, engine_info)
             done = adoption.run(theirs, lost)
             accepts(done)

@@ -12,6 +12,7 @@ from sqlalchemy.sql import ColumnElement, Select
 from deltamirror.batches import batched
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.chunks import Chunk
+from deltamirror.steps import Step
 from deltamirror.txnlog.base import base_chunks
 from deltamirror.txnlog.chunks import read_chunks
 from deltamirror.txnlog.clock import CLOCK
@@ -211,7 +212,7 @@ def request_checkpoint(session: Session, table_id: int, version: int, *, reason:
 
 def make_due(database: Database) -> None:
     """Let everything that failed be tried again at once."""
-    with database.write() as session:
+    with database.write(Step.RETRY_NOW) as session:
         for waiting in (mirror_status, checkpoints):
             failed = (waiting.c.state == "FAILED") & waiting.c.next_attempt_at.is_not(None)
             session.execute(update(waiting).where(failed).values(next_attempt_at=None))

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table, bindparam, case, delete, func, literal
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.steps import Step
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.schema import breaker_events, breakers, checkpoints, mirror_status, tables
@@ -154,7 +155,7 @@ def end_pauses(database: Database, store: str | None = None) -> None:
     shut = breakers.c.state == BreakerState.OPEN.value
     if store is not None:
         shut &= breakers.c.store == store
-    with database.write() as session:
+    with database.write(Step.END_PAUSES) as session:
         session.execute(update(breakers).where(shut, breakers.c.retry_at > CLOCK).values(retry_at=CLOCK))
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, delete, func, or_, select, update
 
 from deltamirror.delta.actions import Metadata
 from deltamirror.errors import LogChanged
+from deltamirror.steps import Step
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.kept import KeptCheckpoint, KeptLog, kept_checkpoints, kept_log
@@ -86,7 +87,7 @@ class CleaningTurn:
     def begin(self, log_start: int) -> None:
         """Let the log start with a version that has a checkpoint; nobody builds on an earlier one from here on."""
         table_id = self._lease.table_id
-        with self._held() as session:
+        with self._held(Step.RAISE_LOG_START) as session:
             may_rise = (tables.c.table_id == table_id) & (tables.c.published_version >= log_start)
             may_rise &= (tables.c.log_start <= log_start) & tables.c.quarantined_at.is_(None)
             raised = update(tables).where(may_rise).values(log_start=log_start).returning(tables.c.table_id)
@@ -98,7 +99,7 @@ class CleaningTurn:
 
     def end(self, *, swept: int, num_objects: int, num_bytes: int) -> None:
         """So much is gone, and nothing is left before a version: it is somebody else's turn."""
-        with self._held() as session:
+        with self._held(Step.RECORD_CLEANING) as session:
             self._record(session, cleaned_at=CLOCK, log_start=swept, num_objects=num_objects, num_bytes=num_bytes)
             surrender(session, self._lease)
 
@@ -107,5 +108,5 @@ class CleaningTurn:
         again = {name: done.excluded[name] for name in values}
         session.execute(done.on_conflict_do_update(index_elements=[cleanups.c.table_id], set_=again))
 
-    def _held(self) -> AbstractContextManager[Session]:
-        return under(self._database, self._lease, seconds=self._seconds)
+    def _held(self, step: Step) -> AbstractContextManager[Session]:
+        return under(self._database, step, self._lease, seconds=self._seconds)

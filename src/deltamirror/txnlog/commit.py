@@ -21,6 +21,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
+from deltamirror.steps import Step
 from deltamirror.txnlog.applied import find_applied, require_progress
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.contents import content_digest
@@ -253,7 +254,7 @@ class _Run:
         return self._ratify_locked(drafts, however_far=True)
 
     def _ratify_locked(self, drafts: Sequence[Draft], *, however_far: bool) -> Committed:
-        with self._database.write() as session:
+        with self._database.write(Step.RATIFY) as session:
             heads, clock = lock_heads(self._database, session, drafts)
             # Under the locks: whoever sent the same at the same time has committed, or will find ours.
             if (found := self._ratified_in(session)) is not None:
@@ -379,7 +380,7 @@ class _Run:
         ) from error
 
     def _find_by_txn_id(self) -> Committed | None:
-        with self._database.write() as session:
+        with self._database.write(Step.FIND_COMMIT) as session:
             # A COMMIT that is still on its way holds the heads: once they are ours, its fate is sealed.
             for table_id in sorted(self._after):
                 self._database.lock_head(session, table_id)

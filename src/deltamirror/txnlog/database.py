@@ -21,6 +21,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
+from deltamirror.steps import Step
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.statements import HEAD
@@ -124,24 +125,25 @@ class Database(ABC):
         return found
 
     @contextmanager
-    def write(self, *, creating: bool = False) -> Iterator[Session]:
+    def write(self, step: Step = Step.WHOLE_OPERATION, *, creating: bool = False) -> Iterator[Session]:
         """A transaction that may write. Commits at the end, or rolls back and raises one of our errors.
 
-        ``creating`` lets a database come into being that is not there.
+        ``step`` names its COMMIT among those of a longer operation. ``creating`` lets a database come into being that
+        is not there.
         """
         if not creating:
             self.require_present()
         with self.exclusive():
             if not creating:  # again: the file may have been replaced while we waited
                 self.require_present()
-            with self.translated(), self.begun() as session:
+            with self.translated(), self.begun(step) as session:
                 yield session
             # What went into a file that is no longer the catalog's must not be acknowledged.
             self.require_present()
 
     @contextmanager
-    def begun(self) -> Iterator[Session]:
-        """A transaction, to be committed if all goes well."""
+    def begun(self, step: Step) -> Iterator[Session]:
+        """A transaction, to be committed if all goes well: this step."""
         with self.engine.connect() as connection:
             transaction = connection.begin()
             try:
@@ -149,7 +151,8 @@ class Database(ABC):
             except BaseException:
                 transaction.rollback()
                 raise
-            self.commit_by(transaction.commit)
+            with step:
+                self.commit_by(transaction.commit)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

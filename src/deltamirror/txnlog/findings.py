@@ -14,6 +14,7 @@ from sqlalchemy import update
 
 from deltamirror.batches import batched
 from deltamirror.errors import LeaseLost
+from deltamirror.steps import Step
 from deltamirror.txnlog.attempts import error_values, insert_attempt
 from deltamirror.txnlog.backlog import request_checkpoint
 from deltamirror.txnlog.clock import CLOCK
@@ -39,13 +40,13 @@ class Turn:
     def take_back(self, lost: Iterable[Failure]) -> None:
         """Versions are not in the log as they should be: they are FAILED, due at once, and published no longer."""
         for some in batched(lost, _AT_ONCE):
-            with self._held() as session:
+            with self._held(Step.TAKE_COMMITS_BACK) as session:
                 self._fail_all(session, some)
                 self._lower(session, some)
 
     def take_checkpoint_back(self, lost: Failure) -> None:
         """A checkpoint is not in the log as it should be: nothing builds on it, and it is due at once."""
-        with self._held() as session:
+        with self._held(Step.TAKE_CHECKPOINT_BACK) as session:
             request_checkpoint(session, self._lease.table_id, lost.version, reason="the log begins with it")
             self._fail(session, lost, Lane.CHECKPOINTS)
             c = checkpoints.c
@@ -58,7 +59,7 @@ class Turn:
         ``diverged`` is the first version of the log that is somebody else's. Somebody has to look, whatever it is.
         """
         waiting = iter(changed)
-        with self._held() as session:
+        with self._held(Step.QUARANTINE) as session:
             # As whoever records what was published: rows of versions first, then the head, then the table.
             some = list(islice(waiting, _AT_ONCE))
             self._fail_all(session, some)
@@ -73,7 +74,7 @@ class Turn:
 
     def lift_quarantine(self) -> None:
         """Let the table be published to again, what failed at once: nothing in its log is somebody else's."""
-        with self._held() as session:
+        with self._held(Step.LIFT_QUARANTINE) as session:
             clear_divergence(session, self._lease.table_id)
             lift_quarantine(session, self._lease.table_id)
             failed = (mirror_status.c.table_id == self._lease.table_id) & (mirror_status.c.state == "FAILED")
@@ -86,7 +87,7 @@ class Turn:
 
     def make_due(self, codes: Sequence[str]) -> None:
         """Let what failed in these classes be tried at once."""
-        with self._held() as session:
+        with self._held(Step.RETRY_FOUND) as session:
             for records in (mirror_status, checkpoints):
                 c = records.c
                 failed = (c.table_id == self._lease.table_id) & (c.state == "FAILED") & c.error_code.in_(codes)
@@ -95,14 +96,14 @@ class Turn:
     def end(self, *, cursor: int, full: bool) -> None:
         """The log was compared: somebody else's turn. The next sample begins with this version."""
         seen = {"cursor": cursor, "reconciled_at": CLOCK, **({"full_at": CLOCK} if full else {})}
-        with self._held() as session:
+        with self._held(Step.END_TURN) as session:
             looked = upsert(reconciliations).values(table_id=self._lease.table_id, **seen)
             again = {name: looked.excluded[name] for name in seen}
             session.execute(looked.on_conflict_do_update(index_elements=[reconciliations.c.table_id], set_=again))
             surrender(session, self._lease)
 
-    def _held(self) -> AbstractContextManager[Session]:
-        return under(self._database, self._lease, seconds=self._seconds)
+    def _held(self, step: Step) -> AbstractContextManager[Session]:
+        return under(self._database, step, self._lease, seconds=self._seconds)
 
     def _fail_all(self, session: Session, lost: Sequence[Failure]) -> None:
         for failure in lost:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Table, delete, func, insert, select, update
 
 from deltamirror.errors import Internal, InvalidInput
+from deltamirror.steps import Step
 from deltamirror.storage.location import canonical_location
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Row, Session
@@ -79,7 +80,7 @@ def begin_import(
     """
     require_name(name)
     source = Source(name=name, location=canonical_location(location), first=first, base=base)
-    with database.write() as session:
+    with database.write(Step.BEGIN_IMPORT) as session:
         session.lock_tables()
         require_free(session.connection, name=name, location=source.location)
         record = claim_import(session, source, owner=owner, is_gone=is_gone)
@@ -125,7 +126,7 @@ class Import:
         intake = Intake(before, table_id=self.table_id, base=self._source.base_version)
         for part in parts:
             intake.take(part)
-        with self._database.write() as session:
+        with self._database.write(Step.STORE_PARTS) as session:
             self._record.move(session, before, intake.progress)
             self._insert_versions(session, intake, known=None if before.tally is None else before.tally.version)
             _insert_rows(session, intake)
@@ -145,7 +146,7 @@ class Import:
 
     def touch(self) -> None:
         """Stay the owner while nothing is stored. LeaseLost where somebody else took over."""
-        with self._database.write() as session:
+        with self._database.write(Step.KEEP_IMPORT) as session:
             self._record.move(session, self._progress, self._progress)
 
     def complete(self, *, base: ImportedCheckpoint | None = None, checksum: bytes | None = None) -> TableInfo:
@@ -155,7 +156,7 @@ class Import:
         """
         self._store_ends()
         source = self._source
-        with self._database.write() as session:
+        with self._database.write(Step.COMPLETE_IMPORT) as session:
             session.lock_tables()
             require_free(session.connection, name=source.name, location=source.location)
             if not self._record.let_go(session, self._progress):
@@ -170,7 +171,7 @@ class Import:
 
     def discard(self) -> None:
         """Leave nothing behind, unless somebody else took over."""
-        with self._database.write() as session:
+        with self._database.write(Step.DISCARD_IMPORT) as session:
             if self._record.let_go(session, self._progress):
                 delete_rows(session, self.table_id)
 
@@ -188,7 +189,7 @@ class Import:
 
     def _store_ends(self) -> None:
         """Store which files ended, in transactions of their own; from the beginning, if that was begun before."""
-        with self._database.write() as session:
+        with self._database.write(Step.FORGET_ENDS) as session:
             self._record.move(session, self._progress, self._progress)
             session.execute(delete(file_ends).where(file_ends.c.table_id == self.table_id))
         with self._database.read() as connection:
@@ -196,7 +197,7 @@ class Import:
         for first, last in ranges:
             with self._database.read() as connection:
                 ends = ends_between(connection, self.table_id, first, last)
-            with self._database.write() as session:
+            with self._database.write(Step.STORE_ENDS) as session:
                 self._record.move(session, self._progress, self._progress)
                 session.insert_many(file_ends, ends)
 

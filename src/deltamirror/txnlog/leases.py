@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import and_, bindparam, case, func, or_, select, update
 from sqlalchemy.engine import Row
@@ -18,6 +18,7 @@ from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from deltamirror.errors import LeaseLost
+from deltamirror.steps import Step
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Session
 from deltamirror.txnlog.pause import ALL_PAUSED
@@ -27,6 +28,9 @@ from deltamirror.txnlog.upsert import upsert
 from deltamirror.work import Lane, Lease
 
 __all__ = ["Claim", "claim", "claim_in_store", "held_for", "keep", "release", "renew", "surrender", "take", "under"]
+
+_CLAIMED: Final = {Lane.COMMITS: Step.CLAIM_COMMITS, Lane.CHECKPOINTS: Step.CLAIM_CHECKPOINT}
+_TAKEN: Final = {Lane.COMMITS: Step.TAKE_COMMITS, Lane.RECONCILIATION: Step.TAKE_TURN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +123,7 @@ def take(
 ) -> Lease | None:
     """The lease of one table, whether or not it has something to do; None while somebody else has it."""
     begun = now()
-    with database.write() as session:
+    with database.write(_TAKEN[lane]) as session:
         session.lock_claims()
         epochs = _take(session, [table_id], lane=lane, owner=owner, seconds=seconds)
     if table_id not in epochs:
@@ -132,7 +136,7 @@ def renew(
 ) -> list[Lease]:
     """Hold leases for longer, from this moment on. Those that are still held: an expired one may be somebody else's."""
     begun = now()
-    with database.write() as session:
+    with database.write(Step.RENEW_LEASES) as session:
         kept = [lease for lease in _in_order(held) if keep(session, lease, seconds=seconds)]
     return [replace(lease, held_until=begun + seconds) for lease in kept]
 
@@ -144,9 +148,9 @@ def keep(session: Session, lease: Lease, *, seconds: float) -> bool:
 
 
 @contextmanager
-def under(database: Database, lease: Lease, *, seconds: float) -> Iterator[Session]:
+def under(database: Database, step: Step, lease: Lease, *, seconds: float) -> Iterator[Session]:
     """A transaction of whoever has a lease, which holds it for longer; ``LeaseLost`` if it is somebody else's."""
-    with database.write() as session:
+    with database.write(step) as session:
         if not keep(session, lease, seconds=seconds):
             raise LeaseLost("somebody else is at the log of this table", hint="nothing: they finish it")
         yield session
@@ -154,7 +158,7 @@ def under(database: Database, lease: Lease, *, seconds: float) -> Iterator[Sessi
 
 def release(database: Database, held: Iterable[Lease]) -> None:
     """Give leases back; those that somebody else has by now stay theirs."""
-    with database.write() as session:
+    with database.write(Step.RELEASE_LEASES) as session:
         for lease in _in_order(held):
             surrender(session, lease)
 
@@ -223,7 +227,7 @@ def _claimed(
     with database.read() as connection:
         if connection.execute(waiting, {"at_most": 1}).first() is None:
             return []  # the common case, without anybody's turn to write
-    with database.write() as session:
+    with database.write(_CLAIMED[lane]) as session:
         session.lock_claims()
         found = {row.table_id: row for row in session.execute(waiting, {"at_most": limit})}
         epochs = _take(session, list(found), lane=lane, owner=owner, seconds=seconds) if found else {}

@@ -14,6 +14,7 @@ from sqlalchemy import case, delete, func, insert, literal, select, update
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.errors import DeltaMirrorError, Diverged
+from deltamirror.steps import Step
 from deltamirror.txnlog.attempts import (
     ATTEMPT_COLUMNS,
     NO_ERROR,
@@ -89,7 +90,7 @@ def record_commits(
     forgets it.
     """
     table_id = outcome.table_id
-    with database.write() as session:
+    with database.write(Step.RECORD_COMMITS) as session:
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)
@@ -120,7 +121,7 @@ def record_checkpoint(
     A written one supersedes the earlier ones that never were. Where the base was unusable, nothing builds on it any
     more, and the checkpoint is due at once.
     """
-    with database.write() as session:
+    with database.write(Step.RECORD_CHECKPOINT) as session:
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)

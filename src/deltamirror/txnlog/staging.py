@@ -19,6 +19,7 @@ from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError, Unavailable
+from deltamirror.steps import Step
 from deltamirror.txnlog.chunks import chunk_row, commit_actions
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import Database, Row, Session
@@ -139,7 +140,7 @@ class Stage:
     def fill(self, blocks: Iterable[Block]) -> Staged:
         """Store all lines; on any error nothing is left behind."""
         try:
-            with self._database.write() as session:
+            with self._database.write(Step.BEGIN_STAGE) as session:
                 # The head first: a file that comes between the two is found, not overlooked.
                 begun_at, had_files = self._head(session.connection), _has_files(session, self._table_id)
                 self._begin(session)
@@ -227,7 +228,7 @@ class Stage:
         self._tally.size += sum(chunk.raw_bytes for chunk in packed)
         batch.added.sort(key=hash_of)
         batch.removed.sort(key=hash_of)
-        with self._database.write() as session:
+        with self._database.write(Step.STORE_LINES) as session:
             _touch(session, self.commit_id)
             session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
             session.insert_many(files, batch.added)
@@ -240,7 +241,7 @@ class Stage:
             replaced, beside = staged_overlaps(connection, files, self._table_id, self.commit_id)
             removed, _ = staged_overlaps(connection, removes, self._table_id, self.commit_id)
         require_live_once(beside - removed)
-        with self._database.write() as session:
+        with self._database.write(Step.END_FILES) as session:
             _touch(session, self.commit_id)
             insert_ends(session, self._table_id, self.commit_id, replaced | removed)
         return _Resolved(head, num_removed=len(removed), keeps_files=bool(replaced or beside))
@@ -277,7 +278,7 @@ def meet_winners(connection: Connection, staged: Staged, *, table_id: int, winne
 
 def catch_up_unlocked(database: Database, staged: Staged, *, table_id: int, head: int, met: MetFiles) -> Staged:
     """Record what winners up to ``head`` make the stage end, before its table is locked."""
-    with database.write() as session:
+    with database.write(Step.CATCH_UP) as session:
         _touch(session, staged.commit_id)
         insert_missing_ends(session, table_id, staged.commit_id, met.ended)
     return replace(staged, resolved_version=head, keeps_files=staged.keeps_files or met.kept)
@@ -303,12 +304,12 @@ def move_ids_unlocked(database: Database, staged: Staged, *, table_id: int, vers
         numbers = range(first, min(first + _CHUNKS_AT_ONCE, len(staged.digests) + 1))
         with database.read() as connection:
             some = moved_chunks(connection, staged.commit_id, numbers, old=old, new=new)
-        with database.write() as session:
+        with database.write(Step.MOVE_ROW_IDS) as session:
             _touch(session, staged.commit_id)
             replace_chunks(session, staged.commit_id, numbers, some)
         packed += some
     for first in range(0, staged.num_lines, _FILES_AT_ONCE):
-        with database.write() as session:
+        with database.write(Step.MOVE_ROW_IDS) as session:
             _touch(session, staged.commit_id)
             move_rows(session, table_id, staged.commit_id, range(first, first + _FILES_AT_ONCE), old=old, new=new)
     return _with_chunks(staged, packed, new)
@@ -327,7 +328,7 @@ def claim(session: Session, staged: Staged) -> bool:
 def discard(database: Database, table_id: int, commit_id: int) -> None:
     """Delete all rows of a stage, unless it was ratified; if that fails, too, they are left to ``sweep_stages``."""
     # Whoever discards a stage has a failure to report that matters more than one of cleaning up.
-    with suppress(DeltaMirrorError), database.write() as session:
+    with suppress(DeltaMirrorError), database.write(Step.DISCARD_STAGE) as session:
         if _take(session, commit_id):
             _delete_rows(session, table_id, commit_id)
 
@@ -335,7 +336,7 @@ def discard(database: Database, table_id: int, commit_id: int) -> None:
 def sweep_stages(database: Database, *, older_than: float) -> int:
     """Delete the stages that nobody touched for this many seconds; how many there were."""
     swept = 0
-    with database.write() as session:
+    with database.write(Step.SWEEP_STAGES) as session:
         deadline = _now(session) - int(older_than * 1000)
         # In one order for everybody: two who sweep at once wait for each other in turn.
         old = select(stages).where(stages.c.touched_at < deadline).order_by(stages.c.commit_id)

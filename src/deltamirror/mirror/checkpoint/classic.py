@@ -19,6 +19,7 @@ from deltamirror.mirror.checkpoint.reading import state_of_actions
 from deltamirror.mirror.checkpoint.rowgroups import parquet_actions
 from deltamirror.mirror.checkpoint.state import tombstones_after
 from deltamirror.mirror.checkpoint.written import Written
+from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
 
@@ -37,7 +38,9 @@ def write_classic(state: CheckpointState, unit: CheckpointUnit, store: Store, *,
         theirs = classic_state(found, version=unit.version)
         return theirs is not None and is_equivalent(_unexpired(theirs, state, unit), state)
 
-    found = place(store, f"{names.LOG_DIRECTORY}/{name}", data, guard=guard, accept=holds_our_state)
+    found = place(
+        store, f"{names.LOG_DIRECTORY}/{name}", data, step=Step.PUT_CHECKPOINT, guard=guard, accept=holds_our_state
+    )
     return _written(found.data, state, schema, name=name)
 
 

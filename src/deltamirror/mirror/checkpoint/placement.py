@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from deltamirror.errors import Transient
 from deltamirror.mirror.checkpoint.fetching import PIECE_BYTES
+from deltamirror.steps import Step
 from deltamirror.storage.store import Meta, Store
 from deltamirror.work import Guard
 
@@ -27,7 +28,7 @@ class Placed:
     data: bytes | pa.Buffer
 
 
-def place(store: Store, key: str, data: pa.Buffer, *, guard: Guard, accept: Accept) -> Placed:
+def place(store: Store, key: str, data: pa.Buffer, *, step: Step, guard: Guard, accept: Accept) -> Placed:
     """Put ``data`` where nothing is, or where nothing acceptable is; the object that lies there, as the store reads it.
 
     A writer that died, a reply that was lost and somebody else's file all look alike: what counts is what can be read.
@@ -39,12 +40,14 @@ def place(store: Store, key: str, data: pa.Buffer, *, guard: Guard, accept: Acce
         found = store.read(key)
         if found is None:
             guard()
-            store.create(key, body)
+            with step:
+                store.create(key, body)
         elif data.equals(pa.py_buffer(found.data)) or accept(found.data):
             return Placed(found.meta, found.data)
         else:
             guard()
-            store.replace(key, body, if_match=found.meta.etag)
+            with step:
+                store.replace(key, body, if_match=found.meta.etag)
     raise Transient(f"{key} in {store.location} keeps changing", hint="somebody else writes this checkpoint, too")
 
 

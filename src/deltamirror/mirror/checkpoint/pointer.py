@@ -5,6 +5,7 @@ from typing import Final
 from deltamirror.delta import names
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
 from deltamirror.errors import Transient
+from deltamirror.steps import Step
 from deltamirror.storage.store import Object, Replaced, Store
 from deltamirror.work import Guard
 
@@ -26,7 +27,9 @@ def move_pointer(store: Store, pointer: LastCheckpoint, *, guard: Guard) -> None
         if found is not None and _stays(found, pointer, data):
             return
         guard()
-        if isinstance(store.replace(POINTER_KEY, data, if_match=found.meta.etag if found else None), Replaced):
+        with Step.MOVE_POINTER:
+            moved = store.replace(POINTER_KEY, data, if_match=found.meta.etag if found else None)
+        if isinstance(moved, Replaced):
             return
     raise Transient(f"{POINTER_KEY} in {store.location} keeps changing", hint="somebody else moves it, too")
 

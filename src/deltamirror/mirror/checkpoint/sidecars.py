@@ -29,6 +29,7 @@ from deltamirror.mirror.checkpoint.encoding import encoded
 from deltamirror.mirror.checkpoint.layout import file_columns
 from deltamirror.mirror.checkpoint.placement import Placed, place
 from deltamirror.mirror.checkpoint.written import Written
+from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
 
@@ -67,7 +68,7 @@ def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guar
     top = lines.encode_commit([head, *sidecars, *_non_file_actions(state)])
     unique = _unique_name(state.metadata.id, state.version, sha256(top).digest())
     key = f"{names.LOG_DIRECTORY}/{names.UuidCheckpoint(Version(state.version), unique, 'json').name}"
-    found = place(store, key, pa.py_buffer(top), guard=guard, accept=_nothing_else)
+    found = place(store, key, pa.py_buffer(top), step=Step.PUT_MANIFEST, guard=guard, accept=_nothing_else)
     return _written(state, head, sidecars, top=found)
 
 
@@ -117,7 +118,14 @@ def _put_sidecar(writing: _Writing, part: int) -> Sidecar:
     )
     unique = _unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
     name = names.sidecar_name(unit.version, unique, part=part + 1, parts=writing.parts)
-    found = place(writing.store, f"{names.SIDECARS}/{name}", data, guard=writing.guard, accept=_nothing_else)
+    found = place(
+        writing.store,
+        f"{names.SIDECARS}/{name}",
+        data,
+        step=Step.PUT_SIDECAR,
+        guard=writing.guard,
+        accept=_nothing_else,
+    )
     return Sidecar(path=name, size_in_bytes=found.meta.size, modification_time=found.meta.modified)
 
 

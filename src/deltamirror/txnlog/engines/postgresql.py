@@ -41,6 +41,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
+from deltamirror.steps import Step
 from deltamirror.txnlog.clock import CLOCK
 from deltamirror.txnlog.database import CatalogLocks, Database, Row, Session, used_columns
 from deltamirror.txnlog.engines.notices import NOTIFY, Listeners, Sender
@@ -124,7 +125,8 @@ class PostgresqlDatabase(Database):
         statement, _ = self.compiled(APPEND)
         connection = self._connection()
         try:
-            rows = self.commit_by(lambda: connection.execute(statement, values).fetchall())
+            with Step.APPEND:
+                rows = self.commit_by(lambda: connection.execute(statement, values).fetchall())
         except BaseException:
             connection.close()
             self._close_idle()  # whatever broke this one may have broken the others

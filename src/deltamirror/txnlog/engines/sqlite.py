@@ -22,6 +22,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
+from deltamirror.steps import Step
 from deltamirror.txnlog.database import Database, Row, Session, file_identity, replaced, used_columns
 from deltamirror.txnlog.engines.queue import FileQueue
 
@@ -65,7 +66,7 @@ class SqliteDatabase(Database):
             yield connection
 
     @contextmanager
-    def begun(self) -> Iterator[Session]:
+    def begun(self, step: Step) -> Iterator[Session]:
         """Begin on the driver's connection: SQLAlchemy's own way takes a good part of a small commit."""
         with closing(self.engine.raw_connection()) as driver:
             driver.cursor().execute("BEGIN IMMEDIATE")
@@ -75,7 +76,8 @@ class SqliteDatabase(Database):
             except BaseException:
                 driver.rollback()
                 raise
-            self.commit_by(driver.commit)
+            with step:
+                self.commit_by(driver.commit)
             self._require_same_log(driver)
 
     def _require_same_log(self, driver: PoolProxiedConnection) -> None:
