@@ -56,7 +56,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "name": "a name for people",
         "description": "a text for people",
         "format": "encoding of the data files",
-        "schemaString": "the schema, as the text of its JSON",
+        "schemaString": "the schema, as the text of its JSON; absent in imported logs only",
         "partitionColumns": "names of the columns that the table is partitioned by, in order",
         "configuration": "table properties, as texts",
         "createdTime": "when the table was created",

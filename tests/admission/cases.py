@@ -131,7 +131,7 @@ def traits(life: Life) -> frozenset[str]:
     if life.model.partitioning and any(life.metadata.get(uid) for uid in life.model.partitioning):
         found.add("mapped partition")
     found |= {f"feature {name}" for name in life.foundation[1].reader_features or ()}
-    if '"void"' in life.foundation[0].schema_string:
+    if '"void"' in str(life.foundation[0].schema_string):
         found.add("void")
     return frozenset(found)
 

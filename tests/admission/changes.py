@@ -244,7 +244,8 @@ def _staged_mapping(life: Life, random: Random) -> None:
 def _staged_schema_text(life: Life, random: Random) -> None:
     """The same schema in other words, or none."""
     metadata, _ = life.foundation
-    schema = json.loads(metadata.schema_string)
+    text = str(metadata.schema_string)
+    schema = json.loads(text)
     first = schema["fields"][0]
     bare = {**schema, "fields": [{k: v for k, v in each.items() if k != "metadata"} for each in schema["fields"]]}
     choices: list[tuple[str, str]] = [
@@ -255,13 +256,13 @@ def _staged_schema_text(life: Life, random: Random) -> None:
         ("twice", json.dumps({**schema, "fields": [first, first]})),
         ("empty", '{"type":"struct","fields":[]}'),
         ("nothing", ""),
-        ("int", metadata.schema_string.replace('"integer"', '"int"').replace('"long"', '"bigint"')),
-        ("upper", metadata.schema_string.replace('"integer"', '"INTEGER"').replace('"long"', '"LONG"')),
+        ("int", text.replace('"integer"', '"int"').replace('"long"', '"bigint"')),
+        ("upper", text.replace('"integer"', '"INTEGER"').replace('"long"', '"LONG"')),
         ("void", json.dumps({**schema, "fields": [*schema["fields"], {**first, "name": "v", "type": "void"}]})),
         ("variant", json.dumps({**schema, "fields": [*schema["fields"], {**first, "name": "v", "type": "variant"}]})),
         ("empty struct", json.dumps({**schema, "fields": [*schema["fields"], _EMPTY]})),
         ("char", json.dumps({**schema, "fields": [*schema["fields"], {**_EMPTY, "type": "char(3)"}]})),
-        ("duplicate key", metadata.schema_string.replace('"type":"struct"', '"type":"struct","type":"struct"', 1)),
+        ("duplicate key", text.replace('"type":"struct"', '"type":"struct","type":"struct"', 1)),
     ]
     what, text = random.choice(choices)
     columns = life.model.columns

@@ -346,7 +346,7 @@ def _text_of(what: str, edit: Callable[[dict[str, Any]], Any], *columns: Column)
 
     def change(life: Life) -> None:
         metadata, _ = life.foundation
-        text = edit(json.loads(metadata.schema_string))
+        text = edit(json.loads(str(metadata.schema_string)))
         known = life.model.columns
 
         def effect() -> None:

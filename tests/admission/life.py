@@ -138,7 +138,7 @@ class Life:
 
     def look(self) -> None:
         """Learn physical names and ids."""
-        fields = json.loads(self.catalog.table(self.name).snapshot().metadata.schema_string)["fields"]
+        fields = json.loads(str(self.catalog.table(self.name).snapshot().metadata.schema_string))["fields"]
         self.metadata = walked(self.model.columns, fields)
 
     def commit(self, actions: Sequence[Any], *, read: bool = False) -> None:

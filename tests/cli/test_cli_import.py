@@ -1,6 +1,7 @@
 """``deltamirror import`` as it is typed."""
 
 import json
+import re
 import shutil
 from typing import Any
 
@@ -17,6 +18,8 @@ from tests.support.commands import typed, variables, without_jvm
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after
 
 LAST = len(HISTORY) - 1
+BELOW = ("--root", "lake")
+"""Name tables by their folders below ``lake``."""
 
 
 @pytest.fixture
@@ -121,7 +124,7 @@ def many(lake) -> Any:
 
 @pytest.mark.requirement("R33")
 def test_all_tables_below_a_pattern_are_imported_but_for_those_that_cannot_be(many) -> None:
-    done = many("import", "--glob", "lake/**", exits=2)
+    done = many("import", "--glob", "lake/**", *BELOW, exits=2)
     *lines, summary = done.stdout.splitlines()
     assert summary == "2 of 3 tables imported."
     assert [line.split(":")[0].split(" from ")[0] for line in lines] == ["Imported a", "Imported raw.b", "Not imported"]
@@ -131,16 +134,16 @@ def test_all_tables_below_a_pattern_are_imported_but_for_those_that_cannot_be(ma
 
 
 def test_those_that_could_not_be_imported_are_imported_once_they_are_mended(many) -> None:
-    many("import", "--glob", "lake/raw/**", exits=2)
+    many("import", "--glob", "lake/raw/**", *BELOW, exits=2)
     put_log(place(many, "raw/old/c"), {1: HISTORY[1]})
-    assert many("import", "--glob", "lake/raw/old/*").stdout.endswith("1 of 1 table imported.\n")
-    assert tables(many) == ["b", "c"]
+    assert many("import", "--glob", "lake/raw/old/*", *BELOW).stdout.endswith("1 of 1 table imported.\n")
+    assert tables(many) == ["raw.b", "raw.old.c"]
 
 
 def test_what_was_imported_before_is_passed_over_whatever_its_name(many) -> None:
     shutil.rmtree(many.folder / "lake/raw/old")
-    many("import", "--glob", "lake/raw/*")
-    said = many("import", "--glob", "lake/**").stdout
+    many("import", "lake/raw/b", "--name", "b")
+    said = many("import", "--glob", "lake/**", *BELOW).stdout
     assert "lake/raw/b, as b." in said
     assert said.endswith("1 of 2 tables imported; 1 in the catalog already.\n")
     before = many.dump()
@@ -155,7 +158,7 @@ def test_what_was_imported_before_is_passed_over_whatever_its_name(many) -> None
     [
         ("lake", {"a", "raw.b"}),
         ("lake/*", {"a"}),
-        ("lake/raw/*", {"b"}),
+        ("lake/raw/*", {"raw.b"}),
         ("lake/**/b", {"raw.b"}),
         ("lake/[ab]", {"a"}),
         ("lake/?", {"a"}),
@@ -163,12 +166,39 @@ def test_what_was_imported_before_is_passed_over_whatever_its_name(many) -> None
 )
 def test_a_pattern_means_folders(many, pattern: str, found: set[str]) -> None:
     shutil.rmtree(many.folder / "lake/raw/old")
-    many("import", "--glob", pattern)
+    many("import", "--glob", pattern, *BELOW)
     assert set(tables(many)) == found
 
 
+def test_a_table_has_the_name_of_its_folders_whatever_pattern_finds_it(many) -> None:
+    """Without a root, those below the root of the disk; a bucket is the root of its tables."""
+    folders = [*many.folder.parts[1:], "lake", "raw", "b"]
+    name = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", folder) for folder in folders)
+    for pattern in ("lake/raw/*", f"{many.folder}/lake/*/b", "./lake/**/b"):
+        document = json.loads(many("import", "--glob", pattern, "--dry-run", "--json").stdout)
+        assert [each["name"] for each in document["tables"]] == [name], pattern
+    [listed] = json.loads(many("import", "--list", "-", "--dry-run", "--json", stdin="lake/raw/b\n").stdout)["tables"]
+    assert listed["name"] == name
+
+
+def test_a_name_that_two_tables_would_have_is_refused_with_both_places(many) -> None:
+    for folder in ("raw/b c", "raw/b_c"):
+        put_log(place(many, folder), dict(enumerate(HISTORY)))
+    pattern = ("import", "--glob", "lake/raw/b?c", *BELOW)
+    tried = many(*pattern, "--dry-run", exits=2).stdout
+    assert "already-exists: lake/raw/b c and lake/raw/b_c are both called 'raw.b_c'; name one of them" in tried
+    said = many(*pattern, exits=2).stdout
+    assert "there is a table 'raw.b_c' already, at file:///" in said
+    assert tables(many) == ["raw.b_c"]
+
+
+def test_a_root_is_above_every_table(many) -> None:
+    said = many("import", "--glob", "lake/**", "--root", "lake/raw", exits=10).stderr
+    assert "lake/a is not below the root file:///" in said
+
+
 def test_what_became_of_each_is_in_the_document(many) -> None:
-    document = json.loads(many("import", "--glob", "lake/**", "--json", exits=2).stdout)
+    document = json.loads(many("import", "--glob", "lake/**", *BELOW, "--json", exits=2).stdout)
     assert document["refused"] == 1
     a, b, c = document["tables"]
     assert (a["name"], a["imported"], a["first"], a["last"], a["num_files"], a["error"]) == ("a", True, 0, 3, 6, None)
@@ -188,7 +218,7 @@ def test_all_of_them_may_be_only_tried(many) -> None:
 
 def test_a_list_says_which_and_by_what_name(many) -> None:
     (many.folder / "tables.txt").write_text("# the tables\n\nlake/a\nlake/raw/b  sales.b\n")
-    assert many("import", "--list", "tables.txt").stdout.endswith("2 of 2 tables imported.\n")
+    assert many("import", "--list", "tables.txt", *BELOW).stdout.endswith("2 of 2 tables imported.\n")
     assert tables(many) == ["a", "sales.b"]
 
 

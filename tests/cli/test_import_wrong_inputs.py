@@ -216,6 +216,7 @@ def test_a_name_or_a_place_that_does_not_work(there, location: str, name: str, e
         (["--glob", "lake/**", "--name", "t"], "LOCATION and --name go together"),
         (["lake/t", "--name", "t", "--glob", "lake/**"], "say what to import"),
         (["--glob", "lake/**", "--list", "-"], "say what to import"),
+        (["lake/t", "--name", "t", "--root", "lake"], "--root names the tables of --glob and --list"),
         (["--glob", "lake/**", "--from-version", "3"], "--from-version is a version of the table at LOCATION"),
         (["lake/t", "--name", "t", "--runner", "local", "--master", "local[1]"], "--master is for Spark"),
         (["lake/t", "--name", "t", "--runner", "abacus"], "'abacus' is not one of"),

@@ -1,5 +1,6 @@
 """A table of somebody else comes under SQL as it is, wherever it lies, and whatever happens to it meanwhile."""
 
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,11 +16,14 @@ from deltamirror.config import StorageSettings
 from deltamirror.delta import names
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import encode_commit
-from deltamirror.errors import InvalidInput, NotFound, Refused
+from deltamirror.delta.schema import StructType
+from deltamirror.errors import InvalidAction, InvalidInput, NotFound, Refused
 from deltamirror.mirror.log import commits as reading
 from deltamirror.mirror.log import pieces
 from deltamirror.mirror.log.listing import read_listing
+from deltamirror.mirror.log.states import state_at
 from deltamirror.ops import foreign_log
+from deltamirror.ops.rebuild import rebuild
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.importing import Import
@@ -28,7 +32,7 @@ from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, put_parts, put_v2, state_after
 from tests.support.importers import Meddling, assert_as_in, imported, key_of
-from tests.support.lake import execute, row_counts
+from tests.support.lake import execute, opened, row_counts
 from tests.support.mirroring import status_of
 from tests.support.mirrors import mirror_of
 from tests.support.stores import StorePlace
@@ -51,6 +55,30 @@ def storage(any_place: StorePlace) -> StorageSettings:
 def assert_nothing(catalog: Catalog, before: dict[str, int]) -> None:
     assert catalog.tables() == []
     assert row_counts(catalog) == before
+
+
+@pytest.mark.requirement("R33")
+@pytest.mark.parametrize("stated", [b"", b'"schemaString":null,'], ids=["absent", "null"])
+def test_a_metadata_without_a_schema_is_a_table_without_columns(
+    sqlite_lake: str, there: Store, tmp_path: Path, stated: bytes
+) -> None:
+    """Delta Live Tables begin so, and Delta Spark reads it so; a commit has to say what the columns are."""
+    first = re.sub(rb'"schemaString":"(?:[^"\\]|\\.)*",', stated, HISTORY[0]).replace(b'["day"]', b"[]")
+    put_log(there, {0: first, 1: commit(file("a", partition_values={}))})
+    with opened(sqlite_lake) as catalog, mirror_of(catalog) as engine:
+        assert imported(catalog, there).num_files == 1
+        table = catalog.table("t")
+        assert (table.snapshot().schema, table.commit_file(0)) == (StructType(), first)
+        again = store_at(str(tmp_path / "again"), StorageSettings())
+        rebuild(catalog.database, "t", to=again, checkpoints=True)
+        assert state_at(again, read_listing(again)).metadata.schema_string is None
+        with pytest.raises(InvalidAction, match="only Delta Spark reads the table"):
+            table.alter(properties={"owner": "me"})
+        table.alter(columns=["id long"])
+        engine.mirror("t")
+        engine.checkpoint("t")
+    # Without that checkpoint, the Delta kernel would stumble over the line of version 0.
+    assert [each.name for each in deltalake.DeltaTable(there.location).schema().fields] == ["id"]
 
 
 def metas(store: Store) -> dict[int, Meta]:

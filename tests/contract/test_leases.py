@@ -247,6 +247,22 @@ def test_only_the_newest_checkpoint_is_written_and_never_ahead_of_its_commit(cat
     write_checkpoint(catalog, 5)
 
 
+@pytest.mark.requirement("R16")
+def test_a_checkpoint_that_is_superseded_while_it_waits_keeps_its_place_in_the_queue(catalog: Catalog) -> None:
+    """Otherwise a table whose writer is ahead asks for a newer one before each turn, and never has a checkpoint."""
+    for name in ("other", "busy"):
+        table = create(catalog, name)
+        table.append([add("a")])
+        work_on(catalog, name)
+    for moment, (name, version) in enumerate([("busy", 0), ("other", 1), ("busy", 1)], 4_000_000_000_000):
+        own = catalog.table(name).info().id
+        ask_for_checkpoint(catalog, own, version)
+        when = f"UPDATE dl_checkpoints SET created_at = {moment} WHERE table_id = {own} AND version = {version}"
+        execute(catalog, when)
+    [first] = claimed(catalog, lane=Lane.CHECKPOINTS, limit=1)
+    assert (first.name, first.checkpoint) == ("busy", 1)
+
+
 def test_a_checkpoint_older_than_a_written_one_is_not_due(catalog: Catalog) -> None:
     table = create(catalog)
     table.append([add("a")])

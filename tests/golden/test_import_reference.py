@@ -55,7 +55,7 @@ pytestmark = [
 
 REFERENCE = reference()
 
-MISLEADING = ("checkpoint-without-", "emptied-pointer", "corrupted-last-checkpoint")
+MISLEADING = ("checkpoint-without-", "emptied-pointer", "corrupted-last-checkpoint-kernel")
 """What the names of logs have in them that were made with something that misleads readers."""
 
 BEFORE_ALL = 1_500_000_000_000

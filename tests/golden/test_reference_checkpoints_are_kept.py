@@ -20,7 +20,7 @@ REFERENCE = reference()
 
 
 def _checkpoints() -> Iterator[Path]:
-    for log in REFERENCE.with_schema:
+    for log in REFERENCE.of_spark:
         yield from filter(has_texts, sorted(log.glob("*.checkpoint.parquet")))
 
 

@@ -75,7 +75,6 @@ def test_every_reference_log_has_a_state_but_those_made_to_have_none() -> None:
             failures[error.code].add(REFERENCE.name_of(log))
     assert failures == {
         **{code: logs for code, logs in REFERENCE.refused_commits.items() if code == Unsupported.code},
-        "schemaString": REFERENCE.without_schema,
         "log.metaData.missing": REFERENCE.without_metadata,
         "log.protocol.missing": REFERENCE.without_protocol,
     }

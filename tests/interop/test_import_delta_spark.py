@@ -1,10 +1,9 @@
 """Every reference table that is imported has in SQL the state that Delta Lake on Spark finds in its log.
 
 Spark opens every version, or of a long history the first, the last, those with a checkpoint, and two others. What is
-not imported is no table to Spark either, or one that has no schema.
+not imported is no table to Spark either.
 """
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -106,13 +105,3 @@ def test_the_state_in_sql_is_the_one_that_spark_reports(
 def test_what_is_not_imported_is_no_table_to_spark_either(table: str, folder: Path, delta_spark: Reader) -> None:
     with pytest.raises(RequestFailed, match=NO_TABLE):
         delta_spark.states(folder, [0])
-
-
-@pytest.mark.parametrize("table", sorted(REFERENCE.schemaless_to_spark))
-def test_spark_reads_what_is_not_imported_only_as_a_table_without_schema(
-    table: str, folder: Path, delta_spark: Reader
-) -> None:
-    [lines] = delta_spark.states(folder, [0]).values()
-    [metadata] = [action["metaData"] for action in map(json.loads, lines) if "metaData" in action]
-    assert metadata["id"]
-    assert "schemaString" not in metadata

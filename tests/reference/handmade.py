@@ -33,7 +33,7 @@ VECTORS: Line = {
 
 
 def metadata(number: int = 0, *, partitioned: bool = True, schema: str | None = SCHEMA) -> Line:
-    """A metaData; without a schema, as tests of Delta make it through its internal API."""
+    """A metaData; without a schema, as Delta Live Tables write it."""
     body: dict[str, object] = {"id": f"00000000-0000-4000-8000-{number:012}"}
     body["format"] = {"provider": "parquet", "options": {}}
     if schema is not None:

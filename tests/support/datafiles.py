@@ -135,7 +135,7 @@ def _metadata(snapshot: Snapshot) -> dict[str, Any]:
         "createdTime": metadata.created_time,
         "partitionColumns": metadata.partition_columns,
         "configuration": metadata.configuration,
-        "schema": json.loads(metadata.schema_string),
+        "schema": json.loads(str(metadata.schema_string)),
     }
 
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from deltamirror.delta.lastcheckpoint import Trust
-from deltamirror.errors import InvalidAction, InvalidInput, Unsupported
+from deltamirror.errors import InvalidInput, Unsupported
 from tests.support.reference_set import Collection, Floors, ReferenceSet, Refusal, Source
 
 __all__ = ["WHERE", "beside_the_repository"]
@@ -38,10 +38,12 @@ WITHOUT_METADATA = frozenset(
 )
 WITHOUT_PROTOCOL = frozenset({"golden/deltalog-state-reconstruction-without-protocol"})
 
-_NO_SCHEMA = Refusal(InvalidAction, "metaData.schemaString is missing")
+_MISSING = "golden/deltalog-state-reconstruction-from-checkpoint-missing"
+MISLEADING = {f"{_MISSING}-{what.lower()}": rf"10\.checkpoint.* states no {what}" for what in ("metaData", "protocol")}
+"""Checkpoints that lack something, beside commits that do not: these are imported, and nothing else is read of them."""
+
 _NO_LOG = Refusal(InvalidInput, "are files, but no Delta log")
 REFUSALS = {
-    **dict.fromkeys(sorted(WITHOUT_SCHEMA), _NO_SCHEMA),
     **dict.fromkeys(sorted(WITHOUT_METADATA), Refusal(InvalidInput, "states no metaData")),
     **dict.fromkeys(sorted(WITHOUT_PROTOCOL), Refusal(InvalidInput, "states no protocol")),
     "golden/versions-not-contiguous": Refusal(InvalidInput, "lacks the commits of version 1"),
@@ -49,30 +51,23 @@ REFUSALS = {
     "golden/log-store-listFrom": _NO_LOG,
     "golden/log-store-read": _NO_LOG,
 }
-# What is wrong with a table is met in its checkpoint first, which may lack something else than its commits do.
 REFUSED_LOGS = {
-    **dict.fromkeys(WITHOUT_SCHEMA, r"schemaString"),
     **dict.fromkeys(WITHOUT_METADATA, r"states no metaData"),
     **dict.fromkeys(WITHOUT_PROTOCOL, r"states no protocol"),
-    "golden/deltalog-state-reconstruction-from-checkpoint-missing-metadata": r"10\.checkpoint.* states no metaData",
+    **MISLEADING,
     "golden/versions-not-contiguous": r"lacks the commits of version 1, and there is no checkpoint",
     "golden/deltalog-invalid-protocol-version": r"reader version 99",
     "golden/log-store-listFrom": r"no Delta log",
     "golden/log-store-read": r"no Delta log",
 }
 REFUSED_COMMITS = {
-    "shape.missing-field": WITHOUT_SCHEMA,
+    "metaData.schema.missing": WITHOUT_SCHEMA,
     # No table: the log states no metaData, or no protocol.
     "log.first": WITHOUT_METADATA | WITHOUT_PROTOCOL,
     "protocol.unsupported": frozenset({"golden/collations-preview-table", "golden/collations-table"}),
     "protocol.version": frozenset({"golden/deltalog-invalid-protocol-version"}),
     # Change data with values of partitions that the table does not have.
     "cdc.partition.unknown": frozenset({"golden/deltalog-getChanges"}),
-}
-SCHEMALESS_TO_SPARK = WITHOUT_SCHEMA - {
-    "golden/deltalog-state-reconstruction-from-checkpoint-missing-metadata",
-    "golden/deltalog-state-reconstruction-from-checkpoint-missing-protocol",
-    "golden/versions-not-contiguous",
 }
 SOURCES = (
     Source("golden/dv-with-columnmapping"),
@@ -102,7 +97,6 @@ COLLECTIONS = {
         lines=1052,
         checksums=6,
         pointers={Trust.VERIFIED: 10, Trust.UNVERIFIED: 5, Trust.DAMAGED: 1},
-        without_schema=dict.fromkeys(sorted(WITHOUT_SCHEMA), 1),
         differing={
             # Delta Lake 4.2 and 4.3 name the histogram histogramOpt.
             "golden/collations-preview-table": 1,
@@ -123,15 +117,13 @@ def beside_the_repository() -> ReferenceSet:
         folders=("fixtures", "golden"),
         collections=COLLECTIONS,
         num_logs=110,
-        num_importable=96,
-        without_schema=WITHOUT_SCHEMA,
+        num_importable=103,
         without_metadata=WITHOUT_METADATA,
         without_protocol=WITHOUT_PROTOCOL,
         refusals=REFUSALS,
         refused_logs=REFUSED_LOGS,
         refused_commits=REFUSED_COMMITS,
-        schemaless_to_spark=SCHEMALESS_TO_SPARK,
-        no_table_to_spark=frozenset(REFUSALS.keys() - SCHEMALESS_TO_SPARK),
+        no_table_to_spark=frozenset({*REFUSALS, *MISLEADING}),
         emptied_pointers=frozenset({"golden/corrupted-last-checkpoint-kernel"}),
         sources=SOURCES,
         respelled="golden/basic-with-inserts-deletes-checkpoint",

@@ -6,7 +6,7 @@ No number here depends on names, ids or times, which are others each time the lo
 from pathlib import Path
 
 from deltamirror.delta.lastcheckpoint import Trust
-from deltamirror.errors import InvalidAction, InvalidInput, Unsupported
+from deltamirror.errors import InvalidInput, Unsupported
 from tests.support.reference_set import Collection, Floors, ReferenceSet, Refusal, Source
 
 __all__ = ["own_logs"]
@@ -14,11 +14,9 @@ __all__ = ["own_logs"]
 ROOT = Path(__file__).parents[1] / "reference" / "logs"
 CURRENT, EARLIER = "delta-spark-4.4.0", "delta-spark-4.0.1"
 
-WITHOUT_SCHEMA = frozenset({"handmade/without-schema"})
 WITHOUT_METADATA = frozenset({"handmade/without-metadata"})
 WITHOUT_PROTOCOL = frozenset({"handmade/without-protocol"})
 REFUSALS = {
-    "handmade/without-schema": Refusal(InvalidAction, "metaData.schemaString is missing"),
     "handmade/without-metadata": Refusal(InvalidInput, "states no metaData"),
     "handmade/without-protocol": Refusal(InvalidInput, "states no protocol"),
     "handmade/gap": Refusal(InvalidInput, "lacks the commits of version 1"),
@@ -28,7 +26,6 @@ REFUSALS = {
     "handmade/no-log": Refusal(InvalidInput, "are files, but no Delta log"),
 }
 REFUSED_LOGS = {
-    "handmade/without-schema": r"schemaString",
     "handmade/without-metadata": r"states no metaData",
     "handmade/without-protocol": r"states no protocol",
     "handmade/checkpoint-without-metadata": r"0\.checkpoint.* states no metaData",
@@ -40,7 +37,7 @@ REFUSED_LOGS = {
     "handmade/no-log": r"no Delta log",
 }
 REFUSED_COMMITS = {
-    "shape.missing-field": WITHOUT_SCHEMA,
+    "metaData.schema.missing": frozenset({"handmade/without-schema"}),
     "log.first": WITHOUT_METADATA | WITHOUT_PROTOCOL,
     "protocol.unsupported": frozenset({"handmade/unsupported-feature"}),
     "protocol.version": frozenset({"handmade/reader-99"}),
@@ -93,6 +90,7 @@ OPENED_BY_SPARK = (
             "special-characters",
             "spellings",
             "vector-keys",
+            "without-schema",
         )
     ),
 )
@@ -124,16 +122,14 @@ def own_logs() -> ReferenceSet:
         folders=(CURRENT, EARLIER, "delta-rs", "duckdb", "sail", "handmade"),
         collections=COLLECTIONS,
         num_logs=69,
-        num_importable=60,
-        without_schema=WITHOUT_SCHEMA,
+        num_importable=61,
         without_metadata=WITHOUT_METADATA,
         without_protocol=WITHOUT_PROTOCOL,
         refusals=REFUSALS,
         refused_logs=REFUSED_LOGS,
         refused_commits=REFUSED_COMMITS,
-        schemaless_to_spark=WITHOUT_SCHEMA,
         # Spark passes over actions that it does not know.
-        no_table_to_spark=frozenset(REFUSALS.keys() - WITHOUT_SCHEMA - {"handmade/unknown-action"}),
+        no_table_to_spark=frozenset(REFUSALS.keys() - {"handmade/unknown-action"}),
         retyped=frozenset(
             f"{CURRENT}/{name}"
             for name in (

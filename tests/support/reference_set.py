@@ -52,8 +52,6 @@ class Collection:
     """How many maps and sets of more than four entries there are; None for Scala 2.12, which has another order."""
     checksums: int
     pointers: Mapping[Trust, int]
-    without_schema: Mapping[str, int] = field(default_factory=dict)
-    """How many lines of which tables lack a schemaString."""
     differing: Mapping[str, int] = field(default_factory=dict)
     """How many checksums of which tables do not come out byte for byte, though they have the same content."""
     unchecked: Mapping[str, int] = field(default_factory=dict)
@@ -67,7 +65,7 @@ class Floors:
     """How much there is at least, where a count tells more than a list."""
 
     classic: int
-    """Checkpoints in one file, of the tables that have a schema."""
+    """Checkpoints in one file, of the tables that are read."""
     current: int
     """Those of the current release."""
     sidecars: int
@@ -94,8 +92,6 @@ class ReferenceSet:
     """The logs of Delta Lake on Spark."""
     num_logs: int
     num_importable: int
-    without_schema: frozenset[str]
-    """A metaData without schemaString, which no table has: tests of Delta make such logs."""
     without_metadata: frozenset[str]
     without_protocol: frozenset[str]
     refusals: Mapping[str, Refusal]
@@ -104,8 +100,6 @@ class ReferenceSet:
     """Which logs are refused when they are read, and how that is said."""
     refused_commits: Mapping[str, frozenset[str]]
     """By the rule, which logs are refused when they are committed verbatim."""
-    schemaless_to_spark: frozenset[str]
-    """What Spark reads as a table without schema."""
     no_table_to_spark: frozenset[str]
     """What Spark does not read."""
     retyped: frozenset[str] = frozenset()
@@ -149,13 +143,10 @@ class ReferenceSet:
         return [name for name in self.tables if name not in self.refused_logs]
 
     @cached_property
-    def with_schema(self) -> list[Path]:
-        """The logs of Delta Lake on Spark, but those that lack a schema."""
+    def of_spark(self) -> list[Path]:
+        """The logs of Delta Lake on Spark, but those that are refused."""
         return [
-            log
-            for name in self.collections
-            for log in self.logs_in(name)
-            if self.name_of(log) not in self.without_schema
+            log for name in self.collections for log in self.logs_in(name) if self.name_of(log) not in self.refused_logs
         ]
 
     @property

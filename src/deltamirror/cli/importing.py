@@ -1,7 +1,7 @@
 """``deltamirror import``: tables that exist come under SQL, with their history."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -29,6 +29,7 @@ from deltamirror.wiring import open_importer
 __all__ = ["import_"]
 
 _EXIT_REFUSED: Final = 2
+_HINT_NAME: Final = "name one of them: --list with a line LOCATION NAME"
 
 
 @click.command("import", epilog="Example: deltamirror import s3://lake/orders --name orders")
@@ -47,7 +48,7 @@ _EXIT_REFUSED: Final = 2
     "pattern",
     callback=not_empty,
     metavar="PATTERN",
-    help="All tables whose folder matches, such as 's3://lake/**'; sales/orders is called sales.orders.",
+    help="All tables whose folder matches, such as 's3://lake/**'; s3://lake/sales/orders is called sales.orders.",
 )
 @click.option(
     "--list",
@@ -55,6 +56,12 @@ _EXIT_REFUSED: Final = 2
     type=click.File(),
     metavar="FILE",
     help="The tables of a list: in each line LOCATION, or LOCATION NAME.",
+)
+@click.option(
+    "--root",
+    callback=not_empty,
+    metavar="FOLDER",
+    help="With --glob and --list: name tables by their folders below this one; otherwise below the bucket, or /.",
 )
 @click.option(
     "--runner",
@@ -78,6 +85,7 @@ def import_(
     dry_run: bool,
     pattern: str | None,
     listed: TextIO | None,
+    root: str | None,
     runner: str | None,
     master: str | None,
 ) -> None:
@@ -94,6 +102,8 @@ def import_(
         raise click.UsageError("LOCATION and --name go together")
     if location is None and from_version is not None:
         raise click.UsageError("--from-version is a version of the table at LOCATION")
+    if location is not None and root is not None:
+        raise click.UsageError("--root names the tables of --glob and --list: LOCATION has its --name")
     require_spark_for_master(runner, master)
     loaded = invocation.lasting()
     settings = loaded.settings
@@ -105,9 +115,9 @@ def import_(
         if location is not None and name is not None:
             job.import_one(ImportOrder(location=location, name=name, from_version=from_version))
         elif pattern is not None:
-            job.import_all(list(find_tables(Pattern.of(pattern), settings.storage)))
+            job.import_all(list(find_tables(Pattern.of(pattern), settings.storage, root=root)))
         else:
-            job.import_all(list(listed_tables(listed or ())))
+            job.import_all(list(listed_tables(listed or (), root=root)))
 
 
 @contextmanager
@@ -161,7 +171,7 @@ class _Job:
         if not orders:
             raise NotFound("there is no Delta table in these places", hint="check the pattern, or the list")
         with ThreadPoolExecutor(self.settings.mirror.concurrency, thread_name_prefix="import") as threads:
-            results = list(threads.map(self._tried, orders))
+            results = _without_clashes(threads.map(self._tried, orders))
         refused = [result for result in results if result.error is not None]
         known = sum(bool(result.known_as) for result in results)
         did = "can be imported" if self.dry_run else "imported"
@@ -203,6 +213,22 @@ class _Progress:
             self._advance = self._stack.enter_context(view)
         self._advance(done - self._done)
         self._done = done
+
+
+def _without_clashes(results: Iterable[_Result]) -> list[_Result]:
+    """Tables that were only tried may have names that exclude each other: the first of them can be imported."""
+    named: dict[str, str] = {}
+    judged = []
+    for result in results:
+        order = result.order
+        other = order.location if result.imported is None else named.setdefault(order.name, order.location)
+        judged.append(result if other == order.location else _clashing(order, other))
+    return judged
+
+
+def _clashing(order: ImportOrder, other: str) -> _Result:
+    message = f"{other} and {order.location} are both called {order.name!r}"
+    return _Result(order=order, error=AlreadyExists(message, hint=_HINT_NAME, table=order.name))
 
 
 def _told(done: Imported) -> str:

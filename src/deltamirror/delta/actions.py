@@ -109,13 +109,17 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Schema, partitioning and properties of the table. ``schema_string`` is raw JSON text."""
+    """Schema, partitioning and properties of the table. ``schema_string`` is raw JSON text.
+
+    Without one the table has no columns, as the reference reads it; Delta Live Tables begin so. Imported logs may hold
+    such a line, a commit may not.
+    """
 
     id: str
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str
+    schema_string: str | None = None
     partition_columns: list[str]
     configuration: dict[str, str]
     created_time: Long | None = None

@@ -147,10 +147,10 @@ def _only_maps_columns(before: Metadata, after: Metadata) -> bool:
     return _maps_by_name(before, after) and _unmapped(before.schema_string) == _unmapped(after.schema_string)
 
 
-def _unmapped(schema_string: str) -> list[tuple[str, bytes, bool, dict[str, bytes]]]:
+def _unmapped(schema_string: str | None) -> list[tuple[str, bytes, bool, dict[str, bytes]]]:
     return [
         (field.name, bytes(field.type), field.nullable, _without_mapping(field.metadata))
-        for field in _SCHEMA.decode(schema_string).fields
+        for field in (() if schema_string is None else _SCHEMA.decode(schema_string).fields)
     ]
 
 

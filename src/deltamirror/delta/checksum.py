@@ -329,6 +329,8 @@ def _keeps_statistics(metadata: Metadata) -> bool:
 
 def _same_schema(before: Metadata, after: Metadata) -> bool:
     old, changed = before.schema_string, after.schema_string
+    if old is None or changed is None:
+        return old == changed
     return old == changed or msgspec.json.decode(old) == msgspec.json.decode(changed)
 
 

@@ -185,7 +185,9 @@ def _protocol(protocol: Protocol) -> tuple[object, ...]:
 
 
 def _metadata(metadata: Metadata) -> tuple[object, Metadata]:
+    if metadata.schema_string is None:
+        return None, metadata
     try:
-        return msgspec.json.decode(metadata.schema_string), replace(metadata, schema_string="")
+        return msgspec.json.decode(metadata.schema_string), replace(metadata, schema_string=None)
     except msgspec.DecodeError:
         return None, metadata

@@ -1,4 +1,8 @@
-"""Finding tables to import: below a pattern of locations, or in a list."""
+"""Finding tables to import: below a pattern of locations, or in a list.
+
+A table is named by its folders: those below the bucket, or below the root of the disk, or below a folder that is given
+as the root. The name follows from the location and that root alone, so it is the same whatever pattern finds the table.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,6 +14,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import InvalidInput
 from deltamirror.ops.importing import ImportOrder
+from deltamirror.storage.location import canonical_location, local_path, store_prefix
 from deltamirror.storage.open import store_above
 from deltamirror.storage.store import Store
 
@@ -44,16 +49,17 @@ class Pattern:
         return re.fullmatch(_expression(self.wild.strip("/")), folder) is not None
 
 
-def find_tables(pattern: Pattern, storage: StorageSettings, *, prefix: str = "") -> Iterator[ImportOrder]:
-    """The tables that a pattern means, named by their folders: ``sales/orders`` becomes ``sales.orders``."""
+def find_tables(pattern: Pattern, storage: StorageSettings, *, root: str | None = None) -> Iterator[ImportOrder]:
+    """The tables that a pattern means, named by their folders: ``s3://lake/sales/orders`` becomes ``sales.orders``."""
     store = store_above(pattern.root, storage)
     for folder in _tables_below(store):
         if pattern.matches(folder):
-            yield ImportOrder(location=f"{pattern.root}/{folder}", name=prefix + _name(folder))
+            location = f"{pattern.root}/{folder}"
+            yield ImportOrder(location=location, name=_name(location, root))
 
 
-def listed_tables(lines: Iterable[str]) -> Iterator[ImportOrder]:
-    """The tables of a list: a location in each line, and a name after it if it is not to be the folder's."""
+def listed_tables(lines: Iterable[str], *, root: str | None = None) -> Iterator[ImportOrder]:
+    """The tables of a list: a location in each line, and a name after it if it is not to be that of its folders."""
     for number, line in enumerate(lines, 1):
         match words := line.split():
             case []:
@@ -61,7 +67,7 @@ def listed_tables(lines: Iterable[str]) -> Iterator[ImportOrder]:
             case [first, *_] if first.startswith("#"):
                 continue
             case [location]:
-                yield ImportOrder(location=location, name=_name(location.rstrip("/").rpartition("/")[2]))
+                yield ImportOrder(location=location, name=_name(location, root))
             case [location, name]:
                 yield ImportOrder(location=location, name=name)
             case _:
@@ -80,9 +86,17 @@ def _tables_below(store: Store, folder: str = "") -> Iterator[str]:
         yield from _tables_below(store, f"{folder}/{name}" if folder else name)
 
 
-def _name(folder: str) -> str:
-    parts = (_UNNAMEABLE.sub("_", part).lstrip("-") or "_" for part in folder.split("/"))
-    return ".".join(parts)
+def _name(location: str, root: str | None) -> str:
+    """The folders of a location below the root, or below the bucket or the disk's root, as a table name."""
+    place = canonical_location(location)
+    above = store_prefix(place) if root is None else f"{canonical_location(root, or_bucket=True)}/"
+    if not place.startswith(above):
+        raise InvalidInput(
+            f"the table at {place} is not below the root {above}",
+            hint="give a folder above all tables, or no root: names then begin below the bucket",
+        )
+    folder = (local_path(place) or place).removeprefix(local_path(above) or above)
+    return ".".join(_UNNAMEABLE.sub("_", part).lstrip("-") or "_" for part in folder.split("/"))
 
 
 def _expression(wild: str) -> str:

@@ -275,25 +275,22 @@ def _unpublished() -> Select[Any]:
 
 def _unwritten() -> Select[Any]:
     asked = checkpoints.alias("asked")
-    newest = (
-        select(func.max(asked.c.version))
-        .where(asked.c.table_id == tables.c.table_id, asked.c.version <= tables.c.published_version)
-        .scalar_subquery()
-    )
+    requests = (asked.c.table_id == tables.c.table_id) & (asked.c.version <= tables.c.published_version)
+    newest = select(func.max(asked.c.version)).where(requests).scalar_subquery()
+    # A request that is superseded while it waits leaves its place to the newer one: a table whose writer is ahead has a
+    # newer one before each turn.
+    since = select(func.min(asked.c.created_at)).where(requests, asked.c.state != "SUCCESS").scalar_subquery()
     return (
         _free(Lane.CHECKPOINTS)
         .add_columns(checkpoints.c.version.label("checkpoint"))
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
         .where(or_(checkpoints.c.version == newest, _BEGINS_LOG, _WAS_WRITTEN))
         .where(checkpoints.c.state != "SUCCESS")
-        .order_by(_WAITS_SINCE, tables.c.table_id)
+        # One that was tried goes behind the others, also if how that ended is unknown: its worker may have died of it.
+        .order_by(case((leases.c.claimed_at > since, leases.c.claimed_at), else_=since), tables.c.table_id)
     )
 
 
-# One that was tried goes behind the others, also where nobody knows how that ended: its worker may have died of it.
-_WAITS_SINCE: ColumnElement[int] = case(
-    (leases.c.claimed_at > checkpoints.c.created_at, leases.c.claimed_at), else_=checkpoints.c.created_at
-)
 # Nobody can read the oldest versions of a log without it, whatever checkpoints follow.
 _BEGINS_LOG: ColumnElement[bool] = and_(checkpoints.c.version == tables.c.log_start, tables.c.log_start > 0)
 

@@ -188,7 +188,9 @@ def require_free(connection: Connection, *, name: str, location: str) -> None:
                 location=place,
             )
     if name in places:
-        raise AlreadyExists(f"there is a table {name!r} already", hint="choose another name", table=name)
+        raise AlreadyExists(
+            f"there is a table {name!r} already, at {places[name]}", hint="choose another name", table=name
+        )
     for other, place in places.items():
         if is_inside(location, place) or is_inside(place, location):
             raise InvalidLocation(

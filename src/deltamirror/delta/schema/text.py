@@ -44,8 +44,13 @@ class _Number(float):
         return _Number, (self.text,)
 
 
-def parse_schema(source: str | Mapping[str, object]) -> StructType:
-    """The schema that a ``schemaString``, or the object in it, describes. Raises InvalidSchema."""
+def parse_schema(source: str | Mapping[str, object] | None) -> StructType:
+    """The schema that a ``schemaString``, or the object in it, describes; without columns for None.
+
+    Raises InvalidSchema.
+    """
+    if source is None:
+        return StructType()
     try:
         value = json.loads(source, parse_float=_Number) if isinstance(source, str) else source
         kind = _type(value, ())

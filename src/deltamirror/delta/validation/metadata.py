@@ -46,11 +46,7 @@ def check_metadata(metadata: Metadata, protocol: Protocol, index: int | None = N
         raise _broken("format", index, "format.provider", metadata.format.provider)
     if metadata.created_time is not None and metadata.created_time < 0:
         raise _broken("created-time.negative", index, "createdTime", metadata.created_time)
-    schema = _schema(metadata, index)
-    if not verbatim and (objection := _kernel_objection_to(metadata.schema_string)):
-        raise _broken("schema", index, "schemaString", objection)
-    if not schema.fields and not verbatim:  # Delta Spark makes a table without columns, and adds them later
-        raise _broken("schema.empty", index, "schemaString", metadata.schema_string)
+    schema = _schema(metadata, index, verbatim=verbatim)
     _check_partition_columns(metadata.partition_columns, schema, index)
     _check_configuration(metadata, index, verbatim=verbatim)
     if column_mapping_mode(metadata) != "none":
@@ -80,17 +76,30 @@ def _check_column(name: str, column: Field, index: int | None, *, mapped: bool) 
         raise _broken("column-metadata", index, f"schemaString: {name}", f"{key}: {column.metadata[key]!r}")
 
 
-def _schema(metadata: Metadata, index: int | None) -> StructType:
-    if nests_too_deeply(metadata.schema_string):
-        raise _broken("schema.depth", index, "schemaString", metadata.schema_string)
-    if (key := repeated_key(metadata.schema_string)) is not None:
+def _schema(metadata: Metadata, index: int | None, *, verbatim: bool) -> StructType:
+    text = metadata.schema_string
+    if text is None:
+        raise _broken("schema.missing", index, "schemaString", None)
+    if nests_too_deeply(text):
+        raise _broken("schema.depth", index, "schemaString", text)
+    if (key := repeated_key(text)) is not None:
         raise _broken("schema.repeated-key", index, "schemaString", key)
     try:
-        schema = parse_schema(metadata.schema_string)
+        schema = parse_schema(text)
         validate_schema(schema, column_mapping=column_mapping_mode(metadata) != "none")
     except InvalidSchema as error:
         raise _broken("schema", index, "schemaString", str(error)) from error
+    if not verbatim:
+        _check_authored(schema, text, index)
     return schema
+
+
+def _check_authored(schema: StructType, text: str, index: int | None) -> None:
+    """What we write no schema without, though Delta Spark does."""
+    if objection := _kernel_objection_to(text):
+        raise _broken("schema", index, "schemaString", objection)
+    if not schema.fields:  # Delta Spark makes a table without columns, and adds them later
+        raise _broken("schema.empty", index, "schemaString", text)
 
 
 def _kernel_objection_to(schema: str) -> str | None:

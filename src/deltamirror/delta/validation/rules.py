@@ -244,6 +244,11 @@ _OTHERS = (
         f"schemaString has at most {DEEPEST_JSON} levels of objects and arrays: the Delta kernel reads no more",
         "nest columns less deeply: 42 structs inside of each other are possible",
     ),
+    Rule(
+        "metaData.schema.missing",
+        "a metaData has its schema: without one, only Delta Spark reads the table",
+        "give schemaString; a log that has such a line already can be imported",
+    ),
     Rule("metaData.schema.empty", "a table has a column: no reader reads one without", "give the columns"),
     Rule("metaData.schema", "the schema is one that Delta can hold", "correct the column that is named"),
     Rule("metaData.created-time.negative", "a time is in milliseconds since 1970, at least 0", "give the time"),

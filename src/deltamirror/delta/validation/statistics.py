@@ -76,7 +76,7 @@ class StatsRules:
 
 
 @lru_cache(_REMEMBERED)
-def stats_rules(schema_string: str, *, mapped: bool) -> StatsRules:
+def stats_rules(schema_string: str | None, *, mapped: bool) -> StatsRules:
     """The rules of a table with this schema; ``mapped``: its columns are known by their physical names."""
     schema = parse_schema(schema_string)
     try:
