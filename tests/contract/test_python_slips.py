@@ -299,8 +299,6 @@ def engine(catalog: Catalog) -> MirrorEngine:
 class NoRunner:
     """Runs nothing: a slip is found before anything is run."""
 
-    fetches = False
-
     def run(self, units: object) -> Iterator[Any]:
         raise AssertionError(units)
 

@@ -96,8 +96,6 @@ def committed_files(table: Table) -> dict[str, bytes]:
 class ScriptedRunner:
     """Runs units in threads of this process, unless the script answers for them, raises, or waits."""
 
-    fetches = True
-
     def __init__(self, inner: InProcessRunner, script: Callable[[Unit], Outcome | None]) -> None:
         self._inner = inner
         self._script = script
