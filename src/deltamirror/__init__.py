@@ -12,7 +12,7 @@ from deltamirror.delta.actions import (
     Remove,
     Txn,
 )
-from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.ops.engine import MirrorEngine
 from deltamirror.txnlog.contract import TxnLogWriter
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 

@@ -299,6 +299,9 @@ def engine(catalog: Catalog) -> MirrorEngine:
 class NoRunner:
     """Runs nothing: a slip is found before anything is run."""
 
+    def start(self) -> bool:
+        return False
+
     def run(self, units: object) -> Iterator[Any]:
         raise AssertionError(units)
 

@@ -15,7 +15,7 @@ from deltamirror.catalog import Catalog
 from deltamirror.cli.logs import configure_logs
 from deltamirror.config import Loaded, Settings, examine, load
 from deltamirror.errors import InvalidSettings
-from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.ops.engine import MirrorEngine
 from deltamirror.telemetry.traces import traced
 from deltamirror.wiring import open_catalog, open_engine
 

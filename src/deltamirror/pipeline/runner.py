@@ -15,6 +15,9 @@ class Runner(Protocol):
     How its workers get the chunks of commits that units do not carry is its own matter.
     """
 
+    def start(self) -> bool:
+        """Start what the first run would otherwise wait for; whether there was any such thing."""
+
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One outcome for each unit, as they finish, in any order. Who closes it stops the work before its next put.
 

@@ -38,6 +38,7 @@ _BY_THE_CLOCK: Final = (
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
+_STARTS_WITHIN: Final = 5.0
 _TOGETHER: Final = 1.0
 """How many seconds the commits of a job of several tables take: none of them waits longer to be recorded."""
 
@@ -66,6 +67,7 @@ class SparkRunner:
         self._shares = Shares(self._jobs)
         self._is_given = session is not None
         self._session = session
+        self._is_left = False
         self._slots = (0, float("-inf"))
         self._carried = 0
         self._lock = threading.Lock()
@@ -79,9 +81,13 @@ class SparkRunner:
             case lines:
                 return lines == "fetched"
 
-    def start(self) -> None:
-        """Start Spark, if it is not running: for whoever does not want the first run to wait for it."""
+    def start(self) -> bool:
+        """Start Spark, unless it is running; whether it was not."""
+        was_running = self._session is not None
         self._started()
+        if self._is_left:
+            self.close()
+        return not was_running
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One Spark job, or several in a row if the units carry too much for one."""
@@ -92,9 +98,13 @@ class SparkRunner:
             yield self._run_large(unit)
 
     def close(self) -> None:
-        """Stop Spark, if it is ours. Jobs that are under way fail."""
-        with self._lock:
-            session, self._session = self._session, None
+        """Stop Spark, if it is ours. Jobs that are under way fail. A Spark that is just starting is stopped later."""
+        # pyspark cannot be kept from starting, which takes half a minute on a busy machine.
+        self._is_left = not self._lock.acquire(timeout=_STARTS_WITHIN)
+        if self._is_left:
+            return
+        session, self._session = self._session, None
+        self._lock.release()
         if session is not None and not self._is_given:
             # A server that is gone has nothing to be told, and pyspark would try to for ten minutes.
             with suppress(Unavailable), translated("stop"):
