@@ -40,7 +40,7 @@ golden: java setup ## Run the tests of reference logs over the tables in DELTAMI
 reference-logs: java setup ## Let the reference writers write the logs in tests/reference/logs again (WRITERS: some of them)
 	$(BIN)/python -m tests.reference $(WRITERS)
 
-soak: setup ## Random schedules, tables and interleavings, processes amid faults, every database and store
+soak: java setup ## Random schedules, tables and interleavings, processes amid faults, every database and store
 	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
 	$(BIN)/python -m tests.damage --count $(DAMAGES)
 	$(BIN)/python -m tests.admission --directed ""

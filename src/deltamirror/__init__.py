@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Remove,
         Txn,
     )
-    from deltamirror.pipeline.engine import MirrorEngine
+    from deltamirror.ops.engine import MirrorEngine
     from deltamirror.txnlog.contract import TxnLogWriter
     from deltamirror.txnlog.writer import SqlTxnLogWriter
 
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
-    "MirrorEngine": "deltamirror.pipeline.engine",
+    "MirrorEngine": "deltamirror.ops.engine",
     "SqlTxnLogWriter": "deltamirror.txnlog.writer",
     "TxnLogWriter": "deltamirror.txnlog.contract",
     **dict.fromkeys(

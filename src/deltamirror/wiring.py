@@ -9,18 +9,15 @@ from contextlib import closing, contextmanager
 
 from deltamirror.catalog import Catalog
 from deltamirror.config import Settings
-from deltamirror.ops.background import BackgroundReconciler
+from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.importing import TableImporter
 from deltamirror.ops.logs import Logs
-from deltamirror.ops.reconcile import Reconciler
-from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.pipeline.inspection import LocalInspector
 from deltamirror.pipeline.open import open_harvester, open_inspector
 from deltamirror.pipeline.owners import owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 
-__all__ = ["open_catalog", "open_engine", "open_importer", "open_location", "open_logs", "reconciling"]
+__all__ = ["open_catalog", "open_engine", "open_importer", "open_location", "open_logs"]
 
 
 def open_catalog(settings: Settings) -> Catalog:
@@ -29,7 +26,7 @@ def open_catalog(settings: Settings) -> Catalog:
 
 
 def open_engine(settings: Settings) -> MirrorEngine:
-    """The mirror of that catalog. It is a context manager; Spark starts with the first pass."""
+    """The mirror of that catalog. It is a context manager; its service, or the first pass, starts Spark."""
     return MirrorEngine(settings=settings)
 
 
@@ -50,17 +47,3 @@ def open_logs(engine: MirrorEngine, settings: Settings) -> Iterator[Logs]:
     """The logs of an engine's tables, to be compared; Spark is started for large ones alone, if settings name it."""
     with closing(open_inspector(settings)) as inspector, Logs(engine, inspector) as logs:
         yield logs
-
-
-@contextmanager
-def reconciling(engine: MirrorEngine) -> Iterator[None]:
-    """A service's engine, whose logs are compared in the background, if the settings say so."""
-    settings = engine.settings
-    with (
-        closing(LocalInspector(settings, calls=engine.calls)) as inspector,
-        Logs(engine, inspector) as logs,
-        BackgroundReconciler(
-            engine.database, Reconciler(logs), interval=settings.reconcile.interval, ending=engine.ending
-        ),
-    ):
-        yield

@@ -1,9 +1,11 @@
 import json
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from msgspec.structs import replace
 
@@ -11,9 +13,19 @@ from deltamirror import Catalog, MirrorEngine
 from deltamirror.cli.failure import EXIT_INTERRUPTED
 from deltamirror.cli.progress import LONG_BACKLOG
 from deltamirror.config import StorageSettings
-from tests.support.commands import following, typed, typed_on_a_terminal, variables, without_jvm
+from deltamirror.pipeline import engine
+from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.work import Outcome, Unit
+from tests.support.commands import (
+    following,
+    typed,
+    typed_on_a_terminal,
+    variables,
+    without_jvm,
+)
 
 LOCAL = ("mirror", "--once", "--runner", "local")
+STARTING = "starting Spark…\n"
 STOPPING = "stopping when the work in hand is finished; Ctrl-C ends at once\n"
 FOLLOWER = {"DELTAMIRROR_MIRROR__RUNNER": "local", "DELTAMIRROR_MIRROR__POLL": "0.05"}
 PATIENT = {"DELTAMIRROR_MIRROR__BUDGET": "300"}
@@ -331,7 +343,7 @@ def test_spark_publishes_with_the_settings_of_the_command_and_without_noise(
     assert typed("commit", "orders", "-", *common, folder=tmp_path, stdin=add()).returncode == 0
     done = typed("mirror", "--once", "--runner", "spark", *common, folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Published 2 versions of 1 table.\n"), done.stderr
-    assert without_jvm(done.stderr) == ""
+    assert without_jvm(done.stderr) == STARTING
     status = typed("status", "--json", *common, folder=tmp_path)
     assert json.loads(status.stdout)["tables"][0]["published"] == 1
 
@@ -347,5 +359,51 @@ def test_a_service_on_spark_ends_in_order(orders, add) -> None:
         assert "on Spark (local[1])" in service.started
         orders("commit", "orders", "-", "--wait", "300", stdin=add())
         status, said, complained = service.stop()
-    assert (status, without_jvm(complained)) == (0, STOPPING)
+    assert (status, without_jvm(complained)) == (0, STARTING + STOPPING)
     assert "Published 2 versions of 1 table" in said
+
+
+class SparkLike:
+    """A runner in the place of Spark, which says when it is started, and when it runs something."""
+
+    def __init__(self, inner: InProcessRunner, *, then: Callable[[], None] = lambda: None) -> None:
+        self._inner, self._then = inner, then
+
+    def start(self) -> bool:
+        click.echo("[started]", err=True)
+        self._then()
+        return True
+
+    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
+        click.echo("[run]", err=True)
+        return self._inner.run(units)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def spark_like(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts it there."""
+
+    def put(**options: Any) -> None:
+        monkeypatch.setattr(
+            engine, "open_runner", lambda settings, *rest: SparkLike(InProcessRunner(rest[0], settings), **options)
+        )
+
+    return put
+
+
+def test_a_service_says_that_spark_starts_and_starts_it_though_nothing_is_due(orders, spark_like) -> None:
+    orders(*LOCAL)
+    spark_like(then=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    said = orders("mirror", "--follow", "--runner", "spark").stderr
+    assert said.index(STARTING) < said.index("[started]")
+
+
+def test_one_run_starts_spark_before_it_runs_anything_and_only_if_something_waits(orders, add, spark_like) -> None:
+    spark_like()
+    assert orders("mirror", "--once", "--runner", "spark").stderr == f"{STARTING}[started]\n[run]\n"
+    assert orders("mirror", "--once", "--runner", "spark").stderr == ""
+    orders("commit", "orders", "-", stdin=add())
+    assert STARTING not in orders("mirror", "--once", "--runner", "spark", "--json").stderr

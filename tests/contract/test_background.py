@@ -4,13 +4,24 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from deltamirror import Catalog
+from deltamirror import Catalog, MirrorEngine
 from deltamirror.ops import background
 from deltamirror.ops.background import BackgroundReconciler
 from deltamirror.ops.reconcile import Reconciler, TableReconciled
 from deltamirror.txnlog.kept import KeptLog
-from tests.support.mirrors import make_table, mirror_of
+from tests.support.mirrors import (
+    append,
+    committed_files,
+    following,
+    local_settings,
+    log_of,
+    make_table,
+    mirror_of,
+    published_files,
+    until,
+)
 from tests.support.reconcilers import reconciler_of
 
 pytestmark = pytest.mark.requirement("R52")
@@ -53,3 +64,20 @@ def test_a_defect_is_told_and_the_other_logs_are_compared_and_so_is_this_one_lat
         "the log of table 'a' was not compared",
     ]
     assert "hunter2" not in caplog.text
+
+
+def test_the_service_of_a_python_program_brings_back_what_is_gone_from_a_log_as_that_of_the_command_line_does(
+    tmp_path: Path,
+) -> None:
+    settings = local_settings()
+    settings = replace(settings, reconcile=replace(settings.reconcile, interval=0.1))
+    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
+        catalog.init()
+        table = make_table(catalog, tmp_path)
+        append(table, 2)
+        with MirrorEngine(settings=settings, database=catalog.database) as engine:
+            engine.run(once=True)
+            for path in log_of(table).glob(f"{1:020d}.*"):
+                path.unlink()
+            with following(engine):
+                until(lambda: published_files(table) == committed_files(table))

@@ -299,7 +299,8 @@ def engine(catalog: Catalog) -> MirrorEngine:
 class NoRunner:
     """Runs nothing: a slip is found before anything is run."""
 
-    fetches = False
+    def start(self) -> bool:
+        return False
 
     def run(self, units: object) -> Iterator[Any]:
         raise AssertionError(units)

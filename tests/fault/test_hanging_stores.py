@@ -24,7 +24,6 @@ from deltamirror.pipeline import lookahead
 from deltamirror.storage.calls import MOST_HUNG
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.status import table_status
-from deltamirror.wiring import reconciling
 from tests.support.commands import following as service
 from tests.support.mirrors import append, following, local_settings, log_of, make_table, published_files, until
 
@@ -61,7 +60,7 @@ def hasty_service(catalog: Catalog) -> Iterator[None]:
     """A service that gives up calls soon, with the thread that compares logs."""
     settings = local_settings(Settings(storage=HASTY))
     settings = replace(settings, reconcile=replace(settings.reconcile, interval=0.05))
-    with MirrorEngine(settings=settings, database=catalog.database) as engine, reconciling(engine), following(engine):
+    with MirrorEngine(settings=settings, database=catalog.database) as engine, following(engine):
         yield
 
 

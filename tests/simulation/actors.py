@@ -24,7 +24,7 @@ from deltamirror.ops.adoption import adopt
 from deltamirror.ops.logs import Logs
 from deltamirror.ops.repair import repair
 from deltamirror.txnlog.request import Committed
-from deltamirror.wiring import open_logs, reconciling
+from deltamirror.wiring import open_logs
 from tests.simulation.guarantees import EVERYWHERE, Observer, SeenTable
 from tests.simulation.plans import Operation
 from tests.simulation.strands import Process
@@ -78,7 +78,7 @@ class Service(Actor):
 
     def run(self) -> None:
         """Until it is stopped."""
-        with MirrorEngine(settings=self._settings) as engine, reconciling(engine):
+        with MirrorEngine(settings=self._settings) as engine:
             self._engine = engine
             if not self._is_stopped:
                 engine.run()

@@ -84,9 +84,9 @@ class Crowd:
         arguments = [name, str(self.folder / f"{name}.journal"), str(self.stop_file), *tables]
         self._add(name, [sys.executable, "-m", "tests.soak.writer", *arguments])
 
-    def add_service(self, name: str) -> None:
+    def add_service(self, name: str, *arguments: str) -> None:
         """Somebody who publishes."""
-        self._add(name, [*COMMAND, "mirror", "--follow"])
+        self._add(name, [*COMMAND, "mirror", "--follow", *arguments])
 
     def _add(self, name: str, command: Sequence[str]) -> None:
         member = Member(name, command, self.settings, self.folder)

@@ -1,7 +1,8 @@
 """Processes, PostgreSQL and S3 for a quarter of an hour, or ``SOAK_MINUTES``, amid everything that goes wrong.
 
-Writers and services are killed and suspended, requests to both servers fail, hang, and lose their answers, PostgreSQL
-crashes, objects of the logs disappear. Afterwards everything is as if nothing of it had happened.
+Writers and services, one of them on Spark, are killed and suspended, requests to both servers fail, hang, and lose
+their answers, PostgreSQL crashes, objects of the logs disappear. Afterwards everything is as if nothing of it had
+happened.
 """
 
 import os
@@ -23,12 +24,13 @@ from tests.soak.crowd import Crowd
 from tests.soak.writer import journals
 from tests.support.commands import variables
 from tests.support.fault_rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Truncate
-from tests.support.lake import body_of, paths
+from tests.support.lake import add, body_of, paths
 from tests.support.mirrors import committed_files
 from tests.support.postgres_proxy import PostgresProxy
 from tests.support.postgres_server import PostgresServer
 from tests.support.readers import Reader
 from tests.support.s3_proxy import Access, S3Proxy
+from tests.support.spark_programs import spark_environment
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "15"))
 SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(10**6))))
@@ -115,12 +117,21 @@ class Scene:
         self.crowd.stop_file.touch()
         for writer in self.crowd.of("writer"):
             assert writer.end(signal.SIGCONT, seconds=PATIENCE) == 0, writer.log
+        self._wait_until_published()
+        for service in self.crowd.of("service"):
+            assert service.end(signal.SIGTERM, seconds=60) == 0, service.log
+        # The one on Spark has been through the same, and is the only one that is left to publish these.
+        for table in self.tables:
+            table.append([add("last.parquet")])
+        self._wait_until_published()
+        for service in self.crowd.of("spark"):
+            assert service.end(signal.SIGTERM, seconds=60) == 0, service.log
+
+    def _wait_until_published(self) -> None:
         end = time.monotonic() + PATIENCE
         while not all(self._is_published(table) for table in self.tables):
             assert time.monotonic() < end, [table.info() for table in self.tables]
             time.sleep(1)
-        for service in self.crowd.of("service"):
-            assert service.end(signal.SIGTERM, seconds=60) == 0, service.log
 
     def _is_published(self, table: Table) -> bool:
         info = table.info()
@@ -163,6 +174,7 @@ def scene(
 ) -> Iterator[Scene]:
     through = {
         **QUICK,
+        **spark_environment(),
         **variables(s3_proxy.settings(s3_settings)),
         "DELTAMIRROR_CATALOG__URL": postgres_proxy.url(postgres_database),
     }
@@ -174,14 +186,15 @@ def scene(
         try:
             for number in range(3):
                 crowd.add_writer(f"writer{number}", TABLES)
-            for number in range(2):
-                crowd.add_service(f"service{number}")
+            crowd.add_service("service")
+            crowd.add_service("spark", "--master", "local[2]")
             yield Scene(catalog, crowd, s3_proxy, postgres_proxy, s3_settings)
         finally:
             crowd.kill_all()
 
 
 @pytest.mark.soak
+@pytest.mark.spark
 @pytest.mark.timeout(MINUTES * 60 + 3 * PATIENCE)
 @pytest.mark.requirement("R24")
 @pytest.mark.requirement("R58")

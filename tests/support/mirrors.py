@@ -31,7 +31,10 @@ __all__ = [
 
 
 def local_settings(settings: Settings | None = None, **changed: Any) -> Settings:
-    """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` and ``breaker_…`` are of these."""
+    """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` and ``breaker_…`` are of these.
+
+    Its service does not compare logs.
+    """
     settings = settings or Settings()
     quick: dict[str, Any] = {"runner": "local", "poll": 0.02, "retry_base": 0.01, "retry_max": 0.05, "attempts": 1_000}
     checkpoint, breaker = _taken(changed, "checkpoint_"), {"pause": 0.05, **_taken(changed, "breaker_")}
@@ -40,6 +43,7 @@ def local_settings(settings: Settings | None = None, **changed: Any) -> Settings
         mirror=replace(settings.mirror, **{**quick, **changed}),
         checkpoint=replace(settings.checkpoint, **checkpoint),
         breaker=replace(settings.breaker, **breaker),
+        reconcile=replace(settings.reconcile, interval=0.0),
     )
 
 
@@ -96,12 +100,14 @@ def committed_files(table: Table) -> dict[str, bytes]:
 class ScriptedRunner:
     """Runs units in threads of this process, unless the script answers for them, raises, or waits."""
 
-    fetches = True
-
     def __init__(self, inner: InProcessRunner, script: Callable[[Unit], Outcome | None]) -> None:
         self._inner = inner
         self._script = script
         self.jobs: list[tuple[Unit, ...]] = []
+
+    def start(self) -> bool:
+        """Nothing takes time."""
+        return False
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One outcome for each unit."""

@@ -1,22 +1,28 @@
-"""A mirror on Spark that is killed (kill -9) at a point: ``python -m tests.support.spark_crash URL POINT``.
+"""A mirror on Spark that is killed (kill -9) at a point: ``python -m tests.support.spark_crash URL POINT [FUSE]``.
 
-The driver dies, and Spark with it. With an empty point nobody does.
+The driver dies, and Spark with it. With a FUSE, which is a file that is not there, it is the Python process of the
+first executor that comes to the point, and the driver mirrors once more. With an empty point nobody dies.
 """
 
 import sys
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from deltamirror import MirrorEngine
+from deltamirror.pipeline.spark import runner
 from tests.support.crash_points import observing
 from tests.support.fuses import die
 from tests.support.small_lakes import settings_of
+from tests.support.struck_executors import struck_rows
 
 __all__: list[str] = []
 
 
-def main(url: str, point: str) -> None:
-    """Mirror all tables once."""
+def main(url: str, point: str, fuse: str = "") -> None:
+    """Mirror all tables."""
     settings = settings_of()
     # Executors go by the time of the claim, and the first unit waits until Spark is up.
     on_spark = replace(
@@ -29,8 +35,13 @@ def main(url: str, point: str) -> None:
         if passed == point:
             die()
 
-    with observing(tell), MirrorEngine(url, settings=on_spark) as engine:
-        engine.run(once=True)
+    if fuse:
+        patched: Any = runner
+        patched.run_rows = partial(struck_rows, point=point, fuse=fuse)
+    watched = nullcontext() if fuse else observing(tell)
+    with watched, MirrorEngine(url, settings=on_spark) as engine:
+        for _ in range(2 if fuse else 1):
+            engine.run(once=True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
-from deltamirror.pipeline.engine import MirrorEngine
-from deltamirror.wiring import reconciling
+from deltamirror.ops.engine import MirrorEngine
 from deltamirror.work import Failure, Lane
 
 __all__ = ["mirror"]
@@ -50,6 +49,10 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
 def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:
     backlog = sum(status.lag_versions for status in engine.status() if status.state == "active")
     with stopped_by_signals(engine.stop, quiet=invocation.json) as asked:
+        if backlog:
+            # Before there is a bar, which the words of a JVM would tear.
+            _say_that_spark_starts(invocation, settings)
+            engine.start()
         with shown(backlog, quiet=invocation.json, log=settings.log) as advance:
             tally = Tally(advance)
             engine.run(once=True, observe=tally.observe)
@@ -63,10 +66,15 @@ def _follow(engine: MirrorEngine, invocation: Invocation, settings: Settings) ->
     tally = Tally(lambda _: None)
     with stopped_by_signals(engine.stop, quiet=invocation.json):
         click.echo(_started(settings, json=invocation.json), err=True)
-        with reconciling(engine):
-            engine.run(observe=tally.observe)
+        _say_that_spark_starts(invocation, settings)
+        engine.run(observe=tally.observe)
         report = _Report.of(tally, engine, stopped=True)
     answer(report.document(), Lines(("Stopped; the work in hand is finished.", *report.lines())), json=invocation.json)
+
+
+def _say_that_spark_starts(invocation: Invocation, settings: Settings) -> None:
+    if settings.mirror.runner == "spark" and not invocation.json:
+        click.echo("starting Spark…", err=True)
 
 
 def _started(settings: Settings, *, json: bool) -> str:

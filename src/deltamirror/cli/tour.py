@@ -15,7 +15,7 @@ from deltamirror.cli.readers import READERS, Rows
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Add
 from deltamirror.errors import Conflict, Internal
-from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.ops.engine import MirrorEngine
 
 __all__ = ["CHAPTERS", "Chapter"]
 

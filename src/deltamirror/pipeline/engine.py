@@ -1,8 +1,9 @@
 """``MirrorEngine``: the one way by which commits reach ``_delta_log/``."""
 
+import logging
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -14,6 +15,7 @@ from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.cleaning import Cleaner, Cleaning
 from deltamirror.pipeline.ending import Ending
 from deltamirror.pipeline.escalation import EscalationPolicy
+from deltamirror.pipeline.execution import our_error
 from deltamirror.pipeline.gate import Breakers
 from deltamirror.pipeline.heartbeat import Heartbeat
 from deltamirror.pipeline.jobs import Workshop
@@ -36,6 +38,8 @@ from deltamirror.txnlog.status import TableStatus, all_status, table_status
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
 
 __all__ = ["MirrorEngine", "Mirrored"]
+
+_log = logging.getLogger(__name__)
 
 
 class _Closeable(Protocol):
@@ -85,9 +89,10 @@ class MirrorEngine:
         seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
         self.breakers = Breakers(self.database, settings, owner=self.owner)
         self.calls = StoreCalls()
+        self._runner = runner if runner is not None else self._closing(open_runner(settings, self.database, self.calls))
         shop = Workshop(
             database=self.database,
-            runner=runner if runner is not None else self._closing(open_runner(settings, self.database, self.calls)),
+            runner=self._runner,
             settings=settings,
             owner=self.owner,
             retry=RetryPolicy(settings.mirror),
@@ -124,6 +129,11 @@ class MirrorEngine:
     def check(self) -> None:
         """Refuse a database that holds no catalog, or one of another release's schema."""
         require_current(self.database)
+
+    def start(self) -> None:
+        """Start Spark, if that is the runner. Otherwise the first unit of work starts it, and waits for it."""
+        if self._runner.start():
+            _log.info("Spark has started")
 
     def mirror(self, table: str, version: int | None = None, *, checkpoint: bool = True) -> Mirrored:
         """Publish a table up to a version, or up to its head, and write the checkpoint that it waits for.
@@ -182,7 +192,11 @@ class MirrorEngine:
             return all_status(connection) if name is None else [table_status(connection, name)]
 
     def run(self, *, once: bool = False, observe: Observer | None = None) -> Summary:
-        """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again."""
+        """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again.
+
+        Without ``once`` it is the service of ``deltamirror mirror --follow``: Spark is started at once, and the logs
+        are compared with the database in the background.
+        """
         once = flag(once, "once")
         require_function(observe, "observe", hint="give a function that takes an outcome")
         if once:
@@ -201,7 +215,8 @@ class MirrorEngine:
         )
         if self._stopping.is_set():
             self._service.stop()
-        return self._service.run(once=once)
+        with nullcontext() if once else self._beside():
+            return self._service.run(once=once)
 
     def stop(self) -> None:
         """Begin nothing more; what is under way is finished, or given up in time for ``run`` to end within a lease.
@@ -211,6 +226,19 @@ class MirrorEngine:
         self._stopping.set()
         if self._service is not None:
             self._service.stop()
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """What a service does beside publishing: it starts Spark, so that the first commit does not wait for that."""
+        if self.settings.mirror.runner == "spark":
+            threading.Thread(target=self._start, name="deltamirror-start", daemon=True).start()
+        yield
+
+    def _start(self) -> None:
+        try:
+            self.start()
+        except Exception as error:  # noqa: BLE001  the first unit tries again, and the service waits until it can
+            _log.warning("the runner does not start: %s", our_error(error))
 
     def _mirrored(self, table: str) -> TableStatus:
         (status,) = self.status(table_name(table))

@@ -175,7 +175,8 @@ def _chunks(work: CommitWork, *, resources: Resources, guard: LeaseGuard) -> Ite
     elif resources.database is None:
         raise Unavailable(
             f"commit {work.commit_id} has to be fetched, and this process has no way to the database",
-            hint="set spark.lines to carried, or to fetched with DELTAMIRROR_CATALOG__URL on every executor",
+            hint="give the SparkRunner the database of the catalog, or set spark.lines to fetched, and "
+            "DELTAMIRROR_CATALOG__URL on every executor",
         )
     else:
         try:

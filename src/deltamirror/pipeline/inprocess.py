@@ -19,10 +19,9 @@ class InProcessRunner:
         self._resources = Resources.with_keys(settings.storage, database, calls)
         self._threads = settings.mirror.threads
 
-    @property
-    def fetches(self) -> bool:
-        """Whether there is a database to fetch from."""
-        return self._resources.database is not None
+    def start(self) -> bool:
+        """There is nothing to start: every run has threads of its own."""
+        return False
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""

@@ -54,11 +54,6 @@ class Workshop:
     heartbeat: Heartbeat
     breakers: Breakers
 
-    @property
-    def carried(self) -> bool:
-        """Whether units carry the chunks of their commits."""
-        return not self.runner.fetches
-
 
 class Job(ABC):
     """Work at tables of one store, by their leases and names. The leases are renewed until it is over.

@@ -160,7 +160,7 @@ class CommitLane(MirrorLane):
         A large unit is a job of its own, so that small ones are recorded without it.
         """
         shop, large = self._shop, self._shop.settings.mirror.batch_bytes
-        plan = partial(plan_commits, shop.database, settings=shop.settings, upto=upto, carried=shop.carried)
+        plan = partial(plan_commits, shop.database, settings=shop.settings, upto=upto)
         plans, failing = _planned(shop, claims, plan, tries=tries)
         return [*failing, *(CommitJob(shop, some, tries=tries) for some in _by_store(plans, large=large))]
 
@@ -186,7 +186,7 @@ class CheckpointLane(MirrorLane):
     def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
         """One job a checkpoint."""
         shop = self._shop
-        plan = partial(plan_checkpoint, shop.database, settings=shop.settings, carried=shop.carried)
+        plan = partial(plan_checkpoint, shop.database, settings=shop.settings)
         units, failing = _planned(shop, claims, plan, tries=tries)
         return [*failing, *(RunnerJob(shop, [unit], tries=tries) for unit in units)]
 

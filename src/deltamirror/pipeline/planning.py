@@ -24,7 +24,6 @@ from deltamirror.txnlog.backlog import (
     last_checkpoint,
     replay_work,
     unpublished_work,
-    with_chunks,
     with_counts,
 )
 from deltamirror.txnlog.database import Database
@@ -68,10 +67,8 @@ class CommitPlan:
         return due
 
 
-def plan_commits(
-    database: Database, claim: Claim, *, settings: Settings, upto: int | None = None, carried: bool
-) -> CommitPlan | None:
-    """The first versions of a table that are not published, as many as a batch holds.
+def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: int | None = None) -> CommitPlan | None:
+    """The first versions of a table that are not published, as many as a batch holds, without their chunks.
 
     None where there are none: somebody else did what was claimed, or dropped the table, before it was planned.
     """
@@ -82,8 +79,6 @@ def plan_commits(
         if not waiting:
             return None
         commits = _batch(waiting, settings.mirror.batch_bytes)
-        if carried:
-            commits = with_chunks(connection, commits)
         _, metadata = in_force(connection, claim.table_id, commits[-1].version)
         # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
         follows = commit_work(connection, claim.table_id, first=max(first - 1, claim.log_start), last=first - 1)
@@ -131,7 +126,7 @@ def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:
     return replace(unit, commits=tuple(counted), checksum=None if seed is None else encode(seed), checksums=True)
 
 
-def plan_checkpoint(database: Database, claim: Claim, *, settings: Settings, carried: bool) -> CheckpointUnit:
+def plan_checkpoint(database: Database, claim: Claim, *, settings: Settings) -> CheckpointUnit:
     """The checkpoint that a claim is for, from the newest one before it that has all it needs, or from the first on."""
     version = claim.checkpoint
     with database.read() as connection:
@@ -139,8 +134,6 @@ def plan_checkpoint(database: Database, claim: Claim, *, settings: Settings, car
         base = _base(facts)
         after = None if base is None else base.version
         commits = replay_work(connection, claim.table_id, last=version, after=after)
-        if carried:
-            commits = with_chunks(connection, commits)
     options = settings.checkpoint
     return CheckpointUnit(
         table_id=claim.table_id,

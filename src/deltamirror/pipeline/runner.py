@@ -10,11 +10,13 @@ __all__ = ["Runner"]
 
 @runtime_checkable
 class Runner(Protocol):
-    """Runs units. Safe to use from several threads at once: every call is a job of its own."""
+    """Runs units. Safe to use from several threads at once: every call is a job of its own.
 
-    @property
-    def fetches(self) -> bool:
-        """Whether its workers fetch the chunks of commits from the database; otherwise units carry them."""
+    How its workers get the chunks of commits that units do not carry is its own matter.
+    """
+
+    def start(self) -> bool:
+        """Start what the first run would otherwise wait for; whether there was any such thing."""
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One outcome for each unit, as they finish, in any order. Who closes it stops the work before its next put.

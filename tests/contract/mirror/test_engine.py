@@ -398,9 +398,7 @@ def test_what_somebody_else_published_between_claim_and_plan_is_no_work(catalog:
         late = claimed(catalog, owner="a service that stands still", seconds=0.0)
         engine.run(once=True)
         assert [claim.head for claim in late] == [2]
-        assert [plan_commits(catalog.database, each, settings=engine.settings, carried=False) for each in late] == [
-            None
-        ]
+        assert [plan_commits(catalog.database, each, settings=engine.settings) for each in late] == [None]
         assert published_files(table) == committed_files(table)
 
 

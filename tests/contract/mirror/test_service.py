@@ -2,19 +2,20 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from deltamirror import Catalog
-from deltamirror.errors import Internal
+from deltamirror import Catalog, MirrorEngine
+from deltamirror.errors import Internal, Unavailable
 from deltamirror.pipeline import heartbeat, service
 from deltamirror.pipeline.inprocess import InProcessRunner
 from deltamirror.pipeline.outlook import Outlook
 from deltamirror.work import Lane, Lease, Outcome, Unit
-from tests.support.mirrors import ScriptedRunner, append, following, local_settings, make_table, mirror_of
+from tests.support.mirrors import ScriptedRunner, append, following, local_settings, make_table, mirror_of, until
 
 pytestmark = pytest.mark.requirement("R58")
 
@@ -266,3 +267,54 @@ def test_a_beat_that_meets_a_defect_is_not_the_last(
         assert renewed.wait(60)
     assert "leases of 1 tables could not be renewed: KeyError" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+class SlowRunner(ScriptedRunner):
+    """One that takes time to start, as Spark does; ``starting`` may raise."""
+
+    def __init__(self, catalog: Catalog, starting: Callable[[], None]) -> None:
+        super().__init__(InProcessRunner(catalog.database, local_settings()), lambda _: None)
+        self._starting = starting
+
+    def start(self) -> bool:
+        """Takes time."""
+        self._starting()
+        return True
+
+
+def on_spark(catalog: Catalog, starting: Callable[[], None]) -> MirrorEngine:
+    settings = local_settings()
+    settings = replace(settings, mirror=replace(settings.mirror, runner="spark"))
+    return MirrorEngine(settings=settings, database=catalog.database, runner=SlowRunner(catalog, starting))
+
+
+def test_a_service_on_spark_starts_it_before_there_is_a_commit(catalog: Catalog) -> None:
+    started = threading.Event()
+    with on_spark(catalog, started.set) as engine, following(engine):
+        assert started.wait(60)
+
+
+def test_a_spark_that_is_long_in_starting_keeps_no_service_from_ending(catalog: Catalog) -> None:
+    starting, released = threading.Event(), threading.Event()
+
+    def start() -> None:
+        starting.set()
+        released.wait(600)
+
+    with on_spark(catalog, start) as engine:
+        with following(engine):
+            assert starting.wait(60)
+        assert not released.is_set()
+        released.set()
+
+
+def test_a_spark_that_does_not_start_is_told_and_the_first_commit_tries_again(
+    catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def start() -> None:
+        raise Unavailable("nobody answers")
+
+    table = make_table(catalog, tmp_path)
+    with on_spark(catalog, start) as engine, following(engine):
+        until(lambda: table.info().published == 0)
+        until(lambda: "the runner does not start" in caplog.text)

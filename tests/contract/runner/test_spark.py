@@ -1,6 +1,9 @@
 """What only Spark can get wrong: secrets in its logs, servers that go away, a machine without Java."""
 
+import itertools
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import MissingExtra, Unavailable
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import CommitUnit, Difference, ExpectedObject
-from tests.support.checkpoints import first_commit
+from tests.support.checkpoints import commit, file, first_commit
 from tests.support.commit_units import commit_key, unit_of, work_of
 from tests.support.postgres_server import PASSWORD
 from tests.support.runners import CANARY, SparkRig, started_driver
@@ -57,6 +60,19 @@ def test_a_large_log_is_compared_by_a_job_that_finds_what_is_missing_and_what_is
         Difference(version=1_234, key=commit_key(1_234), found=sha256(b"{}").hexdigest()),
     ]
     assert spark_local.jobs() == before + 1
+
+
+def test_a_unit_that_is_too_large_for_one_job_is_put_by_executors_in_two(spark_local: SparkRig, tmp_path: Path) -> None:
+    # Random: what compresses would be no load.
+    large = [commit(*(file(os.urandom(250_000).hex(), stats=None) for _ in range(20))) for _ in range(3)]
+    history = [first_commit(), *large]
+    unit = unit_of(itertools.starmap(work_of, enumerate(history)), location=str(tmp_path / "t"), checksums=False)
+    spark_local.run([unit_at(tmp_path / "small")])
+    before = spark_local.jobs()
+    [outcome] = spark_local.run([replace(unit, lease=replace(unit.lease, held_until=float("inf")))])
+    assert outcome.failure is None
+    assert [(tmp_path / "t" / commit_key(version)).read_bytes() for version in range(4)] == history
+    assert spark_local.jobs() == before + 2
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
 """From settings to Spark, without one: what executors inherit, who fetches, and what Spark's complaints mean."""
 
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from deltamirror.config import CatalogSettings, Settings, SparkSettings, load
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, LeaseLost, MissingExtra, Unavailable
+from deltamirror.pipeline.spark import runner as runner_module
 from deltamirror.pipeline.spark.environment import exported_environment
 from deltamirror.pipeline.spark.failures import from_spark, translated
 from deltamirror.pipeline.spark.runner import SparkRunner
@@ -75,6 +78,29 @@ def test_a_spark_that_is_not_there_is_known_at_once(scheme: str) -> None:
             runner.start()
     assert "hunter2" not in str(raised.value.as_json())
     runner.close()
+
+
+def test_a_spark_that_is_just_starting_keeps_nobody_from_closing_and_is_stopped_when_it_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session, starting, released = MagicMock(), threading.Event(), threading.Event()
+
+    def started(*_: object, **__: object) -> MagicMock:
+        starting.set()
+        assert released.wait(60)
+        return session
+
+    monkeypatch.setattr(runner_module, "start_session", started)
+    monkeypatch.setattr(runner_module, "_STARTS_WITHIN", 0.01)
+    runner = SparkRunner(Settings())
+    thread = threading.Thread(target=runner.start)
+    thread.start()
+    assert starting.wait(60)
+    runner.close()
+    session.stop.assert_not_called()
+    released.set()
+    thread.join()
+    session.stop.assert_called_once()
 
 
 @pytest.mark.parametrize("master", ["spark://host:port", "sc://host:99999999"])

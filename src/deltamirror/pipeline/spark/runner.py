@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,13 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from deltamirror.config import Settings
 from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
 from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.spark.carrying import Carrier, publish_in_a_row
 from deltamirror.pipeline.spark.executor import OUTCOMES, rows_of, run_rows
 from deltamirror.pipeline.spark.failures import translated
 from deltamirror.pipeline.spark.session import is_gone, require_server, slots_of, start_session
-from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
+from deltamirror.pipeline.spark.sharing import LARGEST, Shares, carried_bytes, packed
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database import Database
-from deltamirror.work import Outcome, Unit
+from deltamirror.work import CommitOutcome, CommitUnit, Outcome, Unit
 
 __all__ = ["SparkRunner", "Task"]
 
@@ -37,6 +38,7 @@ _BY_THE_CLOCK: Final = (
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
+_STARTS_WITHIN: Final = 5.0
 _TOGETHER: Final = 1.0
 """How many seconds the commits of a job of several tables take: none of them waits longer to be recorded."""
 
@@ -44,8 +46,9 @@ _TOGETHER: Final = 1.0
 class SparkRunner:
     """Runs units on the Spark that ``settings.spark`` names; it is started by the first run.
 
-    A ``session`` that is handed in is used instead, and stays the caller's. Units that carry more than a job should
-    are worked on by threads of this process: their bytes are here already.
+    A ``session`` that is handed in is used instead, and stays the caller's. Where executors do not fetch the commits,
+    the runner reads them from the ``database``, and no job carries more than ``largest`` bytes of them. One commit that
+    is larger by itself is put by threads of this process; so is a checkpoint that is made from more.
     """
 
     def __init__(
@@ -55,13 +58,16 @@ class SparkRunner:
         calls: StoreCalls | None = None,
         *,
         session: SparkSession | None = None,
+        largest: int = LARGEST,
     ) -> None:
         self._settings = settings
+        self._carrier = Carrier(database, largest=largest)
         self._here = InProcessRunner(database, settings, calls)
         self._jobs = settings.mirror.concurrency + settings.checkpoint.concurrency
         self._shares = Shares(self._jobs)
         self._is_given = session is not None
         self._session = session
+        self._is_left = False
         self._slots = (0, float("-inf"))
         self._carried = 0
         self._lock = threading.Lock()
@@ -75,22 +81,30 @@ class SparkRunner:
             case lines:
                 return lines == "fetched"
 
-    def start(self) -> None:
-        """Start Spark, if it is not running: for whoever does not want the first run to wait for it."""
+    def start(self) -> bool:
+        """Start Spark, unless it is running; whether it was not."""
+        was_running = self._session is not None
         self._started()
+        if self._is_left:
+            self.close()
+        return not was_running
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One Spark job, or several in a row if the units carry too much for one."""
-        jobs, large = packed(units)
-        for job in jobs:
+        large: list[Unit] = []
+        for job in packed(self._small(units, large), largest=self._carrier.largest):
             yield from self._run(job)
-            self._collect_garbage(sum(map(carried_bytes, job)))
-        yield from self._here.run(large)
+        for unit in large:
+            yield self._run_large(unit)
 
     def close(self) -> None:
-        """Stop Spark, if it is ours. Jobs that are under way fail."""
-        with self._lock:
-            session, self._session = self._session, None
+        """Stop Spark, if it is ours. Jobs that are under way fail. A Spark that is just starting is stopped later."""
+        # pyspark cannot be kept from starting, which takes half a minute on a busy machine.
+        self._is_left = not self._lock.acquire(timeout=_STARTS_WITHIN)
+        if self._is_left:
+            return
+        session, self._session = self._session, None
+        self._lock.release()
         if session is not None and not self._is_given:
             # A server that is gone has nothing to be told, and pyspark would try to for ten minutes.
             with suppress(Unavailable), translated("stop"):
@@ -109,6 +123,16 @@ class SparkRunner:
                 frame = session.createDataFrame(rows).coalesce(share)
                 yield from _collected(frame.mapInArrow(task, columns))
 
+    def _small(self, units: Sequence[Unit], large: list[Unit]) -> Iterator[Unit]:
+        """The units that one job carries, with what they carry; the others are added to ``large``."""
+        for unit in units:
+            if self.fetches:
+                yield unit
+            elif self._carrier.has_room_for(unit) and (loaded := self._carrier.loaded(unit)) is not None:
+                yield loaded
+            else:
+                large.append(unit)
+
     def _run(self, units: list[Unit]) -> Iterator[Outcome]:
         seconds = _TOGETHER if len(units) > 1 else math.inf
         task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches, seconds=seconds)
@@ -117,6 +141,20 @@ class SparkRunner:
             if not self.fetches and outcome.failure is not None and isinstance(outcome.failure.error, LeaseLost):
                 _log.warning("%s: %s", outcome.failure.error, _BY_THE_CLOCK)
             yield outcome
+        self._collect_garbage(sum(carried_bytes(work) for unit in units for work in unit.commits))
+
+    def _run_large(self, unit: Unit) -> Outcome:
+        """One unit that may be too much for a job: commits by several jobs in a row, a checkpoint as a whole."""
+        if not isinstance(unit, CommitUnit):
+            return self._run_alone(unit)
+        run = cast("Callable[[CommitUnit], CommitOutcome]", self._run_alone)
+        return publish_in_a_row(unit, self._carrier.loads(unit.commits), run)
+
+    def _run_alone(self, unit: Unit) -> Outcome:
+        """By a job; by threads of this process, which read it bit by bit, where no job carries it."""
+        loaded = self._carrier.loaded(unit)
+        [outcome] = self._here.run([unit]) if loaded is None else self._run([loaded])
+        return outcome
 
     def _started(self) -> SparkSession:
         with self._lock:

@@ -1,11 +1,11 @@
 """How jobs share Spark: what one of them carries, and how many slots it takes."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from deltamirror.work import Unit
+from deltamirror.work import CommitWork, Unit
 
 __all__ = ["LARGEST", "Shares", "carried_bytes", "packed"]
 
@@ -36,24 +36,21 @@ class Shares:
                 self._taken.remove(share)
 
 
-def carried_bytes(unit: Unit) -> int:
-    """How many bytes of commits a unit carries."""
-    return sum(len(chunk.data) for work in unit.commits for chunk in work.chunks or ())
+def carried_bytes(work: CommitWork) -> int:
+    """How many bytes of chunks a commit carries."""
+    return sum(len(chunk.data) for chunk in work.chunks or ())
 
 
-def packed(units: Sequence[Unit], *, largest: int = LARGEST) -> tuple[list[list[Unit]], list[Unit]]:
-    """The units as jobs that Spark can carry, in order, and those that are too large for one."""
-    jobs: list[list[Unit]] = []
-    large: list[Unit] = []
-    room = 0
+def packed(units: Iterable[Unit], *, largest: int = LARGEST) -> Iterator[list[Unit]]:
+    """The units, each of which has room in a job, as jobs, in order; they are taken as the jobs are."""
+    job: list[Unit] = []
+    room = largest
     for unit in units:
-        size = carried_bytes(unit)
-        if size > largest:
-            large.append(unit)
-            continue
-        if size > room or not jobs:
-            jobs.append([])
-            room = largest
-        jobs[-1].append(unit)
+        size = sum(map(carried_bytes, unit.commits))
+        if job and size > room:
+            yield job
+            job, room = [], largest
+        job.append(unit)
         room -= size
-    return jobs, large
+    if job:
+        yield job

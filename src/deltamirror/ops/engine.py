@@ -1,0 +1,34 @@
+"""``MirrorEngine`` as programs and commands have it: its service compares the logs, too."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from deltamirror.ops.background import BackgroundReconciler
+from deltamirror.ops.logs import Logs
+from deltamirror.ops.reconcile import Reconciler
+from deltamirror.pipeline import engine
+from deltamirror.pipeline.inspection import LocalInspector
+
+__all__ = ["MirrorEngine"]
+
+
+class MirrorEngine(engine.MirrorEngine):
+    """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.
+
+    ``url`` goes before the one in ``settings``; without these, those of the command line are in force:
+    ``deltamirror.toml``, then the environment. A ``database`` or ``runner`` that is handed in stays the caller's;
+    otherwise the engine opens its own, and closes them.
+    """
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """What a service does beside publishing: the logs are compared in the background, if the settings say so."""
+        with (
+            super()._beside(),
+            closing(LocalInspector(self.settings, calls=self.calls)) as inspector,
+            Logs(self, inspector) as logs,
+            BackgroundReconciler(
+                self.database, Reconciler(logs), interval=self.settings.reconcile.interval, ending=self.ending
+            ),
+        ):
+            yield
