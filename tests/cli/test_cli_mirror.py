@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import socket
 from collections.abc import Callable, Generator, Sequence

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from deltamirror.catalog import Catalog
 from deltamirror.cli.invocation import Invocation
 from deltamirror.config import Settings
-from deltamirror.pipeline.engine import MirrorEngine
+from deltamirror.ops.engine import MirrorEngine
 from deltamirror.wiring import open_catalog, open_engine
 
 __all__ = ["catalog_of", "checked_engine", "local_engine"]
