@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from deltamirror.delta.names import LAST_CHECKPOINT, LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import LAST_CHECKPOINT, LOG_DIRECTORY, Commit, commit_name, parse
 from deltamirror.storage.store import Meta
 from tests.simulation.actors import Actor
 from tests.simulation.guarantees import Observer, SeenTable
-from tests.simulation.plans import Event
+from tests.simulation.plans import OF_ONE_TABLE, Event
 from tests.simulation.strands import Process
 from tests.simulation.world import Trouble, World
 
@@ -25,8 +25,20 @@ _PARTS: Final = (
 )
 """All that a store does, and parts of it."""
 
+_UUID: Final = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
+_MISLEADING: Final = (
+    LAST_CHECKPOINT,
+    "{0:020}.checkpoint.parquet",
+    f"{{0:020}}.checkpoint.{_UUID}.parquet",
+    f"{{0:020}}.checkpoint.{_UUID}.json",
+    "{0:020}.crc",
+    "{1:020}.{0:020}.compacted.json",
+)
+"""What readers go by beside commits."""
 
-_OF_ONE_TABLE: Final = ("throttled", "away", "full", "denied", "hung", "transient")
+_LACKS_ITS_SIDECAR: Final = (
+    b'{"checkpointMetadata":{"version":1}}\n{"sidecar":{"path":"gone.parquet","sizeInBytes":7,"modificationTime":1}}\n'
+)
 
 
 class Chaos:
@@ -130,8 +142,8 @@ class Chaos:
 
     def neighbour(self, event: Event) -> None:
         """One table is in trouble from here on, of one kind: always, or every other time."""
-        table, kind = self._table(event), _OF_ONE_TABLE[event.amount % len(_OF_ONE_TABLE)]
-        percent = 100 if event.amount < len(_OF_ONE_TABLE) else 50
+        table, kind = self._table(event), OF_ONE_TABLE[event.amount % len(OF_ONE_TABLE)]
+        percent = 100 if event.amount < len(OF_ONE_TABLE) else 50
         self._world.troubles.stores.append((f"{table.location}/", Trouble([kind], percent, sys.maxsize)))
         self._observer.in_trouble.add(table.table_id)
 
@@ -148,9 +160,7 @@ class Chaos:
     def foreign_commit(self, event: Event) -> None:
         """Somebody else commits after the newest version in the log, or, if it is lost there, in its place."""
         table = self._table(event)
-        commits = self._commits(table)
-        version = int(commits[-1].key.rpartition("/")[2][:20]) + 1 if commits else 0
-        if version:
+        if version := self._newest(table) + 1:
             self._put(table, f"{LOG_DIRECTORY}/{commit_name(version)}", _foreign(table, version, event.amount))
 
     def lose_commit(self, event: Event) -> None:
@@ -174,6 +184,18 @@ class Chaos:
     def lose_pointer(self, event: Event) -> None:
         """Somebody deletes the pointer."""
         self._lose(event, [meta for meta in self._listed(self._table(event)) if meta.key.endswith(LAST_CHECKPOINT)])
+
+    def mislead(self, event: Event) -> None:
+        """Somebody puts what readers go by, and what says something else than the commits, at one of the last versions.
+
+        Or above them, where a commit of ours may come later.
+        """
+        table = self._table(event)
+        version = self._newest(table) - 2 + event.amount // len(_MISLEADING)
+        kind = _MISLEADING[event.amount % len(_MISLEADING)]
+        if version > table.log_start:
+            name = kind.format(version, version - 1)
+            self._put(table, f"{LOG_DIRECTORY}/{name}", self._wrong(table, kind, version))
 
     def repair(self, event: Event) -> None:
         """The operator comes early."""
@@ -207,13 +229,29 @@ class Chaos:
         return list(self._world.store(table.location).list(LOG_DIRECTORY))
 
     def _commits(self, table: SeenTable) -> list[Meta]:
-        return [meta for meta in self._listed(table) if meta.key.endswith(".json") and "_deltamirror" not in meta.key]
+        return [meta for meta in self._listed(table) if isinstance(parse(meta.key.rpartition("/")[2]), Commit)]
+
+    def _newest(self, table: SeenTable) -> int:
+        """The newest version in the log; -1 where it has none."""
+        return max((int(meta.key.rpartition("/")[2][:20]) for meta in self._commits(table)), default=-1)
 
     def _lose(self, event: Event, found: Sequence[Meta]) -> None:
         if found:
             location, key = self._table(event).location, found[event.amount % len(found)].key
             store = self._world.store(location)
             self._world.apply(location, "delete", key, lambda: store.delete([key]), ours=False)
+
+    def _wrong(self, table: SeenTable, kind: str, version: int) -> bytes:
+        """What such an object might hold: the state of another version, a version that is not there, or no state."""
+        if kind == LAST_CHECKPOINT and version % 3:
+            return json.dumps({"version": version, "size": 3}).encode()
+        if ".checkpoint." in kind and kind.endswith(".json"):
+            return _LACKS_ITS_SIDECAR
+        others = [meta.key for meta in self._listed(table) if f"{version:020}" not in meta.key]
+        theirs = [key for key in others if key.endswith(".checkpoint.parquet")]
+        if kind.endswith(".parquet") and theirs and (found := self._world.store(table.location).read(theirs[-1])):
+            return found.data
+        return b"{" if version % 2 else b"nothing"
 
     def _put(self, table: SeenTable, key: str, data: bytes) -> None:
         store = self._world.store(table.location)

@@ -13,6 +13,7 @@ from deltamirror.errors import Diverged
 from deltamirror.mirror import commits
 from deltamirror.mirror.checkpoint import classic, content
 from deltamirror.ops import examination
+from deltamirror.ops.logs import Logs
 from deltamirror.pipeline import ending, execution
 from deltamirror.pipeline.backoff import RetryPolicy
 from deltamirror.pipeline.breaker import Rules
@@ -190,6 +191,10 @@ def _does_not_compare(patch: Patch) -> None:
     patch.setattr(examination._Examination, "look_above", lambda *_: None)
 
 
+def _leaves_what_misleads(patch: Patch) -> None:
+    patch.setattr(Logs, "set_aside", lambda *_: ())
+
+
 def _points_to_nothing(patch: Patch) -> None:
     patch.setattr(classic, "place", lambda store, key, data, **_: Object(Meta(key, 0, 0, ETag("")), bytes(data)))
 
@@ -237,6 +242,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "a call that hangs is waited for": Defect(_waits_for_ever, ("G6", "G7"), 20, hangs=True),
     "each retry of a call that hangs leaves a thread": Defect(_leaves_a_thread_each_time, ("G7",), 20, hangs=True),
     "a service that stops finishes its work first": Defect(_finishes_everything, ("G7",), 20, hangs=True),
+    "what misleads readers stays in the log": Defect(_leaves_what_misleads, ("G5",), 60, ("mislead",)),
     "the pointer names a checkpoint that is not there": Defect(_points_to_nothing, ("G3", "R53"), 20),
     "checkpoints forget tombstones": Defect(_forgets_tombstones, ("G4",), 100),
 }

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+import pyarrow as pa
 
 from deltamirror.delta import names
 from deltamirror.delta.lastcheckpoint import decode
@@ -255,7 +257,8 @@ class Observer(Witness):
             case names.Checkpoint(version) if after is not None:
                 self._check_follows(table, version, key)
             case names.Checkpoint(version):
-                _require(version < table.log_start, f"G9: {key} of {table.name} was deleted, which the log has to hold")
+                may_go = version < table.log_start or self._is_touched(table, key.removeprefix(_LOG))
+                _require(may_go, f"G9: {key} of {table.name} was deleted, which the log has to hold")
                 self._check_readable(table)
 
     def _check_commit(self, table: SeenTable, version: int, before: bytes | None, after: bytes | None) -> None:
@@ -304,8 +307,10 @@ class Observer(Witness):
         _require(counted == (len(files), sum(files.values())), f"G4: the checksum {version} of {table.name} is wrong")
 
     def _check_pointer(self, table: SeenTable, before: bytes | None, after: bytes | None) -> None:
-        _require(after is not None, f"G3: the pointer of {table.name} was deleted")
-        version = json.loads(after or b"")["version"]
+        if after is None:
+            _require(self._is_touched(table, names.LAST_CHECKPOINT), f"G3: the pointer of {table.name} was deleted")
+            return
+        version = json.loads(after)["version"]
         name = names.checkpoint_name(version)
         if before is not None and not self._is_touched(table, names.LAST_CHECKPOINT):
             earlier = json.loads(before)["version"]
@@ -345,7 +350,35 @@ class Observer(Witness):
         is_whole = all(self._object(table, name) is not None for name in checkpoints.values())
         if checkpoints and self._pointed(table) < max(checkpoints):
             return False
-        return is_whole and found == {names.commit_name(version): known.data for version, known in kept}
+        commits = {names.commit_name(version): known.data for version, known in kept}
+        return is_whole and found == commits and not any(self._misleading(table))
+
+    def _misleading(self, table: SeenTable) -> Iterator[str]:
+        """What readers of a log go by, and says something else than its commits."""
+        there = set[int]()
+        for name in self._names_in_log(table):
+            match names.parse(name):
+                case names.Checkpoint(version) if version >= table.log_start:
+                    there.add(version)
+                    if not self._is_sound(table, version, name):
+                        yield name
+                case names.UuidCheckpoint() | names.Compaction():  # we write none of them here
+                    yield name
+                case names.Checksum(version) if version > table.head:
+                    yield name
+        if self._object(table, names.LAST_CHECKPOINT) is not None and self._pointed(table) not in there:
+            yield names.LAST_CHECKPOINT
+
+    def _is_sound(self, table: SeenTable, version: int, name: str) -> bool:
+        """Whether a checkpoint, whoever put it there, has the files and the rest of its version."""
+        if version > table.head:
+            return False
+        try:
+            found = checkpoint_state(self._object(table, name) or b"")
+        except (pa.ArrowException, KeyError):
+            return False
+        wanted = table.versions[version].state
+        return replace(found, tombstones=wanted.tombstones) == wanted
 
     def _pointed(self, table: SeenTable) -> int:
         """The version that the pointer names; -1 where none can be read."""
@@ -365,6 +398,8 @@ class Observer(Witness):
         for table in self.tables.values():
             _require(table.is_mirrored, f"G6: {table.name} is not mirrored: {_troubles(table)}")
             self._check_log(table)
+            misleading = list(self._misleading(table))
+            _require(not misleading, f"G5: readers of {table.name} go by {misleading}, which SQL does not say")
             for version, name in table.checkpoints.items():
                 if version >= table.log_start:
                     self._check_checkpoint(table, version, name)

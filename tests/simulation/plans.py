@@ -1,13 +1,17 @@
 """What happens in a schedule: who takes part, what they do, what goes wrong, and when. Drawn from a seed."""
 
 import random
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-__all__ = ["Event", "Operation", "Plan", "drawn"]
+__all__ = ["OF_ONE_TABLE", "Event", "Operation", "Plan", "drawn"]
 
 _STEPS: Final = 350
+
+OF_ONE_TABLE: Final = ("throttled", "away", "full", "denied", "hangs", "transient")
+"""The lasting troubles of a neighbour, by the amount of its event."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,7 +64,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def hangs(self) -> bool:
         """Whether any call of a store may hang."""
-        return self.poison_hangs or any(event.kind == "table_hangs" for event in self.events)
+        return self.poison_hangs or any(map(_hangs, self.events))
+
+
+def _hangs(event: Event) -> bool:
+    lasting = event.kind == "neighbour" and OF_ONE_TABLE[event.amount % len(OF_ONE_TABLE)] == "hangs"
+    return lasting or event.kind == "table_hangs"
 
 
 # How often each kind of event is drawn, how many things it may concern, and the range of its amount.
@@ -106,7 +115,7 @@ def drawn(seed: int) -> Plan:
         tables=tables,
         services=lots.choice([1, 1, 2, 2, 3]),
         writers=tuple(_operations(lots, tables) for _ in range(lots.choice([1, 2, 2, 3]))),
-        events=tuple(_event(lots) for _ in range(lots.choice([0, 2, 4, 8, 12]))),
+        events=(*(_event(lots) for _ in range(lots.choice([0, 2, 4, 8, 12]))), *_misleading(seed)),
         stickiness=lots.choice([0, 3, 6, 8]),
         batch=lots.choice([1, 2, 3, 100]),
         interval=lots.choice([2, 3, 5]),
@@ -130,7 +139,12 @@ def _neighbourhood(seed: int, lots: random.Random) -> Plan:
         services=lots.choice([1, 1, 2]),
         writers=tuple(_appends(lots, tables) for _ in range(3)),
         events=tuple(
-            Event(at=lots.randrange(100, 250), kind="neighbour", target=table, amount=lots.randrange(12))
+            Event(
+                at=lots.randrange(100, 250),
+                kind="neighbour",
+                target=table,
+                amount=lots.randrange(2 * len(OF_ONE_TABLE)),
+            )
             for table in troubled
         ),
         stickiness=lots.choice([0, 3, 6, 8]),
@@ -164,3 +178,10 @@ def _event(lots: random.Random) -> Event:
     [kind] = lots.choices(list(_EVENTS), [weight for weight, _ in _EVENTS.values()])
     least, most = _EVENTS[kind][1]
     return Event(at=lots.randrange(_STEPS), kind=kind, target=lots.randrange(12), amount=lots.randint(least, most))
+
+
+def _misleading(seed: int) -> Iterator[Event]:
+    """Objects that mislead readers, in half of all schedules, whatever else happens in them."""
+    lots = random.Random(f"misleading {seed}")
+    for _ in range(lots.choice([0, 0, 1, 3])):
+        yield Event(at=lots.randrange(_STEPS), kind="mislead", target=lots.randrange(12), amount=lots.randrange(30))

@@ -35,13 +35,16 @@ _TROUBLED_SECONDS: Final = 7_200.0
 _TROUBLED_NEIGHBOURS: Final = 900
 
 _NEIGHBOURLY: Final = 60.0
-"""Seconds that the trouble of others may delay a table: a request that hangs, and the next pass."""
+"""Seconds that the trouble of others may delay a table: all requests that hang, two at a time, and the next pass."""
 
 _PATIENCE: Final = 3_600.0
 """Seconds after the last trouble within which everything has to be as if there had been none."""
 
 _LONG_CALL: Final = 90.0
 """Longer than a lease, within which a service has to end."""
+
+_SHORT_CALL: Final = 10.0
+"""All neighbours but one may hang, two at once, and the last one is to be published to in time."""
 
 _HANGING: Final = 600.0
 """Seconds for which a table hangs, and within which all others are as if it did not."""
@@ -189,11 +192,11 @@ def _settings(plan: Plan) -> Settings:
             poll=5.0,
             verify=plan.verify,  # type: ignore[arg-type]
             retry_permanent=120.0,
-            concurrency=4 if plan.neighbours else 2,
+            concurrency=2,
         ),
         checkpoint=CheckpointSettings(interval=plan.interval, lease=90.0),
         # Neighbours: whoever waits for a circuit that is open waits for too long.
         breaker=BreakerSettings(pause=600.0 if plan.neighbours else 20.0),
         reconcile=ReconcileSettings(interval=100.0, sample=3),
-        storage=StorageSettings(timeout=_LONG_CALL),
+        storage=StorageSettings(timeout=_SHORT_CALL if plan.neighbours else _LONG_CALL),
     )

@@ -1,4 +1,4 @@
-"""Random schedules of writers, services, faults, crashes, foreign commits and time keep every guarantee.
+"""Random schedules of writers, services, faults, crashes, foreign objects and time keep every guarantee.
 
 ``python -m tests.simulation --seed N`` runs one of them again; ``make soak`` runs ten thousand.
 """

@@ -45,9 +45,6 @@ _MOST_THREADS: Final = MOST_HUNG + 8
 _LATE: Final = 90.0
 """So many seconds after its client gave it up, a request may still arrive."""
 
-_HANGS: Final = 20.0
-"""So many seconds a request takes that hangs, before its client gives it up."""
-
 _ERRORS: Final[dict[str, Callable[[], DeltaMirrorError]]] = {
     "away": lambda: Unavailable("the store does not answer"),
     "throttled": lambda: Throttled("the store asks for fewer requests", retry_after=7.0),
@@ -189,9 +186,6 @@ class World:
         kind = self._drawn(each for each in troubles if not each.only or operation in each.only)
         if kind == "hangs":
             self._hang(location)
-        if kind == "hung":
-            self.schedule.sleep(_HANGS)
-            raise Unavailable(f"{operation} {key}: the store does not answer")
         if kind in _ERRORS:
             raise _ERRORS[kind]()  # noqa: RSE102 - a function makes it
         if kind == "phantom" and operation == "create":
@@ -230,7 +224,7 @@ class World:
     def _hang(self, location: str) -> None:
         """A call that does not come back before the trouble is over; then it does what it came for."""
         troubles, who = self.troubles, (self.schedule.process, location)
-        until = max(each.until for prefix, each in troubles.stores if location.startswith(prefix))
+        until = max(each.until for prefix, each in troubles.stores if f"{location}/".startswith(prefix))
         self._hanging[who] += 1
         if self._hanging[who] > _MOST_THREADS:
             self.schedule.fail(AssertionError(f"G7: {self._hanging[who]} threads hang at {location}"))
