@@ -17,7 +17,7 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, CommitInfo, Format, Metadata, Protocol
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.delta.schema import from_ddl, schema_string
-from deltamirror.ops.importing import ImportOrder
+from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 
 __all__ = ["bare_load", "delta_rs_open", "import_table", "write_checkpointed", "write_commits"]

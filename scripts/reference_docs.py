@@ -11,7 +11,7 @@ from deltamirror import errors
 from deltamirror.cli import cli
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
 from deltamirror.config import Settings, keys
-from deltamirror.pipeline.policy import POLICIES, Policy
+from deltamirror.pipeline.failures.policy import POLICIES, Policy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when it is run, only its own folder is there
 

@@ -10,10 +10,10 @@ from contextlib import closing, contextmanager
 from deltamirror.catalog import Catalog
 from deltamirror.config import Settings
 from deltamirror.ops.engine import MirrorEngine
-from deltamirror.ops.importing import TableImporter
-from deltamirror.ops.logs import Logs
-from deltamirror.pipeline.open import open_harvester, open_inspector
-from deltamirror.pipeline.owners import owner_name
+from deltamirror.ops.imports.importing import TableImporter
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.run.opening import open_harvester, open_inspector
+from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 

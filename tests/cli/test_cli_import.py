@@ -9,7 +9,7 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.delta import names
-from deltamirror.pipeline import slices
+from deltamirror.pipeline.run import slices
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.checkpoint_tables import rows

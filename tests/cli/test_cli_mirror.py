@@ -14,8 +14,8 @@ from deltamirror import Catalog, MirrorEngine
 from deltamirror.cli.failure import EXIT_INTERRUPTED
 from deltamirror.cli.progress import LONG_BACKLOG
 from deltamirror.config import StorageSettings
-from deltamirror.pipeline import engine
-from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.pipeline.service import engine
 from deltamirror.work import Outcome, Unit
 from tests.support.commands import (
     following,

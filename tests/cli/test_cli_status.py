@@ -8,8 +8,8 @@ import pytest
 
 from deltamirror.cli.output import duration
 from deltamirror.cli.remedies import remedy
-from deltamirror.txnlog.breakers import Breaker
-from deltamirror.txnlog.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
+from deltamirror.txnlog.queue.breakers import Breaker
+from deltamirror.txnlog.queue.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
 from tests.support.commands import typed_on_a_terminal
 
 LOCAL = ("mirror", "--once", "--runner", "local")

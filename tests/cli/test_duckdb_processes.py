@@ -12,7 +12,7 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import Late
-from deltamirror.txnlog.pause import is_paused
+from deltamirror.txnlog.queue.pause import is_paused
 from tests.support.commands import COMMAND, environment, following, typed
 from tests.support.lake import add as added
 from tests.support.lake import settings_for
@@ -37,7 +37,7 @@ with Catalog("duckdb:///lake.duckdb") as catalog:
 PAUSER = """
 import logging
 from deltamirror import Catalog
-from deltamirror.txnlog.pause import pause_all
+from deltamirror.txnlog.queue.pause import pause_all
 logging.basicConfig(level="INFO")
 with Catalog("duckdb:///lake.duckdb") as catalog:
     pause_all(catalog.database)

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import Settings, StorageSettings, WriterSettings
 from deltamirror.errors import Conflict, Diverged, InvalidAction, NotFound, Refused
-from deltamirror.ops.adoption import adopt_all
-from deltamirror.ops.repair import repair
-from deltamirror.txnlog.superseding import superseded_of
+from deltamirror.ops.adopt.adoption import adopt_all
+from deltamirror.ops.reconcile.repair import repair
+from deltamirror.txnlog.content.superseded import superseded_of
 from tests.support.adoptions import (
     PLAIN,
     add_line,

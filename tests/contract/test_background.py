@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.ops import background
-from deltamirror.ops.background import BackgroundReconciler
-from deltamirror.ops.reconcile import Reconciler, TableReconciled
-from deltamirror.txnlog.kept import KeptLog
+from deltamirror.ops.reconcile import background
+from deltamirror.ops.reconcile.background import BackgroundReconciler
+from deltamirror.ops.reconcile.reconciling import Reconciler, TableReconciled
+from deltamirror.txnlog.queue.expected_objects import KeptLog
 from tests.support.mirrors import (
     append,
     committed_files,

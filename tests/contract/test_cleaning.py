@@ -15,20 +15,20 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings
+from deltamirror.deltalog.retention import DAY
 from deltamirror.errors import LeaseLost, LogChanged, NotFound, Refused
-from deltamirror.mirror.cleanup import DAY
-from deltamirror.ops.logs import Logs
-from deltamirror.ops.rebuild import rebuild
-from deltamirror.ops.reconcile import Strategy
-from deltamirror.ops.restoring import restore_log
-from deltamirror.pipeline import cleaning as cleaning_module
-from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.ops.rebuild.rebuilding import rebuild
+from deltamirror.ops.rebuild.restoring import restore_log
+from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.run.inspection import LocalInspector
+from deltamirror.pipeline.service import cleaning as cleaning_module
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.kept import kept_log
-from deltamirror.txnlog.leases import release, take
+from deltamirror.txnlog.queue.expected_objects import kept_log
+from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.work import Lane
 from tests.support.aging import HEAD, START, Spot, age, cleaning, lived, log_names, spot_of
 from tests.support.lake import add, execute, paths

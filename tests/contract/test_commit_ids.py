@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from deltamirror import Add, Catalog
-from deltamirror.txnlog.staging import Stage, fresh_commit_id
+from deltamirror.txnlog.commit.staging import Stage, fresh_commit_id
 from tests.support.lake import add, create, execute, opened, paths
 
 pytestmark = pytest.mark.requirement("R37")

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from deltamirror import Catalog, Protocol, Table
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidInput, NotFound
-from deltamirror.txnlog.request import Change, Request
-from deltamirror.txnlog.tables import drop_table
+from deltamirror.txnlog.commit.request import Change, Request
+from deltamirror.txnlog.tables.registry import drop_table
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, execute, info_of, paths, remove_of, row_counts
 

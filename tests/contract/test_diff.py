@@ -8,9 +8,9 @@ import pytest
 from deltamirror import Catalog, DeletionVector, Table
 from deltamirror.config import StorageSettings
 from deltamirror.errors import NotFound
-from deltamirror.ops.diff import compare
-from deltamirror.ops.rebuild import rebuild
-from deltamirror.ops.sides import location_state, table_state
+from deltamirror.ops.diff.comparing import compare
+from deltamirror.ops.diff.sides import location_state, table_state
+from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.lake import add, opened, remove_of

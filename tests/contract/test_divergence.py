@@ -6,9 +6,9 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.errors import Conflict, Diverged
-from deltamirror.ops.reconcile import Strategy
-from deltamirror.txnlog.divergence import mark_diverged
-from deltamirror.txnlog.escalations import escalations_of
+from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.txnlog.queue.escalations import escalations_of
+from deltamirror.txnlog.queue.quarantine import mark_diverged
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute, paths
 from tests.support.mirrors import append, log_of, make_table, mirror_of

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from deltamirror import Catalog, Table
 from deltamirror.config import WriterSettings
 from deltamirror.errors import CommitUnknown, Unavailable
-from deltamirror.txnlog.request import Change, Request
+from deltamirror.txnlog.commit.request import Change, Request
 from tests.support.faults import Fault, failing_at, losing_replies
 from tests.support.lake import add, create, execute, opened, paths, remove_of, row_counts
 

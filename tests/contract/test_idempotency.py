@@ -11,7 +11,7 @@ from deltamirror import Add, Catalog, Committed, Table, Txn
 from deltamirror.config import WriterSettings
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidAction, TokenReused
-from deltamirror.txnlog.request import Change, Request
+from deltamirror.txnlog.commit.request import Change, Request
 from tests.support.faults import losing_replies
 from tests.support.lake import add, create, opened, paths, remove_of, row_counts
 
@@ -324,7 +324,7 @@ def test_a_commit_that_shows_up_after_the_look_is_not_repeated(
 ) -> None:
     """The reply is lost, the log does not have the transaction yet, and when it is tried again it does."""
     create(catalog, "u")
-    monkeypatch.setattr("deltamirror.txnlog.commit._Run._find_by_txn_id", lambda _: None)
+    monkeypatch.setattr("deltamirror.txnlog.commit.committing._Run._find_by_txn_id", lambda _: None)
     with losing_replies(catalog.database), catalog.transaction() as tx:
         for name in names:
             tx.append(name, [add("a")])

@@ -17,16 +17,16 @@ from deltamirror.delta import names
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import encode_commit
 from deltamirror.delta.schema import StructType
+from deltamirror.deltalog import checkpoint_pieces
+from deltamirror.deltalog import commits as reading
+from deltamirror.deltalog.listing import read_listing
+from deltamirror.deltalog.states import state_at
 from deltamirror.errors import InvalidAction, InvalidInput, NotFound, Refused
-from deltamirror.mirror.log import commits as reading
-from deltamirror.mirror.log import pieces
-from deltamirror.mirror.log.listing import read_listing
-from deltamirror.mirror.log.states import state_at
-from deltamirror.ops import foreign_log
-from deltamirror.ops.rebuild import rebuild
+from deltamirror.ops.imports import foreign_log
+from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Meta, Store
-from deltamirror.txnlog.importing import Import
+from deltamirror.txnlog.imports.importing import Import
 from tests.support.adoptions import adopted, mirroring
 from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
@@ -149,7 +149,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits of more than some lines are large, and so are checkpoints of more than some rows."""
     monkeypatch.setattr(reading, "_SMALL_BYTES", 500)
     monkeypatch.setattr(reading, "read_blocks", partial(reading.read_blocks, block_bytes=1_000))
-    monkeypatch.setattr(pieces, "_MOST_ROWS", 3)
+    monkeypatch.setattr(checkpoint_pieces, "_MOST_ROWS", 3)
 
 
 @pytest.mark.usefixtures("small_blocks")

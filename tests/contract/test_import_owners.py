@@ -14,14 +14,14 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.config import StorageSettings
+from deltamirror.deltalog import checkpoint_pieces
+from deltamirror.deltalog import commits as reading
 from deltamirror.errors import CommitUnknown, LeaseLost, Refused, Throttled
-from deltamirror.mirror.log import commits as reading
-from deltamirror.mirror.log import pieces
-from deltamirror.ops.importing import ImportOrder
-from deltamirror.pipeline.owners import is_gone, owner_name
+from deltamirror.ops.imports.importing import ImportOrder
+from deltamirror.pipeline.service.owners import is_gone, owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.importing import Import
+from deltamirror.txnlog.imports.importing import Import
 from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.faults import losing_replies
@@ -44,7 +44,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits of more than some lines are large, and so are checkpoints of more than some rows."""
     monkeypatch.setattr(reading, "_SMALL_BYTES", 500)
     monkeypatch.setattr(reading, "read_blocks", partial(reading.read_blocks, block_bytes=1_000))
-    monkeypatch.setattr(pieces, "_MOST_ROWS", 3)
+    monkeypatch.setattr(checkpoint_pieces, "_MOST_ROWS", 3)
 
 
 def test_of_two_importers_of_one_location_the_second_is_refused(there: Store, catalog: Catalog) -> None:

@@ -21,6 +21,7 @@ from deltamirror.delta.actions import Action, Add, CommitInfo, DeletionVector, R
 from deltamirror.delta.chunks import commit_digest
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.replay import State, checkpoint_actions, replay
+from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.errors import (
     AlreadyExists,
     CapacityExceeded,
@@ -35,11 +36,17 @@ from deltamirror.errors import (
     Transient,
     Unsupported,
 )
-from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
-from deltamirror.txnlog.backlog import commit_work, count_files, fetch_chunks, replay_work, with_chunks, with_counts
-from deltamirror.txnlog.importing import ImportedCheckpoint
-from deltamirror.txnlog.parts import base_part, imported_commit_id
-from deltamirror.txnlog.rows import file_row, remove_row
+from deltamirror.txnlog.content.rows import file_row, remove_row
+from deltamirror.txnlog.imports.importing import ImportedCheckpoint
+from deltamirror.txnlog.imports.parts import base_part, imported_commit_id
+from deltamirror.txnlog.queue.backlog import (
+    commit_work,
+    count_files,
+    fetch_chunks,
+    replay_work,
+    with_chunks,
+    with_counts,
+)
 from tests.support.checkpoint_rows import assert_same_rows
 from tests.support.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
 from tests.support.imports import Part, abandon, base_parts, begun, file_parts, import_files
@@ -609,8 +616,10 @@ def lawful(history: History) -> list[tuple[Action, ...]]:
 def test_every_version_of_an_imported_history_is_what_replaying_it_gives(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, history: History, data: st.DataObject
 ) -> None:
-    monkeypatch.setattr("deltamirror.txnlog.ends._ACTIONS_AT_ONCE", 4)
-    monkeypatch.setattr("deltamirror.txnlog.ends._FEW_HASHES", data.draw(st.sampled_from([0, 1, 100]), label="few"))
+    monkeypatch.setattr("deltamirror.txnlog.imports.file_ends._ACTIONS_AT_ONCE", 4)
+    monkeypatch.setattr(
+        "deltamirror.txnlog.imports.file_ends._FEW_HASHES", data.draw(st.sampled_from([0, 1, 100]), label="few")
+    )
     commits = lawful(history)
     first = data.draw(st.integers(0, len(commits) - 1), label="first")
     has_base = first > 0 and data.draw(st.booleans(), label="base")

@@ -9,8 +9,8 @@ from sqlalchemy import create_engine, inspect, text
 
 from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch, InvalidSettings
-from deltamirror.txnlog.migrations import SCHEMA_VERSION
-from deltamirror.txnlog.schema import METADATA
+from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
+from deltamirror.txnlog.database.schema import METADATA
 from tests.support.lake import add, create, execute, opened, paths, row_counts
 
 pytestmark = pytest.mark.requirement("R107")

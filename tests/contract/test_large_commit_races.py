@@ -7,8 +7,8 @@ import pytest
 from deltamirror import Add, Catalog, DeletionVector, Table
 from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict, InvalidAction, NotFound, Unavailable
-from deltamirror.txnlog.request import Change, Request
-from deltamirror.txnlog.staging import Stage
+from deltamirror.txnlog.commit.request import Change, Request
+from deltamirror.txnlog.commit.staging import Stage
 from tests.support.lake import add, adds_of, create, execute, opened, paths, remove_of, row_counts
 
 OLD = [add(f"old{number}") for number in range(15)]

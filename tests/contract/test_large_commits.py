@@ -9,8 +9,8 @@ import pytest
 from deltamirror import Add, Catalog, Cdc, DomainMetadata, Table, Txn
 from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict, InvalidAction, TokenReused, Unavailable
-from deltamirror.txnlog.request import Change, Request
-from deltamirror.txnlog.staging import Stage
+from deltamirror.txnlog.commit.request import Change, Request
+from deltamirror.txnlog.commit.staging import Stage
 from tests.support.lake import add, adds_of, body_of, create, execute, info_of, opened, paths, remove_of, row_counts
 
 MANY = [add(f"f{number:02}", day=str(number % 3), stats='{"numRecords":1}') for number in range(25)]
@@ -161,8 +161,8 @@ def orphan(catalog: Catalog, table: Table) -> int:
     """What a writer that died after staging leaves behind; the id of its commit."""
     request = Request(changes=(Change(table="t", actions=[*MANY[5:], remove_of(MANY[0])]),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deltamirror.txnlog.commit._Run._ratify", die)
-        patch.setattr("deltamirror.txnlog.commit._Run.discard_stages", lambda _: None)
+        patch.setattr("deltamirror.txnlog.commit.committing._Run._ratify", die)
+        patch.setattr("deltamirror.txnlog.commit.committing._Run.discard_stages", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
             catalog.writer.commit(request)
     [(commit_id,)] = execute(catalog, "SELECT commit_id FROM dl_stages")

@@ -11,9 +11,9 @@ from threading import Barrier
 import pytest
 
 from deltamirror import Catalog
-from deltamirror.txnlog.backlog import request_checkpoint
-from deltamirror.txnlog.leases import Claim, claim, held_for, release, renew
-from deltamirror.txnlog.pause import is_paused, pause_all, resume_all
+from deltamirror.txnlog.queue.backlog import request_checkpoint
+from deltamirror.txnlog.queue.leases import Claim, claim, held_for, release, renew
+from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 from deltamirror.work import Lane, Lease
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, create, execute, opened
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 CLAIM = """
 import json, sys
 from deltamirror import Catalog
-from deltamirror.txnlog.leases import claim
+from deltamirror.txnlog.queue.leases import claim
 from deltamirror.work import Lane
 with Catalog(sys.argv[1]) as catalog:
     sys.stdin.readline()

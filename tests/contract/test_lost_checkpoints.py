@@ -7,8 +7,8 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, encode
-from deltamirror.ops.reconcile import Strategy
-from deltamirror.ops.repair import repair
+from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.ops.reconcile.repair import repair
 from tests.support.adoptions import logs_of
 from tests.support.catalogs import ENGINES
 from tests.support.mirrors import append, log_of, make_table, mirror_of

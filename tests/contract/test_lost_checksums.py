@@ -8,9 +8,9 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.delta.checksum import Checksum
-from deltamirror.ops.reconcile import Strategy
-from deltamirror.pipeline import seeds
-from deltamirror.txnlog.database import Database
+from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.pipeline.plan import checksum_seeds
+from deltamirror.txnlog.database.access import Database
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add
 from tests.support.mirrors import append, log_of, make_table, mirror_of
@@ -57,7 +57,7 @@ def test_a_checksum_that_is_missing_since_the_newest_checkpoint_is_written_again
 def test_a_checksum_that_says_something_else_is_written_again_and_one_that_says_the_same_is_kept(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, largest: int
 ) -> None:
-    monkeypatch.setattr("deltamirror.mirror.checksums._LARGEST", largest)
+    monkeypatch.setattr("deltamirror.publish.checksums._LARGEST", largest)
     table = make_table(catalog, tmp_path)
     append(table, 6)
     table.append([add(f"{number}.parquet") for number in range(10)])
@@ -86,7 +86,7 @@ def test_a_checksum_that_says_something_else_is_written_again_and_one_that_says_
 def test_a_table_with_too_many_files_is_counted_once_however_many_checksums_are_missing(
     lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, counted, count = make_table(lake, tmp_path), list[int](), seeds._of_whole_state
+    table, counted, count = make_table(lake, tmp_path), list[int](), checksum_seeds._of_whole_state
     append(table, 14)
     with mirror_of(lake) as engine:
         engine.run(once=True)
@@ -95,8 +95,8 @@ def test_a_table_with_too_many_files_is_counted_once_however_many_checksums_are_
         counted.append(version)
         return count(database, name, version)
 
-    monkeypatch.setattr(seeds, "_MOST_COUNTED", 3)
-    monkeypatch.setattr(seeds, "_of_whole_state", counting)
+    monkeypatch.setattr(checksum_seeds, "_MOST_COUNTED", 3)
+    monkeypatch.setattr(checksum_seeds, "_of_whole_state", counting)
     for version in (11, 12, 13):
         checksum_of(table, version).unlink()
     with reconciling(lake) as engine:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, create_engine, inspect, text
 
 from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch
-from deltamirror.txnlog.migrations import SCHEMA_VERSION
+from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
 from tests.support import schema_v1, schema_v2, schema_v3, schema_v4
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, opened, paths

@@ -9,7 +9,7 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.delta.chunks import commit_digest
 from deltamirror.errors import PermissionDenied, Transient, Unavailable
-from deltamirror.txnlog.backlog import (
+from deltamirror.txnlog.queue.backlog import (
     bytes_between,
     bytes_since,
     checkpoint_facts,
@@ -23,8 +23,8 @@ from deltamirror.txnlog.backlog import (
     with_chunks,
     with_counts,
 )
-from deltamirror.txnlog.outcomes import Recorded, record_commits
-from deltamirror.txnlog.status import attempts
+from deltamirror.txnlog.queue.outcomes import Recorded, record_commits
+from deltamirror.txnlog.queue.status import attempts
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Stage
 from tests.support.lake import add, create, execute, opened
 from tests.support.mirroring import (

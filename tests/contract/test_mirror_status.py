@@ -10,9 +10,9 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import NotFound
-from deltamirror.txnlog.backlog import request_checkpoint
-from deltamirror.txnlog.pause import pause_all, resume_all
-from deltamirror.txnlog.status import all_status, published_version
+from deltamirror.txnlog.queue.backlog import request_checkpoint
+from deltamirror.txnlog.queue.pause import pause_all, resume_all
+from deltamirror.txnlog.queue.status import all_status, published_version
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Stage
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, create, execute, opened
@@ -266,8 +266,8 @@ def test_a_commit_does_not_fail_because_nobody_can_be_told(
     postgres_lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = create(postgres_lake)
-    monkeypatch.setattr("deltamirror.txnlog.engines.postgresql.NOTIFY", "SELECT no_such_function()")
-    monkeypatch.setattr("deltamirror.txnlog.engines.notices._SILENCE", -1.0)
+    monkeypatch.setattr("deltamirror.txnlog.database.engines.postgresql.NOTIFY", "SELECT no_such_function()")
+    monkeypatch.setattr("deltamirror.txnlog.database.engines.notices._SILENCE", -1.0)
     assert [table.append([add(f"{n}")]).versions["t"] for n in range(3)] == [1, 2, 3]
     assert not postgres_lake.database.announce()
 

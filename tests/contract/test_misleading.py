@@ -10,8 +10,8 @@ import pytest
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
 from deltamirror.errors import Diverged, LogChanged, NotFound
-from deltamirror.ops.reconcile import Strategy
-from deltamirror.ops.repair import Repaired, repair
+from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.ops.reconcile.repair import Repaired, repair
 from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lake import opened, paths
 from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files

@@ -10,7 +10,7 @@ from deltamirror import Catalog, Protocol, Table
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamirror.errors import InvalidInput, NotFound
-from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.database.clock import CLOCK
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, execute, info_of, paths
 

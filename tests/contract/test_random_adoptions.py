@@ -12,7 +12,7 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict
-from deltamirror.txnlog.superseding import superseded_of
+from deltamirror.txnlog.content.superseded import superseded_of
 from tests.support.adoptions import PLAIN, adopted, assert_same, delta_rs_appends, mirror, mirroring, their_commit
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute, paths

@@ -11,13 +11,13 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, checkpoint_name, commit_name
 from deltamirror.errors import DeltaMirrorError, Diverged, InvalidInput, InvalidLocation, NotFound, Refused
-from deltamirror.ops.diff import compare
-from deltamirror.ops.importing import ImportOrder
-from deltamirror.ops.logs import Logs
-from deltamirror.ops.rebuild import Rebuilt, rebuild
-from deltamirror.ops.restoring import restore_log
-from deltamirror.ops.sides import location_state, table_state
-from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.ops.diff.comparing import compare
+from deltamirror.ops.diff.sides import location_state, table_state
+from deltamirror.ops.imports.importing import ImportOrder
+from deltamirror.ops.rebuild.rebuilding import Rebuilt, rebuild
+from deltamirror.ops.rebuild.restoring import restore_log
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.wiring import open_importer

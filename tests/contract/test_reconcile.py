@@ -15,14 +15,14 @@ from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import DeltaMirrorError, Diverged, LeaseLost, NotFound, Refused, Throttled, Unavailable
-from deltamirror.mirror import commits
-from deltamirror.ops.reconcile import Strategy
+from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.report import report_on
+from deltamirror.publish import commits
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.findings import Turn
-from deltamirror.txnlog.kept import kept_log
-from deltamirror.txnlog.leases import release, take
-from deltamirror.txnlog.status import Attempt, attempts
+from deltamirror.txnlog.queue.expected_objects import kept_log
+from deltamirror.txnlog.queue.findings import Turn
+from deltamirror.txnlog.queue.leases import release, take
+from deltamirror.txnlog.queue.status import Attempt, attempts
 from deltamirror.work import CommitWork, Lane
 from tests.support.catalogs import ENGINES
 from tests.support.commit_units import commit_key

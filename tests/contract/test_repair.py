@@ -12,12 +12,12 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Diverged, NotFound, Refused
-from deltamirror.ops.background import BackgroundReconciler
-from deltamirror.ops.logs import Logs
-from deltamirror.ops.reconcile import Reconciler, Strategy
-from deltamirror.ops.repair import Repaired, repair
+from deltamirror.ops.reconcile.background import BackgroundReconciler
+from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy
+from deltamirror.ops.reconcile.repair import Repaired, repair
+from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.report import report_on
-from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.pipeline.run.inspection import LocalInspector
 from tests.support.catalogs import ENGINES
 from tests.support.commit_units import commit_key
 from tests.support.lake import execute, paths

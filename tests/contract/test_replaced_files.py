@@ -8,8 +8,8 @@ import pytest
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.errors import CatalogMismatch
-from deltamirror.txnlog import commit
-from deltamirror.txnlog.ratify import lock_heads
+from deltamirror.txnlog.commit import committing
+from deltamirror.txnlog.commit.ratification import lock_heads
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, create, opened, paths
 
@@ -69,7 +69,7 @@ def test_a_file_that_is_replaced_in_the_middle_of_a_commit_takes_none(
         removed_and_copied(backup, file)
         return found
 
-    monkeypatch.setattr(commit, "lock_heads", locked_and_replaced)
+    monkeypatch.setattr(committing, "lock_heads", locked_and_replaced)
     with opened(url) as catalog, pytest.raises(CatalogMismatch, match="was replaced or removed"):
         catalog.table("t").append([add("lost")])
     with opened(url) as catalog:

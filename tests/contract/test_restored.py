@@ -19,15 +19,15 @@ from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings, StorageSettings, WriterSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import Diverged, Unavailable
-from deltamirror.ops.adoption import adopt_all
-from deltamirror.pipeline import lookahead
-from deltamirror.pipeline.gate import Breakers
-from deltamirror.pipeline.lookahead import FirstLooks, LookAhead, Sighting
-from deltamirror.pipeline.outlook import Outlook
+from deltamirror.ops.adopt.adoption import adopt_all
+from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.pipeline.service import foreign_versions
+from deltamirror.pipeline.service.first_look import Outlook
+from deltamirror.pipeline.service.foreign_versions import FirstLooks, LookAhead, Sighting
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.breakers import Breaker, BreakerState, change_breaker
-from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.tables import TableInfo
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.breakers import Breaker, BreakerState, change_breaker
+from deltamirror.txnlog.tables.registry import TableInfo
 from tests.support.adoptions import logs_of
 from tests.support.backups import backed_up
 from tests.support.fault_rules import Reset, Silence
@@ -114,7 +114,7 @@ def sqlite_disk(tmp_path: Path) -> Lake:
 @pytest.fixture
 def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks past heads wait for an answer as everything else does."""
-    monkeypatch.setattr(lookahead, "_SECONDS", 60.0)
+    monkeypatch.setattr(foreign_versions, "_SECONDS", 60.0)
 
 
 @pytest.fixture

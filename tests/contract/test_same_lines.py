@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog, Cdc, DeletionVector
-from deltamirror.txnlog.clock import CLOCK
-from deltamirror.txnlog.engines.postgresql import PostgresqlDatabase
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.engines.postgresql import PostgresqlDatabase
 from tests.support.catalogs import ENGINES
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, create, opened

@@ -11,7 +11,7 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import Unavailable
-from deltamirror.txnlog.engines.queue import FileQueue
+from deltamirror.txnlog.database.engines.queue import FileQueue
 from tests.support.lake import add, create, paths, settings_for
 
 pytestmark = pytest.mark.requirement("R36")

@@ -9,11 +9,11 @@ import pytest
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict
-from deltamirror.txnlog import commit, ratify, staging, winners
-from deltamirror.txnlog.chunks import commit_actions
-from deltamirror.txnlog.database import Database, Session
-from deltamirror.txnlog.ratify import lock_heads
-from deltamirror.txnlog.request import Change, Request
+from deltamirror.txnlog.commit import committing, conflicts, ratification, staging
+from deltamirror.txnlog.commit.ratification import lock_heads
+from deltamirror.txnlog.commit.request import Change, Request
+from deltamirror.txnlog.content.chunks import commit_actions
+from deltamirror.txnlog.database.access import Database, Session
 from tests.support.lake import add, adds_of, create, opened, remove_of
 
 pytestmark = pytest.mark.requirement("R36")
@@ -29,10 +29,10 @@ class Watch:
         self.is_locked = False
         self.locked = self.unlocked = 0
         self._write = Database.write
-        monkeypatch.setattr(ratify, "LINES_UNDER_LOCK", BULK // 2)
-        monkeypatch.setattr(commit, "lock_heads", self._lock_heads)
+        monkeypatch.setattr(ratification, "LINES_UNDER_LOCK", BULK // 2)
+        monkeypatch.setattr(committing, "lock_heads", self._lock_heads)
         monkeypatch.setattr(Database, "write", self._writing())
-        for module in (staging, winners):
+        for module in (staging, conflicts):
             monkeypatch.setattr(module, "commit_actions", self._actions)
 
     def _lock_heads(self, *arguments: Any) -> object:
@@ -103,7 +103,7 @@ def test_what_comes_while_it_is_compared_is_compared_too(
         lambda: table.append([add("both1", size=6)]),
         lambda: table.append(bulk(5)),
     ]
-    caught_up = ratify.caught_up
+    caught_up = ratification.caught_up
 
     def caught_up_then_act(*arguments: Any) -> Any:
         done = caught_up(*arguments)
@@ -111,7 +111,7 @@ def test_what_comes_while_it_is_compared_is_compared_too(
             later.pop()()
         return done
 
-    monkeypatch.setattr("deltamirror.txnlog.prepare.caught_up", caught_up_then_act)
+    monkeypatch.setattr("deltamirror.txnlog.commit.preparation.caught_up", caught_up_then_act)
     files = [add(f"both{number}", size=7) for number in range(15)]
     table.append(interrupted(files, lambda: table.append(bulk(4))))
     sizes = {path: file.size for (path, _), file in adds_of(table.snapshot().files()).items()}
@@ -133,7 +133,7 @@ def test_a_conflict_with_a_large_winner_is_found_before_the_lock(catalog: Catalo
 
 
 def test_who_is_always_left_behind_gets_its_turn(table: Table, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    caught_up, rounds = ratify.caught_up, iter(range(100))
+    caught_up, rounds = ratification.caught_up, iter(range(100))
 
     def caught_up_then_act(*arguments: Any) -> Any:
         done = caught_up(*arguments)
@@ -141,7 +141,7 @@ def test_who_is_always_left_behind_gets_its_turn(table: Table, watch: Watch, mon
         table.append([add(f"winner{number}-{file}") for file in range(BULK)])
         return done
 
-    monkeypatch.setattr("deltamirror.txnlog.prepare.caught_up", caught_up_then_act)
+    monkeypatch.setattr("deltamirror.txnlog.commit.preparation.caught_up", caught_up_then_act)
     files = [add(f"mine{number}") for number in range(15)]
     table.append(interrupted(files, lambda: table.append(bulk(4))))
     assert next(rounds) < 20

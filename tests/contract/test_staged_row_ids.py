@@ -10,7 +10,7 @@ from deltamirror import Add, Catalog, Table
 from deltamirror.delta import lines
 from deltamirror.delta.actions import DomainMetadata
 from deltamirror.errors import InvalidAction
-from deltamirror.txnlog import ratify, staging
+from deltamirror.txnlog.commit import ratification, staging
 from tests.support.lake import add, adds_of, body_of, create, opened, row_counts
 
 pytestmark = pytest.mark.requirement("R37")
@@ -78,7 +78,7 @@ def test_ids_are_moved_past_those_of_others_before_the_lock(table: Table, monkey
     def never(*_: object, **__: object) -> None:
         raise AssertionError("ids are moved under the lock")
 
-    monkeypatch.setattr(ratify, "move_ids", never)
+    monkeypatch.setattr(ratification, "move_ids", never)
     monkeypatch.setattr(staging, "_CHUNKS_AT_ONCE", 2)
     monkeypatch.setattr(staging, "_FILES_AT_ONCE", 7)
 
@@ -93,14 +93,14 @@ def test_ids_are_moved_past_those_of_others_before_the_lock(table: Table, monkey
 def test_ids_are_moved_under_the_lock_where_others_are_always_faster(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caught_up, rounds = ratify.caught_up, iter(range(100))
+    caught_up, rounds = ratification.caught_up, iter(range(100))
 
     def caught_up_then_act(*arguments: Any) -> Any:
         done = caught_up(*arguments)
         table.append([add(f"faster{next(rounds)}", stats=ROWS)])
         return done
 
-    monkeypatch.setattr("deltamirror.txnlog.prepare.caught_up", caught_up_then_act)
+    monkeypatch.setattr("deltamirror.txnlog.commit.preparation.caught_up", caught_up_then_act)
     table.append(interrupted(files("new"), lambda: table.append(files("small", 3))))
     require_sound(table, 1 + 15 + 3 + next(rounds))
 

@@ -10,7 +10,7 @@ from deltamirror import Catalog
 from deltamirror.catalog import catalog as catalogs
 from deltamirror.config import WriterSettings
 from deltamirror.errors import AlreadyExists, Conflict, InvalidInput, InvalidLocation, NotFound, Refused
-from deltamirror.txnlog.schema import METADATA
+from deltamirror.txnlog.database.schema import METADATA
 from tests.support.lake import add, create, execute, opened, paths, row_counts
 
 BUCKET = "s3://bucket/lake/t"

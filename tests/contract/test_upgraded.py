@@ -6,8 +6,8 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch
-from deltamirror.txnlog.leases import take
-from deltamirror.txnlog.migrations import _MIGRATIONS, SCHEMA_VERSION
+from deltamirror.txnlog.database.migrations import _MIGRATIONS, SCHEMA_VERSION
+from deltamirror.txnlog.queue.leases import take
 from deltamirror.work import Lane
 from tests.support.lake import add, create, execute, opened, paths, row_counts
 

@@ -6,7 +6,7 @@ import pytest
 
 from deltamirror import Catalog, Committed, Table
 from deltamirror.errors import Conflict, InvalidAction, InvalidInput, InvalidLine
-from deltamirror.txnlog.request import Change, Request
+from deltamirror.txnlog.commit.request import Change, Request
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, opened, paths, row_counts
 

@@ -10,7 +10,7 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict, Late, NotFound
-from deltamirror.pipeline import waiting
+from deltamirror.pipeline.service import publication_wait
 from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add, paths
@@ -47,13 +47,13 @@ def waiting_for(
     looked, changed = threading.Event(), threading.Event()
 
     class Clock:
-        monotonic: Callable[[], float] = staticmethod(waiting.time.monotonic)
+        monotonic: Callable[[], float] = staticmethod(publication_wait.time.monotonic)
 
         def sleep(self, _: float) -> None:
             looked.set()
             assert changed.wait(60)
 
-    monkeypatch.setattr(waiting, "time", Clock())
+    monkeypatch.setattr(publication_wait, "time", Clock())
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(catalog.wait_until_published, versions, seconds=60)
         assert looked.wait(60)
@@ -86,7 +86,7 @@ def test_a_commit_that_was_moved_is_not_published_as_long_as_only_its_old_versio
         their_commit(table, 3, add_line("theirs"))
         adopted(engine)
         ends = iter([0.0, 0.0])  # the next look is within the time, and what comes after is not
-        monkeypatch.setattr(waiting.time, "monotonic", lambda: next(ends, float("inf")))
+        monkeypatch.setattr(publication_wait.time, "monotonic", lambda: next(ends, float("inf")))
     with pytest.raises(Late, match="version 4 of table 't' is committed") as caught:
         found.result(60)
     assert caught.value.version == 4

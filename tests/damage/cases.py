@@ -10,8 +10,8 @@ import deltalake
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.ops.reconcile import Reconciler, Strategy
-from deltamirror.ops.repair import repair
+from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy
+from deltamirror.ops.reconcile.repair import repair
 from tests.damage.kinds import damaged
 from tests.damage.lake import INTERVAL, KINDS, Lake
 from tests.support.adoptions import logs_of

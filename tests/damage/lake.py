@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deltamirror import Catalog
 from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.ops.importing import ImportOrder
+from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 from tests.support.mirrors import append, local_settings, make_table, mirror_of
 

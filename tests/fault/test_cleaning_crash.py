@@ -13,13 +13,13 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.delta.lastcheckpoint import decode
-from deltamirror.pipeline import cleaning as cleaning_module
+from deltamirror.pipeline.service import cleaning as cleaning_module
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
-from deltamirror.txnlog.database import Database, Session
-from deltamirror.txnlog.engines.duckdb import DuckdbDatabase
-from deltamirror.txnlog.engines.postgresql import PostgresqlDatabase
-from deltamirror.txnlog.engines.sqlite import SqliteDatabase
+from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.engines.duckdb import DuckdbDatabase
+from deltamirror.txnlog.database.engines.postgresql import PostgresqlDatabase
+from deltamirror.txnlog.database.engines.sqlite import SqliteDatabase
 from tests.support.aging import HEAD, START, age, cleaning, lived
 from tests.support.fuses import Fuse, arm_database, arm_stores
 from tests.support.lake import execute, opened, paths

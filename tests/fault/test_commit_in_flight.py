@@ -9,7 +9,7 @@ import pytest
 
 from deltamirror import Add, Catalog, Transaction
 from deltamirror.errors import CommitUnknown
-from deltamirror.txnlog.commit import _Run
+from deltamirror.txnlog.commit.committing import _Run
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R35"), pytest.mark.requirement("R38")]
 

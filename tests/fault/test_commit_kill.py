@@ -12,7 +12,7 @@ from deltamirror import Add, Catalog
 from deltamirror.delta import lines
 from deltamirror.delta.replay import replay
 from deltamirror.errors import CommitUnknown, Transient, Unavailable
-from deltamirror.txnlog.schema import METADATA
+from deltamirror.txnlog.database.schema import METADATA
 from tests.support.killing import SCENARIOS, open_catalog, path_of, perform
 from tests.support.postgres import prepared_server
 from tests.support.worker import Worker

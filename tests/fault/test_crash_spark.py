@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from deltamirror import Catalog
 from deltamirror.steps import Moment, Step
-from deltamirror.txnlog.schema import leases
+from deltamirror.txnlog.database.schema import leases
 from tests.support.lake import execute
 from tests.support.mirrors import mirror_of, published_files
 from tests.support.sightings import seen

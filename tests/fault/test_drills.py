@@ -17,8 +17,8 @@ from deltamirror import Catalog
 from deltamirror.config import Settings, load
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.clock import CLOCK
-from deltamirror.txnlog.schema import leases
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import leases
 from deltamirror.wiring import open_catalog, open_engine
 from tests.support.commands import environment, variables
 from tests.support.lake import add, paths

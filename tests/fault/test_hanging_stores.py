@@ -20,10 +20,10 @@ from deltamirror.config import Secret, Settings, StorageSettings
 from deltamirror.delta.names import LAST_CHECKPOINT, commit_name
 from deltamirror.errors import Unavailable
 from deltamirror.ops.report import report_on
-from deltamirror.pipeline import lookahead
+from deltamirror.pipeline.service import foreign_versions
 from deltamirror.storage.calls import MOST_HUNG
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.status import table_status
+from deltamirror.txnlog.queue.status import table_status
 from tests.support.commands import following as service
 from tests.support.mirrors import append, following, local_settings, log_of, make_table, published_files, until
 
@@ -90,7 +90,7 @@ def test_a_table_that_hangs_delays_neither_commits_nor_checkpoints_nor_repairs_o
 def test_a_first_commit_to_a_table_that_hangs_goes_on(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookahead, "_SECONDS", 0.05)
+    monkeypatch.setattr(foreign_versions, "_SECONDS", 0.05)
     make_table(catalog, tmp_path)
     with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as other, dead(tmp_path / "t" / "_delta_log" / LAST_CHECKPOINT):
         append(other.table("t"), 3)

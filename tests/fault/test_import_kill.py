@@ -12,7 +12,7 @@ from deltamirror import Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.steps import Moment, Step
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.schema import METADATA, catalog, imports, tables, versions
+from deltamirror.txnlog.database.schema import METADATA, catalog, imports, tables, versions
 from tests.support.checkpoint_tables import rows
 from tests.support.checkpoints import commit, file
 from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after

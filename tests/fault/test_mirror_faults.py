@@ -18,10 +18,10 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.errors import Unavailable
-from deltamirror.pipeline import execution, guard
+from deltamirror.pipeline.run import execution, lease_guard
 from deltamirror.storage import files
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.leases import Claim, release
+from deltamirror.txnlog.queue.leases import Claim, release
 from deltamirror.work import Lane
 from tests.support.commit_units import watched
 from tests.support.faults import Fault, failing_at
@@ -186,7 +186,7 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
 @pytest.mark.requirement("R58")
 @pytest.mark.parametrize(
     ("module", "question", "times"),
-    [(guard, "held_for", 2), (execution, "with_chunks", 1)],
+    [(lease_guard, "held_for", 2), (execution, "with_chunks", 1)],
     ids=["asked for a lease", "asked for the lines"],
 )
 @pytest.mark.parametrize("lane", [Lane.COMMITS, Lane.CHECKPOINTS])
@@ -250,7 +250,7 @@ def heard(message: str) -> Iterator[threading.Event]:
             if message in record.getMessage():
                 found.set()
 
-    logger, listener = logging.getLogger("deltamirror.pipeline.service"), Listener()
+    logger, listener = logging.getLogger("deltamirror.pipeline.service.service"), Listener()
     logger.addHandler(listener)
     try:
         yield found

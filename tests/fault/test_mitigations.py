@@ -15,8 +15,8 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.delta.names import commit_name
 from deltamirror.errors import Unavailable
-from deltamirror.pipeline.guard import LeaseGuard
-from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.run.lease_guard import LeaseGuard
+from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.storage.store import Created, Data, Store
 from deltamirror.work import Unit
 from tests.support.commit_units import watched

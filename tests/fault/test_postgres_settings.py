@@ -12,7 +12,7 @@ from sqlalchemy import text
 import deltamirror
 from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch, Unavailable
-from deltamirror.txnlog.engines.sessions import SETTINGS
+from deltamirror.txnlog.database.engines.sessions import SETTINGS
 from tests.support.lake import add, create, execute, opened, paths
 from tests.support.mirrors import following, make_table, mirror_of, until
 from tests.support.pgbouncer import pooled

@@ -28,7 +28,7 @@ from deltamirror.delta.schema import from_ddl
 from deltamirror.errors import DeltaMirrorError, InvalidLocation, InvalidSettings
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.open import StoreAddress, store_at
-from deltamirror.txnlog.schema import METADATA
+from deltamirror.txnlog.database.schema import METADATA
 from tests.support.answering import Answer, Asked, answering
 from tests.support.command_lines import TABLE, CommandLine, command_lines
 from tests.support.postgres import PostgresServer

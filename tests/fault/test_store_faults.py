@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.pipeline.policy import Escalation, policy_of
+from deltamirror.pipeline.failures.policy import Escalation, policy_of
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Data, ETag, Store
 from tests.support.fault_rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate

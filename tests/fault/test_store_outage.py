@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.escalations import escalations_of
+from deltamirror.txnlog.queue.escalations import escalations_of
 from tests.support.commands import typed, variables
 from tests.support.fault_rules import UNAVAILABLE
 from tests.support.lake import add

@@ -22,21 +22,21 @@ from deltamirror.config import StorageSettings
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.deltalog.checkpoint.content import CheckpointState
+from deltamirror.deltalog.checkpoint.decoded import adds_table
+from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
+from deltamirror.deltalog.listing import read_listing
+from deltamirror.deltalog.states import commit_time, state_at
 from deltamirror.errors import DeltaMirrorError, NotFound
-from deltamirror.mirror.checkpoint.content import CheckpointState
-from deltamirror.mirror.checkpoint.decoded import adds_table
-from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
-from deltamirror.mirror.log.listing import read_listing
-from deltamirror.mirror.log.states import commit_time, state_at
-from deltamirror.ops.diff import compare
-from deltamirror.ops.examination import Look
-from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
-from deltamirror.ops.rebuild import rebuild
-from deltamirror.ops.sides import location_state, table_state
+from deltamirror.ops.diff.comparing import compare
+from deltamirror.ops.diff.sides import location_state, table_state
+from deltamirror.ops.imports.importing import Imported, ImportOrder, TableImporter
+from deltamirror.ops.rebuild.rebuilding import rebuild
+from deltamirror.ops.reconcile.examination import Look
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.kept import kept_log
-from deltamirror.txnlog.reads import Snapshot
+from deltamirror.txnlog.queue.expected_objects import kept_log
+from deltamirror.txnlog.tables.reading import Snapshot
 from deltamirror.wiring import open_importer
 from tests.support.adoptions import logs_of
 from tests.support.catalogs import ENGINES

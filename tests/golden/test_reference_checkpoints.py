@@ -14,7 +14,7 @@ import pytest
 
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import decode_commit
-from deltamirror.mirror.checkpoint.content import CheckpointState, checkpoint_schema, file_rows, replay
+from deltamirror.deltalog.checkpoint.content import CheckpointState, checkpoint_schema, file_rows, replay
 from tests.support.checkpoint_rows import assert_same_rows, fields, reference
 from tests.support.checkpoint_tables import rows, state_of_table
 from tests.support.golden import reference as reference_set

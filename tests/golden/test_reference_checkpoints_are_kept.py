@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from deltamirror.config import StorageSettings
-from deltamirror.mirror.checkpoint.pointer import POINTER_KEY
+from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.storage.open import store_at
 from tests.support.checkpoints import publish, put_commits, unit_of
 from tests.support.golden import reference

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from deltamirror.config import StorageSettings
-from deltamirror.mirror.log.listing import read_listing
-from deltamirror.mirror.log.states import state_at
-from deltamirror.ops.diff import compare
+from deltamirror.deltalog.listing import read_listing
+from deltamirror.deltalog.states import state_at
+from deltamirror.ops.diff.comparing import compare
 from deltamirror.storage.open import store_at
 from tests.support.golden import reference
 

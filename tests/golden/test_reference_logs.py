@@ -15,14 +15,14 @@ import pytest
 from deltamirror.config import StorageSettings
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import decode_commit
+from deltamirror.deltalog.admission import require_importable
+from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
+from deltamirror.deltalog.checkpoints import checkpoint_pieces, read_checkpoint, read_piece
+from deltamirror.deltalog.listing import LogListing, read_listing
+from deltamirror.deltalog.reachable_versions import Reach, reach
+from deltamirror.deltalog.states import commit_time, state_at
+from deltamirror.deltalog.statistics import statistics_texts, zoned_times
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.mirror.checkpoint.content import CheckpointState, replay
-from deltamirror.mirror.log.admission import require_importable
-from deltamirror.mirror.log.checkpoints import checkpoint_pieces, read_checkpoint, read_piece
-from deltamirror.mirror.log.listing import LogListing, read_listing
-from deltamirror.mirror.log.reach import Reach, reach
-from deltamirror.mirror.log.states import commit_time, state_at
-from deltamirror.mirror.log.statistics import statistics_texts, zoned_times
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.foreign_logs import assert_same_state

@@ -16,12 +16,12 @@ from deltamirror import Catalog
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.lines import decode
 from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.mirror.checkpoint.content import CheckpointState
-from deltamirror.mirror.checkpoint.decoded import adds_table
-from deltamirror.mirror.checkpoint.layout import FILES, REMOVES
-from deltamirror.ops.diff import compare
-from deltamirror.ops.importing import ImportOrder, TableImporter
-from deltamirror.ops.sides import table_state
+from deltamirror.deltalog.checkpoint.content import CheckpointState
+from deltamirror.deltalog.checkpoint.decoded import adds_table
+from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
+from deltamirror.ops.diff.comparing import compare
+from deltamirror.ops.diff.sides import table_state
+from deltamirror.ops.imports.importing import ImportOrder, TableImporter
 from deltamirror.wiring import open_importer
 from tests.support.golden import reference
 from tests.support.lake import opened

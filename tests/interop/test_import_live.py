@@ -17,8 +17,8 @@ from msgspec.structs import replace as changed
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.delta.schema import to_arrow
-from deltamirror.ops.importing import Imported, ImportOrder
-from deltamirror.ops.rebuild import rebuild
+from deltamirror.ops.imports.importing import Imported, ImportOrder
+from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage.open import store_at
 from deltamirror.wiring import open_catalog, open_engine, open_importer
 from tests.support.copies import Place, copy_table, log_of, truncated

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamirror.config import BreakerSettings
-from deltamirror.pipeline.breaker import News, Rules
-from deltamirror.txnlog.breakers import Breaker, BreakerState
+from deltamirror.pipeline.failures.breaker import News, Rules
+from deltamirror.txnlog.queue.breakers import Breaker, BreakerState
 
 pytestmark = pytest.mark.requirement("R55")
 

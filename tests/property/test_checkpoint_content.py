@@ -14,12 +14,12 @@ from deltamirror.delta.lines import decode_commit, encode_commit, wire_name
 from deltamirror.delta.properties import deleted_file_retention_ms, transaction_retention_ms
 from deltamirror.delta.replay import State, checkpoint_actions
 from deltamirror.delta.replay import replay as replay_actions
-from deltamirror.mirror.checkpoint.classic import classic_state
-from deltamirror.mirror.checkpoint.content import CheckpointState, can_continue, replay
-from deltamirror.mirror.checkpoint.encoding import encoded
-from deltamirror.mirror.checkpoint.filelines import MapKeys, parsed
-from deltamirror.mirror.checkpoint.layout import FILES
-from deltamirror.mirror.checkpoint.merging import merged
+from deltamirror.deltalog.checkpoint.content import CheckpointState, can_continue, replay
+from deltamirror.deltalog.checkpoint.file_lines import MapKeys, parsed
+from deltamirror.deltalog.checkpoint.layout import FILES
+from deltamirror.deltalog.checkpoint.merging import merged
+from deltamirror.publish.checkpoint.classic import classic_state
+from deltamirror.publish.checkpoint.encoding import encoded
 from tests.support.checkpoint_tables import rows, state_of_table
 from tests.support.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
 

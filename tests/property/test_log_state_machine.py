@@ -39,8 +39,8 @@ from deltamirror.errors import (
     TokenReused,
     Unavailable,
 )
-from deltamirror.txnlog.database import Database, Session
-from deltamirror.txnlog.schema import stages
+from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.schema import stages
 from tests.support.catalogs import database_url
 
 pytestmark = [pytest.mark.requirement("R36"), pytest.mark.requirement("R38"), pytest.mark.requirement("R35")]

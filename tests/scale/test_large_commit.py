@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from deltamirror import Add, Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.chunks import read_commit
+from deltamirror.txnlog.content.chunks import read_commit
 from tests.support.lake import settings_for
 from tests.support.s3_access import S3Access
 from tests.support.s3_server import S3Server

@@ -20,10 +20,10 @@ from deltamirror.errors import (
     Unavailable,
     Unsupported,
 )
-from deltamirror.ops.adoption import adopt
-from deltamirror.ops.logs import Logs
-from deltamirror.ops.repair import repair
-from deltamirror.txnlog.request import Committed
+from deltamirror.ops.adopt.adoption import adopt
+from deltamirror.ops.reconcile.repair import repair
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.txnlog.commit.request import Committed
 from deltamirror.wiring import open_logs
 from tests.simulation.guarantees import EVERYWHERE, Observer, SeenTable
 from tests.simulation.plans import Operation

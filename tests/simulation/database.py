@@ -11,8 +11,8 @@ from sqlalchemy.sql import ClauseElement
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import CommitUnknown
 from deltamirror.steps import Step
-from deltamirror.txnlog.database import Row, Session
-from deltamirror.txnlog.engines.sqlite import SqliteDatabase
+from deltamirror.txnlog.database.access import Row, Session
+from deltamirror.txnlog.database.engines.sqlite import SqliteDatabase
 from tests.simulation.threads import ScheduledLock
 
 __all__ = ["ScheduledDatabase", "Surroundings"]

@@ -9,21 +9,24 @@ import pytest
 from sqlalchemy import BindParameter, bindparam, func, select, update
 
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.deltalog.checkpoint import content
 from deltamirror.errors import Diverged
-from deltamirror.mirror import commits
-from deltamirror.mirror.checkpoint import classic, content
-from deltamirror.ops import examination
-from deltamirror.ops.logs import Logs
-from deltamirror.pipeline import ending, execution
-from deltamirror.pipeline.backoff import RetryPolicy
-from deltamirror.pipeline.breaker import Rules
-from deltamirror.pipeline.lanes import MirrorLane
+from deltamirror.ops.reconcile import examination
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.failures.backoff import RetryPolicy
+from deltamirror.pipeline.failures.breaker import Rules
+from deltamirror.pipeline.run import execution
+from deltamirror.pipeline.service import shutdown
+from deltamirror.pipeline.service.lanes import MirrorLane
+from deltamirror.publish import commits
+from deltamirror.publish.checkpoint import classic
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.store import ETag, Meta, Object
-from deltamirror.txnlog import commit, outcomes, prepare, ratify
-from deltamirror.txnlog.commit import CommitPath
-from deltamirror.txnlog.request import Committed
-from deltamirror.txnlog.schema import mirror_status, tables
+from deltamirror.txnlog.commit import committing, preparation, ratification
+from deltamirror.txnlog.commit.committing import CommitPath
+from deltamirror.txnlog.commit.request import Committed
+from deltamirror.txnlog.database.schema import mirror_status, tables
+from deltamirror.txnlog.queue import outcomes
 from deltamirror.work import Published
 from tests.simulation.plans import Plan
 
@@ -66,7 +69,7 @@ def _of(module: Any, name: str) -> Any:
 
 
 def _publishes_first(patch: Patch) -> None:
-    ratified, opened = _of(commit, "ratify"), _of(execution, "open_store")
+    ratified, opened = _of(committing, "ratify"), _of(execution, "open_store")
 
     def published(session: Any, draft: Any, head: Any, **how: Any) -> Any:
         done = ratified(session, draft, head, **how)
@@ -76,7 +79,7 @@ def _publishes_first(patch: Patch) -> None:
         opened(SimpleNamespace(location=location)).create(f"{LOG_DIRECTORY}/{commit_name(done.version)}", b"{}")
         return done
 
-    patch.setattr(commit, "ratify", published)
+    patch.setattr(committing, "ratify", published)
 
 
 def _overwrites(patch: Patch) -> None:
@@ -123,20 +126,20 @@ def _other_bytes(patch: Patch) -> None:
 
 
 def _forgets_tokens(patch: Patch) -> None:
-    patch.setattr(commit._Run, "_insert_token", lambda *_: None)
+    patch.setattr(committing._Run, "_insert_token", lambda *_: None)
 
 
 def _forgets_applications(patch: Patch) -> None:
-    patch.setattr(commit._Run, "_progress_in", lambda *_: None)
-    patch.setattr(commit._Run, "_applied", lambda *_: None)
+    patch.setattr(committing._Run, "_progress_in", lambda *_: None)
+    patch.setattr(committing._Run, "_applied", lambda *_: None)
 
 
 def _guesses_lost_replies(patch: Patch) -> None:
-    patch.setattr(commit._Run, "_look", lambda *_: None)
+    patch.setattr(committing._Run, "_look", lambda *_: None)
 
 
 def _misses_conflicts(patch: Patch) -> None:
-    for module in (prepare, ratify):
+    for module in (preparation, ratification):
         patch.setattr(module, "require_no_conflict", lambda connection, standing, head: standing)
 
 
@@ -154,7 +157,7 @@ def _tears_transactions(patch: Patch) -> None:
 
 
 def _trusts_the_clock(patch: Patch) -> None:
-    patch.setattr(commit, "next_timestamp", lambda clock, last: clock)
+    patch.setattr(committing, "next_timestamp", lambda clock, last: clock)
 
 
 def _skips_gaps(patch: Patch) -> None:
@@ -216,7 +219,7 @@ def _leaves_a_thread_each_time(patch: Patch) -> None:
 
 def _finishes_everything(patch: Patch) -> None:
     patch.setattr(StoreCalls, "give_up", lambda *_: None)
-    patch.setattr(ending, "_TO_FINISH", 10.0)
+    patch.setattr(shutdown, "_TO_FINISH", 10.0)
 
 
 DEFECTS: Final[Mapping[str, Defect]] = {

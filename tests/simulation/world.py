@@ -26,8 +26,8 @@ from deltamirror.storage.calls import MOST_HUNG, StoreCalls
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.open import StoreAddress, open_store
 from deltamirror.storage.store import Created, Exists, Replaced, Store
-from deltamirror.txnlog.migrations import migrate
-from deltamirror.txnlog.open import open_database
+from deltamirror.txnlog.database.migrations import migrate
+from deltamirror.txnlog.database.opening import open_database
 from tests.simulation.database import ScheduledDatabase
 from tests.simulation.stores import ScheduledStore
 from tests.simulation.strands import Hands, Process, Schedule

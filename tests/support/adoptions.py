@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import Settings
-from deltamirror.ops.adoption import Adoption, adopt
-from deltamirror.ops.logs import Logs
-from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.ops.adopt.adoption import Adoption, adopt
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.run.inspection import LocalInspector
 from tests.support.mirrors import local_settings, log_of
 from tests.support.readers import Reader
 

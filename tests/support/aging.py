@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import CleanupSettings, Settings, StorageSettings
-from deltamirror.mirror.cleanup import DAY
+from deltamirror.deltalog.retention import DAY
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.lake import add, execute, settings_for

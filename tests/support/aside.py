@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from deltamirror.mirror.checkpoint import encoding, fetching, placement, reconciliation
-from deltamirror.mirror.checkpoint.scratch import Gathering, Pile
+from deltamirror.deltalog.checkpoint import reconciliation
+from deltamirror.deltalog.checkpoint.scratch import Gathering, Pile
+from deltamirror.publish.checkpoint import encoding, fetching, placement
 
 __all__ = ["as_if_large", "in_small_groups"]
 

@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
-from deltamirror.mirror.checkpoint.content import CheckpointState, row_batches
-from deltamirror.mirror.checkpoint.layout import FILES
-from deltamirror.mirror.checkpoint.parquet import opened, row_group
-from deltamirror.mirror.checkpoint.reading import actions_of_table, state_of_actions
+from deltamirror.deltalog.checkpoint.content import CheckpointState, row_batches
+from deltamirror.deltalog.checkpoint.layout import FILES
+from deltamirror.deltalog.checkpoint.parquet import opened, row_group
+from deltamirror.deltalog.checkpoint.reading import actions_of_table, state_of_actions
 
 __all__ = ["rows", "state_of_table", "table_of"]
 

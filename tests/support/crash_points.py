@@ -14,7 +14,7 @@ from deltamirror.steps import Moment, Step, observed
 from deltamirror.storage.calls import BoundedStore
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
-from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.database.access import Database
 
 __all__ = ["observing"]
 

@@ -12,14 +12,14 @@ from sqlalchemy import update
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.ops.adoption import adopt
-from deltamirror.ops.logs import Logs
-from deltamirror.ops.reconcile import Reconciler, Strategy
-from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.ops.adopt.adoption import adopt
+from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from deltamirror.txnlog import commit as commit_module
-from deltamirror.txnlog.schema import heads, versions
+from deltamirror.txnlog.commit import committing as commit_module
+from deltamirror.txnlog.database.schema import heads, versions
 from tests.support.lake import add, remove_of
 
 __all__ = ["SCENES", "Lake", "Scene", "engine_of", "keep_ids"]

@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from deltamirror import Catalog
 from deltamirror.config import Settings
 from deltamirror.delta.names import LAST_CHECKPOINT, LOG_DIRECTORY, checkpoint_name, commit_name
-from deltamirror.txnlog.kept import kept_log
-from deltamirror.txnlog.schema import stages
+from deltamirror.txnlog.database.schema import stages
+from deltamirror.txnlog.queue.expected_objects import kept_log
 from tests.support.crash_points import observing
 from tests.support.crash_scenes import SCENES, Lake, engine_of, keep_ids
 from tests.support.fuses import die

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.paths import PartitionValue, decode_path, encode_path, partition_directory, partition_text
 from deltamirror.delta.schema import StructType, to_arrow
-from deltamirror.txnlog.reads import Snapshot
+from deltamirror.txnlog.tables.reading import Snapshot
 from tests.support.readers import SeenFile, SeenTable
 from tests.support.rows import fingerprint
 

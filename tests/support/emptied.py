@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete
 
 from deltamirror import Catalog
-from deltamirror.txnlog.pause import resume_all
-from deltamirror.txnlog.schema import METADATA, catalog
+from deltamirror.txnlog.database.schema import METADATA, catalog
+from deltamirror.txnlog.queue.pause import resume_all
 from tests.support.catalogs import ENGINES, database_url
 from tests.support.postgres import PostgresServer
 

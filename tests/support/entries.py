@@ -17,7 +17,7 @@ from deltamirror import Catalog, DeletionVector, MirrorEngine, Snapshot, SqlTxnL
 from deltamirror.config import Settings
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import from_ddl
-from deltamirror.txnlog.request import Change, Request
+from deltamirror.txnlog.commit.request import Change, Request
 from tests.support.lake import add
 
 __all__ = ["CASES", "TABLE", "Case", "Hands", "called", "entries", "missing_cases"]

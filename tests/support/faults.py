@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from deltamirror.errors import CommitUnknown
-from deltamirror.txnlog.database import Database
+from deltamirror.txnlog.database.access import Database
 
 __all__ = ["Fault", "failing_at", "losing_replies"]
 

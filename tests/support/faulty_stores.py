@@ -9,7 +9,7 @@ from typing import Any
 from deltamirror import Catalog
 from deltamirror.config import Settings
 from deltamirror.errors import Unavailable
-from deltamirror.pipeline.inprocess import InProcessRunner
+from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.storage.store import Store
 from tests.support.commit_units import watched
 

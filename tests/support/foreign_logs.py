@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from deltamirror.config import StorageSettings
 from deltamirror.delta import lines, names
 from deltamirror.delta.actions import Action
-from deltamirror.mirror.checkpoint.content import CheckpointState, file_rows, replay
+from deltamirror.deltalog.checkpoint.content import CheckpointState, file_rows, replay
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.checkpoint_tables import rows

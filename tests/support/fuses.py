@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.database import Database, Session
-from deltamirror.txnlog.engines.duckdb import DuckdbDatabase
-from deltamirror.txnlog.engines.postgresql import PostgresqlDatabase
-from deltamirror.txnlog.engines.sqlite import SqliteDatabase
+from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.engines.duckdb import DuckdbDatabase
+from deltamirror.txnlog.database.engines.postgresql import PostgresqlDatabase
+from deltamirror.txnlog.database.engines.sqlite import SqliteDatabase
 
 __all__ = ["Fuse", "arm_database", "arm_stores", "die", "wait_between_transactions"]
 

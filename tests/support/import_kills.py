@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from deltamirror.cli import cli
-from deltamirror.mirror.log import pieces
-from deltamirror.pipeline import slices
+from deltamirror.deltalog import checkpoint_pieces
+from deltamirror.pipeline.run import slices
 from deltamirror.steps import Moment, Observer, Step, observed
 from tests.support.fuses import Fuse, arm_database
 from tests.support.worker import serve, take_stdout
@@ -62,7 +62,7 @@ def answer(request: dict[str, Any]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    pieces._MOST_ROWS = slices._MOST_ROWS = ROWS  # type: ignore[misc]
+    checkpoint_pieces._MOST_ROWS = slices._MOST_ROWS = ROWS  # type: ignore[misc]
     # Drivers import these when they are first used, which every child would do again.
     for module in ("duckdb_engine", "pandas", "pyarrow.parquet", "sqlalchemy.dialects.postgresql.psycopg"):
         import_module(module)

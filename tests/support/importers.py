@@ -7,12 +7,12 @@ from itertools import count
 from deltamirror import Catalog
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
-from deltamirror.ops.diff import compare
-from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
-from deltamirror.ops.sides import location_state, table_state
-from deltamirror.pipeline.harvest import LocalHarvester
-from deltamirror.pipeline.owners import owner_name
-from deltamirror.pipeline.slices import LogSlice, Part
+from deltamirror.ops.diff.comparing import compare
+from deltamirror.ops.diff.sides import location_state, table_state
+from deltamirror.ops.imports.importing import Imported, ImportOrder, TableImporter
+from deltamirror.pipeline.run.log_reading import LocalHarvester
+from deltamirror.pipeline.run.slices import LogSlice, Part
+from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.storage.store import Store
 from tests.support.foreign_logs import HISTORY
 

@@ -7,9 +7,9 @@ from typing import TypeAlias
 from deltamirror import Catalog, Table
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.replay import State, checkpoint_actions
-from deltamirror.mirror.checkpoint.decoded import adds_table, removes_table
-from deltamirror.txnlog.importing import Import, ImportedCheckpoint, begin_import
-from deltamirror.txnlog.parts import BasePart, CommitPart, base_part, commit_parts
+from deltamirror.deltalog.checkpoint.decoded import adds_table, removes_table
+from deltamirror.txnlog.imports.importing import Import, ImportedCheckpoint, begin_import
+from deltamirror.txnlog.imports.parts import BasePart, CommitPart, base_part, commit_parts
 from tests.support.lake import execute
 
 __all__ = ["Part", "abandon", "base_parts", "begun", "file_parts", "import_files"]

@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 from deltamirror import Add, Catalog, DeletionVector, Remove, Table
 from deltamirror.config import CatalogSettings, Settings, WriterSettings
 from deltamirror.delta.replay import reconciliation_key
-from deltamirror.txnlog.schema import METADATA
+from deltamirror.txnlog.database.schema import METADATA
 
 __all__ = [
     "add",

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeAlias
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import StorageSettings
-from deltamirror.pipeline.service import lasting_failure
+from deltamirror.pipeline.service.service import lasting_failure
 from deltamirror.storage.store import Created, Replaced
 from deltamirror.work import CommitOutcome, Failure, Outcome
 from tests.support.fuses import Fuse, arm_database, arm_stores, wait_between_transactions

@@ -6,11 +6,11 @@ from sqlalchemy import update
 
 from deltamirror import Catalog
 from deltamirror.errors import DeltaMirrorError, Unavailable
-from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.leases import Claim, claim
-from deltamirror.txnlog.outcomes import Recorded, record_checkpoint, record_commits
-from deltamirror.txnlog.schema import leases
-from deltamirror.txnlog.status import TableStatus, table_status
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.schema import leases
+from deltamirror.txnlog.queue.leases import Claim, claim
+from deltamirror.txnlog.queue.outcomes import Recorded, record_checkpoint, record_commits
+from deltamirror.txnlog.queue.status import TableStatus, table_status
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, Stage
 
 __all__ = [

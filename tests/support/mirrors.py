@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import Settings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
-from deltamirror.pipeline.inprocess import InProcessRunner
-from deltamirror.pipeline.runner import Runner
+from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.pipeline.run.runner import Runner
 from deltamirror.work import Outcome, Unit
 from tests.support.lake import add
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import ReconcileSettings, Settings
-from deltamirror.ops.logs import Logs
-from deltamirror.ops.reconcile import Reconciler, Strategy, TableReconciled
-from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy, TableReconciled
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.open import StoreAddress, open_store
 from deltamirror.storage.store import Store

@@ -11,11 +11,11 @@ from deltamirror import Catalog, Metadata, Protocol
 from deltamirror.delta.actions import Action
 from deltamirror.delta.lines import decode_commit
 from deltamirror.errors import InvalidAction
-from deltamirror.txnlog.draft import draft_of
-from deltamirror.txnlog.ratify import Head, ratify
-from deltamirror.txnlog.request import Change
-from deltamirror.txnlog.schema import heads, tables
-from deltamirror.txnlog.state import TableState
+from deltamirror.txnlog.commit.draft import draft_of
+from deltamirror.txnlog.commit.ratification import Head, ratify
+from deltamirror.txnlog.commit.request import Change
+from deltamirror.txnlog.content.state import TableState
+from deltamirror.txnlog.database.schema import heads, tables
 
 __all__ = ["begin_table", "commit_files", "has_texts", "without_empty_tags"]
 

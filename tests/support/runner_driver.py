@@ -16,13 +16,13 @@ from pyspark import SparkContext
 
 from deltamirror.config import Settings, load
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.pipeline.harvest import Harvester
-from deltamirror.pipeline.runner import Runner
-from deltamirror.pipeline.slices import LogSlice, Part
-from deltamirror.pipeline.spark import runner as runner_module
-from deltamirror.pipeline.spark.harvester import SparkHarvester
-from deltamirror.pipeline.spark.inspector import SparkInspector
-from deltamirror.pipeline.spark.runner import SparkRunner
+from deltamirror.pipeline.run.log_reading import Harvester
+from deltamirror.pipeline.run.runner import Runner
+from deltamirror.pipeline.run.slices import LogSlice, Part
+from deltamirror.pipeline.run.spark import runner as runner_module
+from deltamirror.pipeline.run.spark.harvester import SparkHarvester
+from deltamirror.pipeline.run.spark.inspector import SparkInspector
+from deltamirror.pipeline.run.spark.runner import SparkRunner
 from tests.support.worker import serve, take_stdout
 
 __all__ = ["Harvest", "harvested", "packed", "unpacked"]

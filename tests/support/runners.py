@@ -16,9 +16,9 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.config import Settings
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.pipeline.harvest import LocalHarvester
-from deltamirror.pipeline.inprocess import InProcessRunner
-from deltamirror.pipeline.slices import LogSlice
+from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.pipeline.run.log_reading import LocalHarvester
+from deltamirror.pipeline.run.slices import LogSlice
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import Difference, ExpectedObject, Outcome, Unit
 from tests.support.inventory import record

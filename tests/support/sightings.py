@@ -18,8 +18,8 @@ from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.clock import CLOCK
-from deltamirror.txnlog.schema import METADATA, checkpoints, checksums, heads, leases, mirror_status, tables
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import METADATA, checkpoints, checksums, heads, leases, mirror_status, tables
 
 __all__ = ["dump", "is_done", "names_of_temporaries", "seen", "stores_of", "tags"]
 

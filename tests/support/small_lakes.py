@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, DeletionVector, MirrorEngine
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.txnlog.schema import METADATA
+from deltamirror.txnlog.database.schema import METADATA
 from tests.support.copies import Place, copy_table
 from tests.support.lake import add, remove_of
 from tests.support.mirrors import local_settings

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from deltamirror import MirrorEngine
-from deltamirror.pipeline.spark import runner
+from deltamirror.pipeline.run.spark import runner
 from tests.support.crash_points import observing
 from tests.support.fuses import die
 from tests.support.small_lakes import settings_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltamirror.pipeline.spark.executor import run_rows
+from deltamirror.pipeline.run.spark.executor import run_rows
 from tests.support.crash_points import observing
 from tests.support.fuses import die
 

@@ -6,8 +6,8 @@ import threading
 
 from deltamirror import MirrorEngine
 from deltamirror.config import load
-from deltamirror.pipeline.inprocess import InProcessRunner
-from deltamirror.txnlog.open import open_database
+from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.txnlog.database.opening import open_database
 from deltamirror.work import Unit
 from tests.support.mirrors import ScriptedRunner
 

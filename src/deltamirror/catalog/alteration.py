@@ -21,7 +21,7 @@ from deltamirror.delta.features import FENCE_FEATURE, upgrade, without_fence
 from deltamirror.delta.properties import CONSTRAINT_PREFIX
 from deltamirror.delta.schema import Field, StructType, from_ddl, schema_string
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidSchema, NotFound
-from deltamirror.txnlog.reads import Snapshot
+from deltamirror.txnlog.tables.reading import Snapshot
 
 __all__ = ["Plan", "Wishes", "plan_alteration", "plan_unfencing"]
 

@@ -27,16 +27,16 @@ from deltamirror.catalog.verification import FileVerifier
 from deltamirror.config import Settings
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.errors import AlreadyExists
-from deltamirror.pipeline.inline import InlinePublisher
-from deltamirror.pipeline.lookahead import FirstLooks
-from deltamirror.pipeline.owners import owner_name
-from deltamirror.pipeline.waiting import wait_until_published
+from deltamirror.pipeline.service.foreign_versions import FirstLooks
+from deltamirror.pipeline.service.inline import InlinePublisher
+from deltamirror.pipeline.service.owners import owner_name
+from deltamirror.pipeline.service.publication_wait import wait_until_published
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
-from deltamirror.txnlog.migrations import migrate, require_current
-from deltamirror.txnlog.open import open_database
-from deltamirror.txnlog.request import Committed, Operation
-from deltamirror.txnlog.tables import TableInfo, list_tables, pause_mirror, table_info
+from deltamirror.txnlog.commit.request import Committed, Operation
+from deltamirror.txnlog.database.migrations import migrate, require_current
+from deltamirror.txnlog.database.opening import open_database
+from deltamirror.txnlog.tables.registry import TableInfo, list_tables, pause_mirror, table_info
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = ["Catalog"]

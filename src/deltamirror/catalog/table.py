@@ -10,9 +10,9 @@ from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
-from deltamirror.txnlog.reads import HistoryEntry, Snapshot, commit_file, history, snapshot
-from deltamirror.txnlog.request import Committed
-from deltamirror.txnlog.tables import TableInfo, table_info
+from deltamirror.txnlog.commit.request import Committed
+from deltamirror.txnlog.tables.reading import HistoryEntry, Snapshot, commit_file, history, snapshot
+from deltamirror.txnlog.tables.registry import TableInfo, table_info
 
 if TYPE_CHECKING:
     from deltamirror.catalog.catalog import Catalog

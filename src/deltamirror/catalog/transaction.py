@@ -18,10 +18,10 @@ from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration, altered
 from deltamirror.delta.paths import PartitionValue, partition_text
 from deltamirror.errors import InvalidInput, NotFound
-from deltamirror.txnlog.contents import ActionsDigest, TableContent, content_digest
-from deltamirror.txnlog.reads import Snapshot, live_adds, snapshot
-from deltamirror.txnlog.request import Change, Committed, Operation, Request
-from deltamirror.txnlog.state import TableState
+from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent, content_digest
+from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
+from deltamirror.txnlog.content.state import TableState
+from deltamirror.txnlog.tables.reading import Snapshot, live_adds, snapshot
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = ["Partitions", "Transaction"]

@@ -10,9 +10,9 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.config import redact_text
+from deltamirror.deltalog.gaps import spelled
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.mirror.log.gaps import spelled
-from deltamirror.ops.adoption import Adoption, Adoptions, adopt_all
+from deltamirror.ops.adopt.adoption import Adoption, Adoptions, adopt_all
 from deltamirror.wiring import open_logs
 
 __all__ = ["adopt_"]

@@ -6,7 +6,7 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import checked_engine
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.runners import chosen_runner, with_runner
-from deltamirror.txnlog.status import CheckpointStatus
+from deltamirror.txnlog.queue.status import CheckpointStatus
 
 __all__ = ["checkpoint"]
 

@@ -7,7 +7,7 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted, moment
-from deltamirror.pipeline.cleaning import Cleaning
+from deltamirror.pipeline.service.cleaning import Cleaning
 
 __all__ = ["clean"]
 

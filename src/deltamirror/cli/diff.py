@@ -7,10 +7,10 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.errors import Diverged
-from deltamirror.mirror.checkpoint.state import CheckpointState
-from deltamirror.ops.diff import DIFFERING, ONLY_IN_A, ONLY_IN_B, Difference, compare
-from deltamirror.ops.sides import Side, location_state, parse_side, table_state
+from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, Difference, compare
+from deltamirror.ops.diff.sides import Side, location_state, parse_side, table_state
 from deltamirror.wiring import open_location
 
 __all__ = ["diff"]

@@ -6,7 +6,7 @@ from deltamirror.catalog import Table
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer
-from deltamirror.txnlog.request import Committed
+from deltamirror.txnlog.commit.request import Committed
 
 __all__ = ["fence", "unfence"]
 

@@ -18,11 +18,11 @@ from deltamirror.cli.parameters import not_empty, whole_number
 from deltamirror.cli.progress import Advance, shown
 from deltamirror.cli.runners import RUNNERS, require_spark_for_master
 from deltamirror.config import Settings, redact_text
+from deltamirror.deltalog.gaps import spelled
 from deltamirror.errors import AlreadyExists, DeltaMirrorError, NotFound
-from deltamirror.mirror.log.gaps import spelled
-from deltamirror.ops.discovery import Pattern, find_tables, listed_tables
-from deltamirror.ops.importing import Imported, ImportOrder, TableImporter
-from deltamirror.pipeline.spark.environment import exported_environment
+from deltamirror.ops.imports.discovery import Pattern, find_tables, listed_tables
+from deltamirror.ops.imports.importing import Imported, ImportOrder, TableImporter
+from deltamirror.pipeline.run.spark.environment import exported_environment
 from deltamirror.storage.location import canonical_location
 from deltamirror.wiring import open_importer
 

@@ -7,7 +7,7 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.errors import Refused
-from deltamirror.txnlog.pause import is_paused, pause_all, resume_all
+from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 
 __all__ = ["drop", "pause", "resume"]
 

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deltamirror.cli.logs import configure_logs
 from deltamirror.config import LogSettings
-from deltamirror.mirror.log.gaps import spelled
-from deltamirror.pipeline.service import lasting_failure
+from deltamirror.deltalog.gaps import spelled
+from deltamirror.pipeline.service.service import lasting_failure
 from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
 
 __all__ = ["LONG_BACKLOG", "Advance", "Tally", "shown"]

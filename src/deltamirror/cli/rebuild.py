@@ -12,9 +12,9 @@ from deltamirror.cli.opening import catalog_of, local_engine
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import not_empty
 from deltamirror.cli.progress import Advance, shown
-from deltamirror.mirror.log.gaps import spelled
-from deltamirror.ops.rebuild import Rebuilt, rebuild
-from deltamirror.ops.restoring import restore_log
+from deltamirror.deltalog.gaps import spelled
+from deltamirror.ops.rebuild.rebuilding import Rebuilt, rebuild
+from deltamirror.ops.rebuild.restoring import restore_log
 from deltamirror.storage.store import Store
 from deltamirror.wiring import open_location, open_logs
 from deltamirror.work import CommitOutcome, Outcome

@@ -14,10 +14,10 @@ from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.runners import RUNNERS
 from deltamirror.config import redact_text
+from deltamirror.deltalog.expiry import SAVED
 from deltamirror.errors import Diverged
-from deltamirror.mirror.expiry import SAVED
-from deltamirror.ops.reconcile import Reconciled, Reconciler, Strategy, TableReconciled
-from deltamirror.pipeline.spark.environment import exported_environment
+from deltamirror.ops.reconcile.reconciling import Reconciled, Reconciler, Strategy, TableReconciled
+from deltamirror.pipeline.run.spark.environment import exported_environment
 from deltamirror.wiring import open_logs
 
 __all__ = ["reconcile"]

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from deltamirror.errors import NotFound, PermissionDenied, Unavailable
-from deltamirror.pipeline.policy import policy_of
+from deltamirror.pipeline.failures.policy import policy_of
 from deltamirror.storage.location import local_path
-from deltamirror.txnlog.status import TableStatus
+from deltamirror.txnlog.queue.status import TableStatus
 from deltamirror.work import Stage
 
 __all__ = ["guide", "remedy", "way_out"]

@@ -8,7 +8,7 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
-from deltamirror.ops.repair import Repaired, repair
+from deltamirror.ops.reconcile.repair import Repaired, repair
 from deltamirror.wiring import open_logs
 
 __all__ = ["repair_"]

@@ -13,9 +13,9 @@ from deltamirror.cli.parameters import whole_number
 from deltamirror.cli.remedies import guide, remedy, way_out
 from deltamirror.config import redact_text
 from deltamirror.ops.report import TableReport, report_on
-from deltamirror.txnlog.escalations import Escalation
-from deltamirror.txnlog.status import Attempt
-from deltamirror.txnlog.superseding import KeptSuperseded
+from deltamirror.txnlog.content.superseded import KeptSuperseded
+from deltamirror.txnlog.queue.escalations import Escalation
+from deltamirror.txnlog.queue.status import Attempt
 
 __all__ = ["report_"]
 

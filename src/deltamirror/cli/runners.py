@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from deltamirror.cli.parameters import not_empty
 from deltamirror.config import Loaded, Settings
-from deltamirror.pipeline.spark.environment import exported_environment
+from deltamirror.pipeline.run.spark.environment import exported_environment
 
 __all__ = ["RUNNERS", "chosen_runner", "require_spark_for_master", "with_runner"]
 

@@ -15,8 +15,8 @@ from deltamirror.cli.remedies import remedy, way_out
 from deltamirror.cli.stores import StoreStatus
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
-from deltamirror.txnlog.pause import is_paused
-from deltamirror.txnlog.status import LastError, TableStatus
+from deltamirror.txnlog.queue.pause import is_paused
+from deltamirror.txnlog.queue.status import LastError, TableStatus
 
 __all__ = ["status"]
 

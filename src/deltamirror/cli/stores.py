@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Final, Self
 
 from deltamirror.cli.output import moment
-from deltamirror.pipeline.breaker import reason
-from deltamirror.txnlog.breakers import Breaker, BreakerEvent, BreakerState, all_breakers, breaker_events_of
-from deltamirror.txnlog.database import Database
+from deltamirror.pipeline.failures.breaker import reason
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.breakers import Breaker, BreakerEvent, BreakerState, all_breakers, breaker_events_of
 
 __all__ = ["StoreStatus"]
 

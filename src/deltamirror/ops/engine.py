@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from deltamirror.ops.background import BackgroundReconciler
-from deltamirror.ops.logs import Logs
-from deltamirror.ops.reconcile import Reconciler
-from deltamirror.pipeline import engine
-from deltamirror.pipeline.inspection import LocalInspector
+from deltamirror.ops.reconcile.background import BackgroundReconciler
+from deltamirror.ops.reconcile.reconciling import Reconciler
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.run.inspection import LocalInspector
+from deltamirror.pipeline.service import engine
 
 __all__ = ["MirrorEngine"]
 

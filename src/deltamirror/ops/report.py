@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from deltamirror.errors import NotFound
-from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.escalations import Escalation, escalations_of
-from deltamirror.txnlog.status import Attempt, TableStatus, attempts, table_status
-from deltamirror.txnlog.superseding import KeptSuperseded, superseded_of
+from deltamirror.txnlog.content.superseded import KeptSuperseded, superseded_of
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.escalations import Escalation, escalations_of
+from deltamirror.txnlog.queue.status import Attempt, TableStatus, attempts, table_status
 
 __all__ = ["TableReport", "report_on"]
 

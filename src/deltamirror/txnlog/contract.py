@@ -5,7 +5,7 @@ from typing import Protocol
 
 from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
-from deltamirror.txnlog.request import Change, Committed, Operation, Request
+from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 
 __all__ = ["OpenTransaction", "TxnLogWriter"]
 

@@ -9,15 +9,15 @@ from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.properties import log_retention_ms
 from deltamirror.errors import NotFound
-from deltamirror.txnlog.applied import Progress, find_applied
-from deltamirror.txnlog.clock import CLOCK
-from deltamirror.txnlog.commit import CommitPath
-from deltamirror.txnlog.database import Database
-from deltamirror.txnlog.request import Change, Committed, Operation, Request
-from deltamirror.txnlog.schema import versions
-from deltamirror.txnlog.staging import sweep_stages
-from deltamirror.txnlog.state import TableState
-from deltamirror.txnlog.tables import create_table, drop_table
+from deltamirror.txnlog.commit.app_transactions import Progress, find_applied
+from deltamirror.txnlog.commit.committing import CommitPath
+from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
+from deltamirror.txnlog.commit.staging import sweep_stages
+from deltamirror.txnlog.content.state import TableState
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import versions
+from deltamirror.txnlog.tables.registry import create_table, drop_table
 
 __all__ = ["SqlTransaction", "SqlTxnLogWriter"]
 

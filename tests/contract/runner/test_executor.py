@@ -7,7 +7,7 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import InvalidSettings, PermissionDenied
-from deltamirror.pipeline.spark import executor
+from deltamirror.pipeline.run.spark import executor
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import CommitUnit, Outcome
 from tests.support.checkpoints import first_commit

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from deltamirror.config import StorageSettings
+from deltamirror.deltalog.checkpoints import checkpoint_pieces
+from deltamirror.deltalog.listing import read_listing
 from deltamirror.errors import InvalidInput, InvalidLine, LogChanged, Unavailable
-from deltamirror.mirror.log.checkpoints import checkpoint_pieces
-from deltamirror.mirror.log.listing import read_listing
-from deltamirror.pipeline.harvest import LocalHarvester
-from deltamirror.pipeline.slices import LogSlice, base_slices, commit_slices
+from deltamirror.pipeline.run.log_reading import LocalHarvester
+from deltamirror.pipeline.run.slices import LogSlice, base_slices, commit_slices
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.parts import BasePart, CommitPart
+from deltamirror.txnlog.imports.parts import BasePart, CommitPart
 from tests.support.checkpoints import commit, file
 from tests.support.foreign_logs import HISTORY, put_log, put_parts, state_after
 from tests.support.importers import key_of

@@ -13,8 +13,8 @@ from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, InvalidLocation, Unavailable
 from deltamirror.storage.open import StoreAddress, store_at
-from deltamirror.txnlog.backlog import commit_work, with_chunks
-from deltamirror.txnlog.leases import Claim, claim, release
+from deltamirror.txnlog.queue.backlog import commit_work, with_chunks
+from deltamirror.txnlog.queue.leases import Claim, claim, release
 from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitUnit, Lane, Lease, Outcome, Stage
 from tests.support.checkpoints import STORY, commit, file, first_commit
 from tests.support.checkpoints import unit_of as checkpoint_of

@@ -3,7 +3,7 @@
 import pytest
 
 from deltamirror.config import Settings
-from deltamirror.ops.background import pause_after
+from deltamirror.ops.reconcile.background import pause_after
 
 
 @pytest.mark.requirement("R52")

@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deltamirror.delta.actions import Add, DeletionVector, DomainMetadata, Protocol, Txn
-from deltamirror.mirror.checkpoint.content import CheckpointState, replay
-from deltamirror.mirror.checkpoint.layout import FILES
-from deltamirror.ops.diff import Difference, compare
+from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
+from deltamirror.deltalog.checkpoint.layout import FILES
+from deltamirror.ops.diff.comparing import Difference, compare
 from tests.support.checkpoints import COMMITTED_AT, STORY, commit, file, first_commit
 from tests.support.histories import odd_adds, odd_texts
 

@@ -3,7 +3,7 @@
 import pytest
 
 from deltamirror.errors import InvalidInput
-from deltamirror.ops.sides import Side, parse_side
+from deltamirror.ops.diff.sides import Side, parse_side
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
-from deltamirror.pipeline.backoff import RetryPolicy
+from deltamirror.pipeline.failures.backoff import RetryPolicy
 
 AWAY = Unavailable("away")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltamirror.pipeline.cadence import Cadence, due_checkpoint
+from deltamirror.pipeline.plan.cadence import Cadence, due_checkpoint
 
 pytestmark = pytest.mark.requirement("R8")
 

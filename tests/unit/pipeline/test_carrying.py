@@ -14,10 +14,10 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings
 from deltamirror.errors import Diverged, Unavailable
-from deltamirror.pipeline.spark import executor
-from deltamirror.pipeline.spark.carrying import publish_in_a_row
-from deltamirror.pipeline.spark.runner import SparkRunner
-from deltamirror.pipeline.spark.sharing import carried_bytes
+from deltamirror.pipeline.run.spark import executor
+from deltamirror.pipeline.run.spark.carrying import publish_in_a_row
+from deltamirror.pipeline.run.spark.runner import SparkRunner
+from deltamirror.pipeline.run.spark.sharing import carried_bytes
 from deltamirror.work import CheckpointUnit, CommitOutcome, CommitUnit, Failure, Published, Stage, Unit
 from tests.support.commit_units import commit_key, unit_of, work_of
 from tests.support.lake import add

@@ -6,7 +6,15 @@ import pytest
 
 from deltamirror import errors
 from deltamirror.errors import DeltaMirrorError, Diverged, Throttled, Unavailable
-from deltamirror.pipeline.policy import POLICIES, STORE_CODES, Escalation, Policy, Severity, policy_of, speaks_of_store
+from deltamirror.pipeline.failures.policy import (
+    POLICIES,
+    STORE_CODES,
+    Escalation,
+    Policy,
+    Severity,
+    policy_of,
+    speaks_of_store,
+)
 from deltamirror.work import Failure, Stage
 from scripts.check_links import ROOT, anchors
 from tests.support.command_lines import command_paths

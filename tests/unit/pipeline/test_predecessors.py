@@ -7,7 +7,7 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import LogChanged, Unavailable
-from deltamirror.pipeline.execution import Resources, execute
+from deltamirror.pipeline.run.execution import Resources, execute
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome

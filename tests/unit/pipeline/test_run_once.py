@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from deltamirror.pipeline.ending import Ending
-from deltamirror.pipeline.service import Service
-from deltamirror.txnlog.database import Database
+from deltamirror.pipeline.service.service import Service
+from deltamirror.pipeline.service.shutdown import Ending
+from deltamirror.txnlog.database.access import Database
 from deltamirror.work import Lane
 
 

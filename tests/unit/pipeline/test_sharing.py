@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from deltamirror.config import Settings
 from deltamirror.errors import Unavailable
-from deltamirror.pipeline.execution import failed
-from deltamirror.pipeline.spark.executor import in_time
-from deltamirror.pipeline.spark.runner import SparkRunner
-from deltamirror.pipeline.spark.sharing import Shares, carried_bytes, packed
+from deltamirror.pipeline.run.execution import failed
+from deltamirror.pipeline.run.spark.executor import in_time
+from deltamirror.pipeline.run.spark.runner import SparkRunner
+from deltamirror.pipeline.run.spark.sharing import Shares, carried_bytes, packed
 from deltamirror.work import CommitUnit, Stage
 from tests.support.commit_units import unit_of, work_of
 

@@ -10,10 +10,10 @@ import pytest
 
 from deltamirror.config import CatalogSettings, Settings, SparkSettings, load
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, LeaseLost, MissingExtra, Unavailable
-from deltamirror.pipeline.spark import runner as runner_module
-from deltamirror.pipeline.spark.environment import exported_environment
-from deltamirror.pipeline.spark.failures import from_spark, translated
-from deltamirror.pipeline.spark.runner import SparkRunner
+from deltamirror.pipeline.run.spark import runner as runner_module
+from deltamirror.pipeline.run.spark.environment import exported_environment
+from deltamirror.pipeline.run.spark.failures import from_spark, translated
+from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Lease, Stage
 from tests.support.checkpoints import first_commit
 from tests.support.commit_units import unit_of, work_of

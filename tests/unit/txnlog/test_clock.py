@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, select
 
-from deltamirror.txnlog.clock import CLOCK
+from deltamirror.txnlog.database.clock import CLOCK
 
 
 def test_a_statement_with_the_clock_in_it_is_compiled_once() -> None:

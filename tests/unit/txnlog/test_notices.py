@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from deltamirror.errors import Unavailable
-from deltamirror.txnlog.engines.notices import Sender
+from deltamirror.txnlog.database.engines.notices import Sender
 
 
 class Moments:

@@ -1,0 +1,1 @@
+"""Delta logs of any writer: listing, states, comparison, retention."""

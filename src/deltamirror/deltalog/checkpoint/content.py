@@ -1,0 +1,19 @@
+"""What a checkpoint holds, as Arrow tables: a row for every action that a full replay of the log leaves.
+
+``replay`` makes a state from the lines of commits, ``row_batches`` and ``file_rows`` the rows of a checkpoint from a
+state; ``reading`` has the way back, so that the next checkpoint continues from the last.
+"""
+
+from deltamirror.deltalog.checkpoint.replaying import replay
+from deltamirror.deltalog.checkpoint.rows import file_rows, row_batches
+from deltamirror.deltalog.checkpoint.spark_schema import checkpoint_schema
+from deltamirror.deltalog.checkpoint.state import CheckpointState, can_continue
+
+__all__ = [
+    "CheckpointState",
+    "can_continue",
+    "checkpoint_schema",
+    "file_rows",
+    "replay",
+    "row_batches",
+]

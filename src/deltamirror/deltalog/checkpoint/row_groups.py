@@ -1,0 +1,28 @@
+"""The actions of a Parquet file, read row group by row group: what is many of them lies aside."""
+
+import pyarrow as pa
+
+from deltamirror.delta.actions import Action
+from deltamirror.deltalog.checkpoint import parquet
+from deltamirror.deltalog.checkpoint.blocks import in_threads
+from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
+from deltamirror.deltalog.checkpoint.reading import CheckpointActions, actions_of_table
+from deltamirror.deltalog.checkpoint.scratch import Gathering
+
+__all__ = ["parquet_actions"]
+
+
+def parquet_actions(*files: bytes | pa.Buffer, columns: pa.Schema = FILES) -> CheckpointActions:
+    """The actions of all rows of files, in order; files have these ``columns``."""
+    places = [(data, number) for data in files for number in range(parquet.opened(data).num_row_groups)]
+    others: list[Action] = []
+    adds, removes = Gathering(columns), Gathering(REMOVES)
+    for found in in_threads(lambda place: _actions(*place, columns), places):
+        others += found.others
+        adds.add(found.files)
+        removes.add(found.removes)
+    return CheckpointActions(others, adds.whole(), removes.whole())
+
+
+def _actions(data: bytes | pa.Buffer, number: int, columns: pa.Schema) -> CheckpointActions:
+    return actions_of_table(parquet.row_group(data, number), columns=columns)

@@ -1,1 +1,0 @@
-"""From the lines of a commit to the objects of ``_delta_log/``: no SQL, no Spark."""

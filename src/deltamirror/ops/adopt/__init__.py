@@ -1,0 +1,1 @@
+"""Adopting foreign commits."""

@@ -1,0 +1,155 @@
+"""Whether two states of tables are the same: if not, the first difference, and how many there are of each kind."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.deltalog.checkpoint.layout import FILES
+from deltamirror.deltalog.checkpoint.reconciliation import keys_of
+from deltamirror.deltalog.checkpoint.state import CheckpointState
+from deltamirror.ops.diff.unequal_rows import unequal, unequal_documents
+from deltamirror.ops.diff.wording import both
+
+__all__ = ["DIFFERING", "ONLY_IN_A", "ONLY_IN_B", "Difference", "compare"]
+
+ONLY_IN_A: Final = "only_in_a"
+ONLY_IN_B: Final = "only_in_b"
+DIFFERING: Final = "differing"
+
+# The path is what files are found by; whether an action changed data is a fact of its commit, not of the table.
+_COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "dataChange"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What tells state A from state B."""
+
+    first: str | None
+    """One difference as a sentence, with both values; None where there is none."""
+    counts: Mapping[str, int]
+    """How many there are of each kind that there is.
+
+    ``protocol`` and ``metaData`` count fields and properties, ``txn`` applications, ``domainMetadata`` domains,
+    ``only_in_a``, ``only_in_b`` and ``differing`` files, ``differing.stats`` the files that differ in this field.
+    """
+
+    @property
+    def equal(self) -> bool:
+        """Whether the states are the same."""
+        return not self.counts
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    kind: str
+    count: int
+    first: str
+
+
+def compare(one: CheckpointState, other: CheckpointState) -> Difference:
+    """What tells two states apart, in whatever order they hold their files: A is ``one``, B the ``other``.
+
+    Versions are not compared, so that a table may be compared with itself at another time; nor are tombstones, of which
+    a log keeps as many as its age allows. Statistics are compared by what they say, not by their spelling.
+    """
+    findings = [*_among_others(one, other), *_among_files(one.files, other.files)]
+    return Difference(
+        first=findings[0].first if findings else None, counts={each.kind: each.count for each in findings}
+    )
+
+
+def _among_others(one: CheckpointState, other: CheckpointState) -> Iterator[_Finding]:
+    yield from _among_values("protocol", _of_protocol(one.protocol), _of_protocol(other.protocol))
+    yield from _among_values("metaData", _of_metadata(one.metadata), _of_metadata(other.metadata))
+    transactions = ({each.app_id: _fields(each) for each in state.transactions} for state in (one, other))
+    yield from _among_values("txn", *transactions)
+    domains = ({each.domain: each.configuration for each in state.domains} for state in (one, other))
+    yield from _among_values("domainMetadata", *domains)
+
+
+def _of_protocol(protocol: Protocol) -> dict[str, object]:
+    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    return {**_fields(protocol), **{name: sorted(each or ()) for name, each in features.items()}}
+
+
+def _of_metadata(metadata: Metadata) -> dict[str, object]:
+    properties = {f"configuration {name}": value for name, value in metadata.configuration.items()}
+    return {name: value for name, value in _fields(metadata).items() if name != "configuration"} | properties
+
+
+def _fields(action: msgspec.Struct) -> dict[str, object]:
+    fields: dict[str, object] = msgspec.to_builtins(action)
+    return fields
+
+
+def _among_values(kind: str, one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[_Finding]:
+    differing = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    if differing:
+        name = differing[0]
+        yield _Finding(kind, len(differing), f"{kind} {name} {both(one.get(name), other.get(name))}")
+
+
+def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
+    keys, others = _keys(one), _keys(other)
+    places = pc.index_in(keys, others)
+    yield from _on_one_side(ONLY_IN_A, one, places.is_null(), "is in A and not in B")
+    yield from _on_one_side(ONLY_IN_B, other, pc.invert(pc.is_in(others, keys)), "is in B and not in A")
+    pairs = _Pairs(one, pc.indices_nonzero(places.is_valid()), other, places.drop_null())
+    yield from pairs.findings()
+
+
+def _keys(files: pa.Table) -> pa.Array:
+    return keys_of(files) if files.num_rows else pa.array([], pa.large_string())
+
+
+def _on_one_side(kind: str, files: pa.Table, alone: pa.BooleanArray, where: str) -> Iterator[_Finding]:
+    rows = pc.indices_nonzero(alone)
+    if len(rows):
+        yield _Finding(kind, len(rows), f"{_named(files, rows[0].as_py())} {where}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Files of the same key: rows of one table, and those of the other that face them."""
+
+    one: pa.Table
+    rows: pa.Array
+    other: pa.Table
+    other_rows: pa.Array
+
+    def findings(self) -> Iterator[_Finding]:
+        """What differs between the two files of any pair."""
+        found = {name: differing for name in _COMPARED if len(differing := self._differing(name))}
+        findings = [self._finding(name, differing) for name, differing in found.items()]
+        if findings:
+            files = pc.unique(pa.concat_arrays(list(found.values())))
+            yield _Finding(DIFFERING, len(files), findings[0].first)
+            yield from findings
+
+    def _differing(self, name: str) -> pa.Array:
+        """The pairs that differ in a field."""
+        mine = self.one.column(name).combine_chunks().take(self.rows)
+        theirs = self.other.column(name).combine_chunks().take(self.other_rows)
+        return pc.indices_nonzero((unequal_documents if name == "stats" else unequal)(mine, theirs))
+
+    def _finding(self, name: str, differing: pa.Array) -> _Finding:
+        pair = differing[0].as_py()
+        row, other_row = self.rows[pair].as_py(), self.other_rows[pair].as_py()
+        values = _value(self.one, name, row), _value(self.other, name, other_row)
+        return _Finding(f"{DIFFERING}.{name}", len(differing), f"{_named(self.one, row)}: {name} {both(*values)}")
+
+
+def _value(files: pa.Table, name: str, row: int) -> object:
+    value: object = files.column(name)[row].as_py(maps_as_pydicts="strict")
+    return value
+
+
+def _named(files: pa.Table, row: int) -> str:
+    vector = files.column("deletionVector")[row].as_py()
+    suffix = "" if vector is None else f" (deletion vector {vector['storageType']}{vector['pathOrInlineDv']})"
+    return f"file {files.column('path')[row].as_py()}{suffix}"

@@ -1,0 +1,1 @@
+"""Importing tables that exist."""

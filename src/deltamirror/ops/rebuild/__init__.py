@@ -1,0 +1,1 @@
+"""Writing logs again from SQL."""

@@ -1,0 +1,79 @@
+"""The log of a table again in its own place: what is gone from it is published again, and nothing else is touched."""
+
+from deltamirror.errors import Refused
+from deltamirror.ops.rebuild.rebuilding import Rebuilt
+from deltamirror.ops.rebuild.target import wanted_versions
+from deltamirror.ops.reconcile.examination import Findings, Look
+from deltamirror.ops.reconcile.failures import gone, not_ours, place_gone
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.txnlog.queue.backlog import commit_work
+from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_log
+from deltamirror.txnlog.tables.registry import table_info
+
+__all__ = ["restore_log"]
+
+
+def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Rebuilt:
+    """Publish again what is gone from the log of a table: all, or the commits of ``versions``, and its checkpoints.
+
+    The engine publishes it, as it publishes everything. Other bytes than the database has are ``Diverged``, and so are
+    commits of somebody else; then nothing is changed, neither there nor in the database.
+    """
+    database = logs.engine.database
+    with database.read() as connection:
+        log = kept_log(connection, table)
+    logs.engine.breakers.end_pause(log.location)
+    with logs.turn(log, waits=True) as turn:
+        with database.read() as connection:
+            log, info = kept_log(connection, table), table_info(connection, table)
+        wanted = wanted_versions(info, info.location, versions)
+        findings = logs.examine(log, Look(full=True))
+        if findings.is_place_gone:
+            raise place_gone(log).error
+        _require_ours(log, findings)
+        _require_predecessor(log, findings, wanted[0])
+        _require_mirrored(logs, table)
+        missing = [each for each in findings.missing if each.version in wanted]
+        turn.take_back(gone(log, each) for each in missing)
+        for each in findings.checkpoints:
+            turn.take_checkpoint_back(gone(log, each))
+        logs.set_aside(log, findings, turn)
+        mirrored = logs.engine.mirror(table, wanted[-1])
+        logs.write_checksums(log, findings)
+        turn.end(cursor=log.log_start, full=True)
+    with database.read() as connection:
+        there = len(commit_work(connection, log.table_id, first=wanted[0], last=wanted[-1]))
+    return Rebuilt(
+        first=wanted[0],
+        last=wanted[-1],
+        versions=len(missing),
+        already=there - len(missing),
+        checkpoint=mirrored.checkpoint,
+    )
+
+
+def _require_ours(log: KeptLog, findings: Findings) -> None:
+    for found, command in ((findings.altered, "repair"), (findings.foreign, "adopt")):
+        if found:
+            hint = (
+                f"nothing was changed: `deltamirror report {log.name}` shows more, and "
+                f"`deltamirror {command} {log.name}` is for such commits"
+            )
+            raise not_ours(log, findings, found[0], hint=hint)
+
+
+def _require_predecessor(log: KeptLog, findings: Findings, first: int) -> None:
+    """Refuse to put versions behind a gap: readers would take them for the whole table, or fail."""
+    if first - 1 in {each.version for each in findings.missing}:
+        raise Refused(
+            f"version {first - 1} of table {log.name!r} is gone from its log, too: {first} is not put without it",
+            hint=f"`deltamirror rebuild {log.name}` writes all that is gone, in order",
+            table=log.name,
+        )
+
+
+def _require_mirrored(logs: Logs, table: str) -> None:
+    (status,) = logs.engine.status(table)
+    if status.state in ("paused", "quarantined"):
+        hint = f"`deltamirror status {table}` shows why; `deltamirror repair {table}` ends a quarantine"
+        raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)

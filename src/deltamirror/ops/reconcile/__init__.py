@@ -1,0 +1,1 @@
+"""Holding logs against SQL, and repairing them."""

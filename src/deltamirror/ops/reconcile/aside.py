@@ -1,0 +1,69 @@
+"""Objects of a log kept aside before others take their place, or readers would go by them."""
+
+import hashlib
+from typing import Final
+
+from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.deltalog.expiry import SAVED
+from deltamirror.errors import Transient
+from deltamirror.steps import Step
+from deltamirror.storage.ranges import stored_digest
+from deltamirror.storage.store import Created, Meta, Object, Store
+
+__all__ = ["changing", "save", "set_aside"]
+
+_DIGITS: Final = 12
+
+
+def save(store: Store, found: Object) -> str:
+    """Keep the bytes of an object under a name that says what they are; that name. Nothing is kept of an empty one."""
+    if not found.data:
+        return ""
+    aside = _name(found.meta.key, hashlib.sha256(found.data).digest())
+    with Step.SAVE_ALTERED:
+        saved = store.create(aside, found.data)
+    if not isinstance(saved, Created):
+        there = store.read(aside)
+        if there is None or there.data != found.data:
+            raise changing(store, aside)
+    return aside
+
+
+def set_aside(store: Store, meta: Meta) -> str:
+    """Move an object, of any size, to where no reader looks; its name there, or empty where nothing is kept.
+
+    One that is gone, or another since it was listed, stays: the next comparison judges it.
+    """
+    found = store.head(meta.key)
+    if found is None or not _is_same(found, meta):
+        return ""
+    aside = _copied(store, found) if found.size else ""
+    with Step.REMOVE_MISLEADING:
+        store.delete([meta.key])
+    return aside
+
+
+def _copied(store: Store, meta: Meta) -> str:
+    digest = stored_digest(store, meta.key)
+    if digest is None:
+        raise changing(store, meta.key)
+    aside = _name(meta.key, digest)
+    with Step.COPY_ASIDE:
+        store.copy(meta.key, aside)
+    if stored_digest(store, aside) != digest:
+        raise changing(store, aside)
+    return aside
+
+
+def _is_same(one: Meta, other: Meta) -> bool:
+    """Stores tell times by the second in one answer, and more exactly in another."""
+    return one.size == other.size and one.modified // 1000 == other.modified // 1000
+
+
+def changing(store: Store, key: str) -> Transient:
+    """Somebody writes to what is being repaired."""
+    return Transient(f"{key} in {store.location} changes while it is repaired", hint="keep others away, and try again")
+
+
+def _name(key: str, digest: bytes) -> str:
+    return f"{SAVED}/{key.removeprefix(f'{LOG_DIRECTORY}/')}.{digest.hex()[:_DIGITS]}"

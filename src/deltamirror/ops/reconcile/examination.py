@@ -1,0 +1,250 @@
+"""Holding the log of a table against its records: what is missing from it, what is altered, what is not ours."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from deltamirror.batches import batched
+from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, checkpoint_name, parse
+from deltamirror.deltalog.comparison import ListedLog, list_log
+from deltamirror.ops.reconcile.checksums import expected_checksums
+from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
+from deltamirror.pipeline.run.inspection import Inspector
+from deltamirror.publish.checkpoint.companions import damaged_sidecar
+from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.presence import has_place
+from deltamirror.storage.ranges import stored_digest
+from deltamirror.storage.store import Meta, Store
+from deltamirror.txnlog.content.superseded import is_superseded
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.expected_objects import (
+    KeptCheckpoint,
+    KeptCommit,
+    KeptLog,
+    kept_checkpoints,
+    kept_commits,
+    kept_log,
+    lost_checkpoints,
+)
+from deltamirror.work import Difference, ExpectedObject
+
+__all__ = ["CLOCKS_APART", "Findings", "Look", "examine"]
+
+CLOCKS_APART: Final = 300_000
+"""By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
+
+_WINDOW: Final = 10_000
+_MOST_CHECKSUMS: Final = 1_000
+_MOST_FOREIGN: Final = 100
+"""So many commits of somebody else say enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Which objects are read: all of them, or a sample and those that a listing makes suspicious."""
+
+    full: bool
+    sample: range = range(0)
+    since: int = 0
+    """Objects that were modified before this time (ms) were looked at."""
+    writes_checksums: bool = True
+    """Whether version checksums that are missing, or wrong, are written again."""
+
+    def is_suspect(self, meta: Meta | None, *, written_at: int) -> bool:
+        """Whether an object is missing from a listing, or was touched since it was written."""
+        return self.full or meta is None or meta.modified > max(written_at, self.since)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is not as it should be."""
+
+    checked: int = 0
+    """How many objects were read."""
+    missing: list[Difference] = field(default_factory=list)
+    """Commits that were published, and are gone."""
+    altered: list[Difference] = field(default_factory=list)
+    """Commits that were published, and have other bytes; and what is superseded."""
+    superseded: set[int] = field(default_factory=set)
+    """Versions in whose place there is one of ours that was superseded: a worker that woke late put it there."""
+    foreign: list[Difference] = field(default_factory=list)
+    """Commits of somebody else: above the head, or in the place of a version that was never published."""
+    checkpoints: list[Difference] = field(default_factory=list)
+    """Checkpoints that were written, and are gone or have other bytes; or their sidecars, or the pointer."""
+    checksums: list[int] = field(default_factory=list)
+    """Versions from the newest checkpoint on that have no ``.crc``, and any whose ``.crc`` is not the one we put."""
+    misleading: list[Misleading] = field(default_factory=list)
+    """What readers go by, and says something else than SQL, or belongs to no version of the log."""
+    is_place_gone: bool = False
+    """Whether there is nothing at the table's location, not even its folder, though the table was published there."""
+
+
+def examine(database: Database, log: KeptLog, inspector: Inspector, address: StoreAddress, look: Look) -> Findings:
+    """Compare a log with what SQL says of it. Nothing is changed, neither there nor here."""
+    # What is recorded as written is in the log: SQL is asked before the log is listed for what has to be there.
+    with database.read() as connection:
+        log = kept_log(connection, log.name)  # somebody may have cleaned it before it was our turn
+        checkpoints = kept_checkpoints(connection, log.table_id, first=log.log_start)
+        awaited = frozenset(lost_checkpoints(connection, log.table_id))
+    listed = list_log(inspector.store(address), first=log.log_start)
+    # What we put is in SQL before it is in the log: SQL is asked after it was listed for what may be there.
+    with database.read() as connection:
+        head = kept_log(connection, log.name).head
+    examination = _Examination(database, log, inspector, address, look, listed)
+    for first in range(log.log_start, head + 1, _WINDOW):
+        examination.compare(first, min(first + _WINDOW - 1, head))
+    examination.look_above(head)
+    examination.compare_checkpoints(checkpoints)
+    examination.compare_shortcuts(checkpoints, head, awaited)
+    examination.compare_checksums(max((each.version for each in checkpoints), default=0))
+    examination.look_around()
+    return examination.findings
+
+
+@dataclass(slots=True)
+class _Examination:
+    database: Database
+    log: KeptLog
+    inspector: Inspector
+    address: StoreAddress
+    look: Look
+    listed: ListedLog
+    findings: Findings = field(default_factory=Findings)
+    _doubtful: list[int] = field(default_factory=list)
+    """Versions of ours whose checksums have to be read."""
+    _last_put: int = -1
+    """The newest version that ever was in the log."""
+
+    def compare(self, first: int, last: int) -> None:
+        """The commits of some versions."""
+        with self.database.read() as connection:
+            kept = kept_commits(connection, self.log.table_id, first=first, last=last)
+        suspects = {each.version: each for each in kept if self._is_suspect(each)}
+        self._last_put = max([self._last_put, *(each.version for each in kept if each.published_at is not None)])
+        self._doubtful += [each.version for each in kept if self._has_doubtful_checksum(each)]
+        for found in self._differences([each.object for each in suspects.values()]):
+            commit = suspects[found.version]
+            if found.found:
+                self._sort(found, was_published=commit.published_at is not None)
+            elif commit.is_published:
+                self.findings.missing.append(found)
+
+    def look_above(self, head: int) -> None:
+        """Commits that SQL does not have are somebody else's."""
+        above = sorted(version for version in self.listed.commits if version > head)
+        for version in above[:_MOST_FOREIGN]:
+            key = self.listed.commits[version].key
+            if (found := stored_digest(self._store, key)) is not None:
+                self._sort(Difference(version=version, key=key, found=found.hex()), was_published=False)
+
+    def compare_checkpoints(self, checkpoints: Sequence[KeptCheckpoint]) -> None:
+        """Whether the checkpoints that are recorded are there as they were written, with their sidecars."""
+        suspects = [each for each in map(self._suspect, checkpoints) if each is not None]
+        self.findings.checkpoints += self._differences(suspects)
+        lost = {each.version for each in self.findings.checkpoints}
+        ours = [each for each in checkpoints if each.digest is not None]
+        for each in ours if self.look.full else ours[-1:]:
+            if each.version not in lost and isinstance(parse(each.name), UuidCheckpoint):
+                self.findings.checked += 1
+                self._note(damaged_sidecar(self._store, _key(each), each.version, whole=self.look.full))
+
+    def compare_shortcuts(self, checkpoints: Sequence[KeptCheckpoint], head: int, awaited: frozenset[int]) -> None:
+        """Whether readers that do not go by the commits see what SQL says; of what is not recorded, by what it says."""
+        shortcuts = Shortcuts(
+            database=self.database,
+            log=self.log,
+            store=self._store,
+            listed=self.listed,
+            head=head,
+            last_put=max(self._last_put, self.log.published),
+            awaited=awaited,
+            foreign=min((each.version for each in self.findings.foreign), default=None),
+            modified_after=-1 if self.look.full else self.look.since,
+        )
+        recorded = {each.name for each in checkpoints if each.digest is not None}
+        self.findings.misleading += shortcuts.misleading(recorded)
+        pointer, in_the_way = shortcuts.pointer(checkpoints[-1] if checkpoints else None)
+        self.findings.misleading += [] if in_the_way is None else [in_the_way]
+        self._note(pointer)
+        if self.log.log_start > 0 and self.log.log_start not in shortcuts.sound_versions:
+            self._note(Difference(version=self.log.log_start, key=_first_key(self.log.log_start), found=""))
+        self.findings.checked += shortcuts.checked
+
+    def look_around(self) -> None:
+        """Whether there is nothing in the log because all of its place is gone."""
+        was_published = self.log.published >= self.log.log_start
+        self.findings.is_place_gone = was_published and self.listed.is_empty and not has_place(self._store)
+
+    def compare_checksums(self, newest: int) -> None:
+        """Which versions have no checksum, from the newest checkpoint on; and which have another than was written."""
+        # That of the version that an imported table begins with follows from nothing.
+        oldest = self.log.log_start + (self.log.log_start > 0)
+        wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
+        missing = {version for version in wanted if version not in self.listed.checksums}
+        doubtful = [version for version in self._doubtful if version >= oldest]
+        altered, expected = set[int](), expected_checksums(self.database, self.log, doubtful)
+        for some in batched(expected, _WINDOW):
+            altered |= {found.version for found in self._differences(some)}
+        if self.look.writes_checksums:
+            self.findings.checksums = sorted(missing | altered)
+        else:
+            self.findings.misleading += [_wrong_checksum(self.listed.checksums[each], each) for each in sorted(altered)]
+
+    def _sort(self, found: Difference, *, was_published: bool) -> None:
+        """Whose the bytes are that are not the database's."""
+        with self.database.read() as connection:
+            if is_superseded(connection, self.log.table_id, found.version, found.found):
+                self.findings.superseded.add(found.version)
+        ours = was_published or found.version in self.findings.superseded
+        (self.findings.altered if ours else self.findings.foreign).append(found)
+
+    def _is_suspect(self, commit: KeptCommit) -> bool:
+        meta = self.listed.commits.get(commit.version)
+        if not commit.is_published:
+            return meta is not None  # being put there at this moment, or by somebody else
+        if commit.version in self.look.sample or self.look.is_suspect(meta, written_at=commit.published_at or 0):
+            return True
+        return meta is not None and meta.size != commit.object.num_bytes
+
+    def _has_doubtful_checksum(self, commit: KeptCommit) -> bool:
+        meta, put_at = self.listed.checksums.get(commit.version), commit.published_at
+        if meta is None or put_at is None:
+            return False
+        # To say what one has to hold, all files of the table may have to be counted: not because clocks are apart.
+        return self.look.is_suspect(meta, written_at=put_at + CLOCKS_APART)
+
+    def _suspect(self, checkpoint: KeptCheckpoint) -> ExpectedObject | None:
+        """The file of a checkpoint, if it has to be read. One that nothing builds on only has to be there."""
+        meta = self.listed.others.get(checkpoint.name)
+        if not self.look.is_suspect(meta, written_at=checkpoint.written_at):
+            return None
+        if meta is not None and checkpoint.digest is None:
+            return None
+        # A wrong digest differs, and so does nothing; the size of one file among sidecars is not recorded.
+        pieces = ((0 if meta is None else meta.size, checkpoint.digest or b""),)
+        return ExpectedObject(version=checkpoint.version, key=_key(checkpoint), pieces=pieces)
+
+    def _note(self, damaged: Difference | None) -> None:
+        """What belongs to a checkpoint is written again with it."""
+        if damaged is not None and damaged.version not in {each.version for each in self.findings.checkpoints}:
+            self.findings.checkpoints.append(damaged)
+
+    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterable[Difference]:
+        self.findings.checked += len(expected)
+        return self.inspector.differences(self.address, expected) if expected else ()
+
+    @property
+    def _store(self) -> Store:
+        return self.inspector.store(self.address)
+
+
+def _wrong_checksum(meta: Meta, version: int) -> Misleading:
+    return Misleading(version=version, meta=meta, reason="does not say what the database says")
+
+
+def _first_key(version: int) -> str:
+    return f"{LOG_DIRECTORY}/{checkpoint_name(version)}"
+
+
+def _key(checkpoint: KeptCheckpoint) -> str:
+    return f"{LOG_DIRECTORY}/{checkpoint.name}"

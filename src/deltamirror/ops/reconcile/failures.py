@@ -1,0 +1,94 @@
+"""Findings as failures: what is recorded of a commit or checkpoint that is not in the log as it should be."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from deltamirror.delta.names import commit_key
+from deltamirror.errors import Diverged, NotFound
+from deltamirror.ops.reconcile.examination import Findings
+from deltamirror.ops.stored_commits import file_digest
+from deltamirror.txnlog.content.superseded import explained
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.backlog import commit_work
+from deltamirror.txnlog.queue.expected_objects import KeptLog
+from deltamirror.work import Difference, Failure, Stage
+
+__all__ = ["diverged", "gone", "not_ours", "place_gone", "reason"]
+
+_NAMED: Final = 3
+
+
+def gone(log: KeptLog, lost: Difference) -> Failure:
+    """An object that was put is not there, or, of a checkpoint, not as it was put."""
+    state = "has other bytes" if lost.found else "is gone"
+    error = NotFound(
+        f"{lost.key} was put to {log.location}, and {state}",
+        hint="it is written again",
+        table=log.name,
+        version=lost.version,
+    )
+    return Failure(error=error, stage=Stage.VERIFY, version=lost.version, key=lost.key)
+
+
+def place_gone(log: KeptLog) -> Failure:
+    """Nothing is at the location of a table that was published there, not even its folder."""
+    error = NotFound(
+        f"nothing is at {log.location}, where version {log.published} of table {log.name!r} was published",
+        hint=f"mount the disk, or bring the bucket back, and `deltamirror repair {log.name}`; where it is lost for "
+        f"good, `deltamirror repair {log.name} --begin-anew` writes the log again",
+        table=log.name,
+        version=log.published,
+    )
+    key = commit_key(log.published)
+    return Failure(error=error, stage=Stage.VERIFY, version=log.published, key=key)
+
+
+def diverged(database: Database, log: KeptLog, found: Difference) -> Failure:
+    """A commit object has other bytes than SQL, which may have none."""
+    with database.read() as connection:
+        commits = commit_work(connection, log.table_id, first=found.version, last=found.version)
+    digest = file_digest(database, commits[0]) if commits else ""
+    has = "has in the database" if commits else "does not have in the database"
+    error = Diverged(
+        f"{found.key} in {log.location} is {'not the' if commits else 'a'} version {found.version} that table "
+        f"{log.name!r} {has}",
+        hint=f"`deltamirror report {log.name}` shows more; `deltamirror adopt {log.name}` takes it in, and "
+        f"`deltamirror repair {log.name}` ends the quarantine once it is gone or replaced",
+        table=log.name,
+        version=found.version,
+        key=found.key,
+        expected=digest,
+        found=found.found,
+    )
+    with database.read() as connection:
+        error = explained(connection, log.table_id, error)
+    return Failure(error=error, stage=Stage.VERIFY, version=found.version, key=found.key)
+
+
+def reason(findings: Findings) -> str:
+    """Why a table is put into quarantine, in words."""
+    late = [each for each in findings.altered if each.version in findings.superseded]
+    changed = [each for each in findings.altered if each.version not in findings.superseded]
+    told = (
+        ("changed after they were published", changed),
+        ("superseded versions of ours, which a worker that woke late put there", late),
+        ("put there by somebody else", findings.foreign),
+    )
+    return "; ".join(f"{what}: {_keys(found)}" for what, found in told if found)
+
+
+def not_ours(log: KeptLog, findings: Findings, first: Difference, *, hint: str) -> Diverged:
+    """Why a log is not touched that somebody else changed, or wrote to."""
+    return Diverged(
+        f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
+        hint=hint,
+        table=log.name,
+        version=first.version,
+        key=first.key,
+        found=first.found,
+    )
+
+
+def _keys(found: Sequence[Difference]) -> str:
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(each.key for each in found[:_NAMED]) + more

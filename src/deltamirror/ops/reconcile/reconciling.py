@@ -1,0 +1,176 @@
+"""Reconciling logs with their records: what is missing is published again, what is not ours stops its table."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from deltamirror.errors import DeltaMirrorError, Refused, Throttled
+from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
+from deltamirror.ops.reconcile.failures import diverged, gone, place_gone, reason
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.pipeline.failures.policy import STORE_CODES
+from deltamirror.txnlog.queue.expected_objects import KeptLog, count_unpublished, kept_log, kept_logs, lost_checkpoints
+from deltamirror.txnlog.queue.findings import Turn
+
+__all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
+
+_log = logging.getLogger(__name__)
+_OVER: Final = tuple(code for code in STORE_CODES if code != Throttled.code)
+"""The troubles of a store that are over once it answers. One that asks for pauses answers, too."""
+
+
+class Strategy(StrEnum):
+    """How thoroughly logs are compared."""
+
+    INCREMENTAL = "incremental"
+    """Nothing is read: what is not SUCCESS is published."""
+    FULL = "full"
+    """Every object of the log is read."""
+    SMART = "smart"
+    """The log is listed; a sample is read, and what is missing, of another size, or was touched since it was put."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReconciled:
+    """What was found in the log of a table, and what came of it."""
+
+    table: str
+    checked: int = 0
+    """How many objects were read."""
+    missing: tuple[int, ...] = ()
+    altered: tuple[int, ...] = ()
+    foreign: tuple[int, ...] = ()
+    checkpoints: tuple[int, ...] = ()
+    misleading: tuple[str, ...] = ()
+    """Objects that readers went by, and that said something else than the database: moved to where no reader looks."""
+    repaired: int = 0
+    """How many commits, checkpoints and checksums were written."""
+    left: int = 0
+    """How many commits and checkpoints are not in the log as they should be."""
+    error: DeltaMirrorError | None = None
+    """What kept the table from being compared, or from being repaired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """What reconciling came to."""
+
+    strategy: Strategy
+    tables: tuple[TableReconciled, ...]
+
+
+class Reconciler:
+    """Compares logs and repairs what can be repaired without harm to anybody's data."""
+
+    def __init__(self, logs: Logs) -> None:
+        self._logs, self._engine = logs, logs.engine
+        self._settings = logs.engine.settings
+
+    def run(self, strategy: Strategy, tables: Sequence[str] = ()) -> Reconciled:
+        """Reconcile tables, or all that are mirrored, and publish what is not; trouble of one stops no other."""
+        done = tuple(self._tried(log, strategy) for log in self._chosen(tables))
+        return Reconciled(strategy=strategy, tables=done)
+
+    def look(self, log: KeptLog) -> TableReconciled:
+        """Compare one log as a service does, beside its other work: what is behind, but not lost, is left to that."""
+        if self._logs.is_left_alone(log):
+            return TableReconciled(table=log.name)
+        return self._compared(log, Strategy.SMART, insist=False)
+
+    def _chosen(self, tables: Sequence[str]) -> list[KeptLog]:
+        with self._engine.database.read() as connection:
+            if not tables:
+                return kept_logs(connection)
+            active = {log.name for log in kept_logs(connection)}
+            named = [kept_log(connection, name) for name in tables]
+        for log in named:
+            if log.name not in active:
+                hint = f"`deltamirror status {log.name}` shows why"
+                raise Refused(f"table {log.name!r} is not mirrored", hint=hint, table=log.name)
+        return named
+
+    def _tried(self, log: KeptLog, strategy: Strategy) -> TableReconciled:
+        try:
+            if strategy is Strategy.INCREMENTAL:
+                return self._finished(log, TableReconciled(table=log.name), last=None)
+            return self._compared(log, strategy, insist=True)
+        except DeltaMirrorError as error:
+            return TableReconciled(table=log.name, error=error)
+
+    def _compared(self, log: KeptLog, strategy: Strategy, *, insist: bool) -> TableReconciled:
+        full = strategy is Strategy.FULL
+        sample = range(0) if full else self._sample(log)
+        since = max(0, log.looked_at - CLOCKS_APART)
+        with self._logs.turn(log, waits=insist) as turn:
+            findings = self._logs.examine(log, Look(full=full, sample=sample, since=since))
+            done = self._settled(log, findings, turn, insist=insist)
+            if not findings.foreign:  # what belongs to the commits of others is looked at once they are settled
+                turn.end(cursor=log.log_start if sample.stop > log.published else sample.stop, full=full)
+        return done
+
+    def _sample(self, log: KeptLog) -> range:
+        first = max(log.cursor, log.log_start)
+        return range(first, first + self._settings.reconcile.sample)
+
+    def _settled(self, log: KeptLog, findings: Findings, turn: Turn, *, insist: bool) -> TableReconciled:
+        """Publish what is missing, before what is not ours stops the table."""
+        done = TableReconciled(
+            table=log.name,
+            checked=findings.checked,
+            missing=tuple(each.version for each in findings.missing),
+            altered=tuple(each.version for each in findings.altered),
+            foreign=tuple(each.version for each in findings.foreign),
+            checkpoints=tuple(each.version for each in findings.checkpoints),
+            misleading=tuple(each.meta.key for each in findings.misleading),
+        )
+        if findings.is_place_gone:
+            return self._stopped_without_place(log, done, turn)
+        turn.take_back(gone(log, each) for each in findings.missing)
+        for each in findings.checkpoints:
+            turn.take_checkpoint_back(gone(log, each))
+        self._logs.set_aside(log, findings, turn)
+        stops = bool(findings.altered or findings.foreign)
+        if findings.missing or findings.checkpoints or insist:
+            done = self._finished(log, done, last=None if insist and not stops else log.published)
+        elif log.head > log.published:
+            turn.make_due(_OVER)  # the store answers
+        if stops:
+            self._stop(log, findings, turn)
+            return replace(done, left=done.left + len(findings.altered) + len(findings.foreign))
+        return replace(done, repaired=done.repaired + self._logs.write_checksums(log, findings))
+
+    def _finished(self, log: KeptLog, done: TableReconciled, *, last: int | None) -> TableReconciled:
+        """Publish a table up to a version, or to its head. What was found lost counts, whoever writes it again."""
+        database, upto, error, checkpoint = self._engine.database, log.head if last is None else last, None, None
+        with database.read() as connection:
+            before = max(count_unpublished(connection, log.table_id, last=upto), len(done.missing))
+            lost_before = max(len(lost_checkpoints(connection, log.table_id)), len(done.checkpoints))
+        try:
+            if upto >= 0:
+                checkpoint = self._engine.mirror(log.name, upto).checkpoint
+        except DeltaMirrorError as trouble:
+            error = trouble
+        with database.read() as connection:
+            left = count_unpublished(connection, log.table_id, last=upto)
+            lost = len(lost_checkpoints(connection, log.table_id))
+        repaired = before - left + max(lost_before - lost, int(checkpoint is not None))
+        return replace(done, repaired=repaired, left=left + lost, error=error)
+
+    def _stopped_without_place(self, log: KeptLog, done: TableReconciled, turn: Turn) -> TableReconciled:
+        """Nothing is begun anew in the place of a disk that is not mounted, or of a bucket that is another one."""
+        failure = place_gone(log)
+        turn.stop([failure], reason=failure.error.message, diverged=None)
+        fields = {"table": log.name, "table_id": log.table_id, "version": failure.version}
+        _log.error("table %r is in quarantine: %s", log.name, failure.error, extra=fields)
+        return replace(done, left=len(done.missing), error=failure.error)
+
+    def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
+        database = self._engine.database
+        failures = [diverged(database, log, each) for each in (*findings.altered, *findings.foreign)]
+        why = reason(findings)
+        turn.stop(failures, reason=why, diverged=min((each.version for each in findings.foreign), default=None))
+        first = min(failure.version for failure in failures)
+        fields = {"table": log.name, "table_id": log.table_id, "version": first}
+        _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name, extra=fields)

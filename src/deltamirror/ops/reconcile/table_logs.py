@@ -1,0 +1,88 @@
+"""The logs of an engine's tables, compared by whoever has the turn."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from deltamirror.deltalog.pointer import POINTER_KEY
+from deltamirror.ops.reconcile.aside import set_aside
+from deltamirror.ops.reconcile.checksums import write_checksums
+from deltamirror.ops.reconcile.examination import Findings, Look, examine
+from deltamirror.pipeline.run.inspection import Inspector
+from deltamirror.pipeline.service.engine import MirrorEngine
+from deltamirror.pipeline.service.turns import Turns
+from deltamirror.storage.location import store_prefix
+from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.store import Store
+from deltamirror.txnlog.queue.expected_objects import KeptLog
+from deltamirror.txnlog.queue.findings import Turn
+
+__all__ = ["Logs"]
+
+_log = logging.getLogger(__name__)
+
+
+class Logs:
+    """Compares logs, in turns with everybody else who does. A turn is kept for as long as it takes.
+
+    Engine and inspector stay the caller's.
+    """
+
+    def __init__(self, engine: MirrorEngine, inspector: Inspector) -> None:
+        self.engine = engine
+        self._inspector = inspector
+        mirror = engine.settings.mirror
+        self._turns = Turns(engine.database, owner=engine.owner, seconds=mirror.lease, poll=mirror.poll)
+
+    def __enter__(self) -> Self:
+        self._turns.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._turns.__exit__(kind, error, trace)
+
+    def store(self, log: KeptLog) -> Store:
+        """The store that a log is in."""
+        return self._inspector.store(self._address(log))
+
+    def is_left_alone(self, log: KeptLog) -> bool:
+        """Whether nobody makes requests to the store of a log. Once it may be tried, logs are looked at, too."""
+        prefix, gate = store_prefix(log.location), self.engine.breakers.gate()
+        return prefix in gate.shut and prefix not in gate.tried
+
+    def examine(self, log: KeptLog, look: Look) -> Findings:
+        """What is not in a log as it should be."""
+        with self.engine.breakers.looking(log.location):
+            look = replace(look, writes_checksums=self.engine.settings.mirror.checksums)
+            return examine(self.engine.database, log, self._inspector, self._address(log), look)
+
+    def write_checksums(self, log: KeptLog, findings: Findings) -> int:
+        """Write the version checksums that a log should have, and does not; how many."""
+        return write_checksums(self.engine.database, log, self.store(log), findings.checksums)
+
+    def set_aside(self, log: KeptLog, findings: Findings, turn: Turn) -> tuple[str, ...]:
+        """Move what misleads readers to where no reader looks, the pointer first; where it is kept."""
+        wrong = sorted(findings.misleading, key=lambda each: each.meta.key != POINTER_KEY)
+        kept = []
+        for each in wrong:
+            turn.require()
+            kept.append(set_aside(self.store(log), each.meta))
+            fields = {"table": log.name, "table_id": log.table_id, "version": each.version}
+            what = "%s in the log of table %r %s; it is moved to %s"
+            _log.warning(what, each.meta.key, log.name, each.reason, kept[-1] or "nowhere, being empty", extra=fields)
+        return tuple(filter(None, kept))
+
+    @contextmanager
+    def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:
+        """One's turn at a log; ``LeaseLost`` if somebody else has it, at once or after waiting for a while."""
+        self.engine.breakers.require(log.location)
+        with self._turns.at(log.table_id, log.name, waits=waits) as lease:
+            yield Turn(self.engine.database, lease, seconds=self._turns.seconds)
+
+    def _address(self, log: KeptLog) -> StoreAddress:
+        return StoreAddress.of(log.location, self.engine.settings.storage)

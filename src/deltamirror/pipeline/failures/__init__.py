@@ -1,0 +1,1 @@
+"""What follows from failures: backoff, circuits, escalation, advice."""

@@ -1,0 +1,46 @@
+"""Failures that somebody has to look at: which they are, and the one line of the log that says so."""
+
+import logging
+from dataclasses import dataclass
+
+from deltamirror.config import MirrorSettings
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.pipeline.failures.policy import Escalation, policy_of
+from deltamirror.work import CommitOutcome, Outcome
+
+__all__ = ["EscalationPolicy", "tell"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationPolicy:
+    """Whether a failure is more than passing trouble."""
+
+    settings: MirrorSettings
+
+    def __call__(self, error: DeltaMirrorError, attempts: int) -> bool:
+        """By its class, and by how many attempts there were."""
+        match policy_of(error.code).escalates:
+            case Escalation.AT_ONCE:
+                return True
+            case Escalation.PAST_ATTEMPTS:
+                return attempts >= self.settings.attempts
+            case Escalation.NEVER:
+                return False
+
+
+def tell(outcome: Outcome) -> None:
+    """Say that somebody has to look at what failed."""
+    if (failure := outcome.failure) is not None:
+        what = "version" if isinstance(outcome, CommitOutcome) else "the checkpoint of version"
+        _log.error(
+            "%s %d of table %r does not get on by itself: %s; run `deltamirror report %s %d`",
+            what,
+            failure.version,
+            outcome.table,
+            failure.error,
+            outcome.table,
+            failure.version,
+            extra=outcome.log_fields,
+        )

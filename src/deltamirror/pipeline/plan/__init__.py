@@ -1,0 +1,1 @@
+"""From claims to units of work, and when a checkpoint is due."""

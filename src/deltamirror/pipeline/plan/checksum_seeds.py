@@ -1,0 +1,55 @@
+"""Where a chain of version checksums begins anew: the checksum of a version, from its state in SQL."""
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamirror.delta.actions import DeletionVector
+from deltamirror.delta.checksum import MOST_FILES, Checksum, checksum_from_totals, decode
+from deltamirror.errors import NotFound
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.backlog import checksum_seed
+from deltamirror.txnlog.tables.reading import snapshot
+
+__all__ = ["checksum_before"]
+
+_MOST_COUNTED = 2_000_000
+_VECTOR = msgspec.json.Decoder(DeletionVector)
+
+
+def checksum_before(database: Database, table_id: int, table: str, *, version: int) -> Checksum | None:
+    """The checksum that the one of a version is computed from: the last that was, or one from the whole state."""
+    if version == 0:
+        return None
+    with database.read() as connection:
+        stored = checksum_seed(connection, table_id, version - 1)
+    found = None if stored is None else decode(stored)
+    # A list of few files that is missing is known again from SQL.
+    if found is None or (found.all_files is None and found.num_files <= MOST_FILES):
+        found = _of_whole_state(database, table, version - 1)
+    return found
+
+
+def _of_whole_state(database: Database, table: str, version: int) -> Checksum | None:
+    """A checksum to continue from; None where there are too many files to count, or nothing before an import."""
+    try:
+        taken = snapshot(database, table, version=version)
+    except NotFound:
+        return None
+    numbers = taken.file_numbers(limit=_MOST_COUNTED + 1)
+    if numbers.num_rows > _MOST_COUNTED:
+        return None
+    return checksum_from_totals(
+        sizes=numbers["size"],
+        cardinalities=_cardinalities(numbers["deletion_vector"]),
+        files=taken.adds() if numbers.num_rows <= MOST_FILES else (),
+        transactions=taken.transactions().values(),
+        domains=taken.domain_metadata().values(),
+        protocol=taken.protocol,
+        metadata=taken.metadata,
+    )
+
+
+def _cardinalities(vectors: pa.ChunkedArray) -> pa.Array:
+    present = pc.drop_null(vectors).to_pylist()
+    return pa.array([_VECTOR.decode(text).cardinality for text in present], pa.int64())

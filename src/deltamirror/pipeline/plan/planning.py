@@ -1,0 +1,188 @@
+"""From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from deltamirror.config import CheckpointSettings, Settings
+from deltamirror.delta.actions import Metadata
+from deltamirror.delta.checksum import encode
+from deltamirror.delta.names import commit_key
+from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
+from deltamirror.deltalog.checkpoint.content import can_continue
+from deltamirror.errors import InvalidInput
+from deltamirror.pipeline.plan.cadence import Cadence, Due, due_checkpoint
+from deltamirror.pipeline.plan.checksum_seeds import checksum_before
+from deltamirror.storage.open import StoreAddress
+from deltamirror.txnlog.content.state import in_force
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.backlog import (
+    CheckpointFacts,
+    bytes_between,
+    checkpoint_facts,
+    commit_work,
+    last_checkpoint,
+    replay_work,
+    unpublished_work,
+    with_counts,
+)
+from deltamirror.txnlog.queue.leases import Claim
+from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork
+
+__all__ = ["CommitPlan", "plan_checkpoint", "plan_commits"]
+
+_log = logging.getLogger(__name__)
+_INTERVAL: Final = "delta.checkpointInterval"
+_DEFAULT_INTERVAL: Final = int(PROPERTIES[_INTERVAL].default or 10)
+_BYTES: Final = "deltamirror.checkpointBytes"
+_NUMBER: Final = re.compile("[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPlan:
+    """A unit, and what its table's cadence says about the versions that it publishes."""
+
+    unit: CommitUnit
+    cadence: Cadence | None
+    last_checkpoint: int
+    """Its version, or the first of the log."""
+    bytes_before: int
+    head: int
+    """How far the table was committed when the unit was planned."""
+    is_retry: bool
+    """Whether the first version failed before, or was published and is gone."""
+
+    def due(self, outcome: CommitOutcome) -> Due | None:
+        """The checkpoint that the outcome of the unit makes due."""
+        if self.cadence is None:
+            return None
+        published = [(each.version, each.num_bytes) for each in outcome.published]
+        due = due_checkpoint(
+            self.cadence, published, head=self.head, last=self.last_checkpoint, bytes_before=self.bytes_before
+        )
+        if due is not None and self.cadence.remark:
+            _log.warning("table %r gets a checkpoint of version %d: %s", self.unit.table, due.version, due.reason)
+        return due
+
+
+def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: int | None = None) -> CommitPlan | None:
+    """The first versions of a table that are not published, as many as a batch holds, without their chunks.
+
+    None where there are none: somebody else did what was claimed, or dropped the table, before it was planned.
+    """
+    first, newest = claim.published + 1, claim.head if upto is None else min(upto, claim.head)
+    last = min(newest, claim.published + settings.mirror.batch_versions)
+    with database.read() as connection:
+        waiting = unpublished_work(connection, claim.table_id, first=first, last=last)
+        if not waiting:
+            return None
+        commits = _batch(waiting, settings.mirror.batch_bytes)
+        _, metadata = in_force(connection, claim.table_id, commits[-1].version)
+        # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
+        follows = commit_work(connection, claim.table_id, first=max(first - 1, claim.log_start), last=first - 1)
+        cadence = _cadence(metadata, settings.checkpoint)
+        asked = last_checkpoint(connection, claim.table_id, claim.published)
+        counts_bytes = cadence is not None and cadence.bytes is not None
+        after = -1 if asked is None else asked
+        before = bytes_between(connection, claim.table_id, after, claim.published) if counts_bytes else 0
+    unit = CommitUnit(
+        table_id=claim.table_id,
+        table=claim.name,
+        address=StoreAddress.of(claim.location, settings.storage),
+        lease=claim.lease,
+        commits=tuple(commits),
+        follows=commit_key(claim.published) if follows else "",
+        checksums=False,
+        verify=_verification(claim, settings.mirror.verify),
+        budget=settings.mirror.budget,
+    )
+    if settings.mirror.checksums:
+        unit = _with_checksums(database, unit)
+    return CommitPlan(
+        unit=unit,
+        cadence=cadence,
+        last_checkpoint=claim.log_start if asked is None else asked,
+        bytes_before=before,
+        head=newest,
+        is_retry=claim.failed,
+    )
+
+
+def _verification(claim: Claim, configured: str) -> str:
+    """What failed once, or was lost, is read back before anybody believes that it is there."""
+    return "strict" if claim.failed and configured == "basic" else configured
+
+
+def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:
+    """The unit with what its checksums are computed from, if that is known."""
+    first = unit.commits[0].version
+    seed = checksum_before(database, unit.table_id, unit.table, version=first)
+    if seed is None and first > 0:
+        return unit
+    with database.read() as connection:
+        counted = with_counts(connection, unit.commits, before=0 if seed is None else seed.num_files)
+    return replace(unit, commits=tuple(counted), checksum=None if seed is None else encode(seed), checksums=True)
+
+
+def plan_checkpoint(database: Database, claim: Claim, *, settings: Settings) -> CheckpointUnit:
+    """The checkpoint that a claim is for, from the newest one before it that has all it needs, or from the first on."""
+    version = claim.checkpoint
+    with database.read() as connection:
+        facts = checkpoint_facts(connection, claim.table_id, version)
+        base = _base(facts)
+        after = None if base is None else base.version
+        commits = replay_work(connection, claim.table_id, last=version, after=after)
+    options = settings.checkpoint
+    return CheckpointUnit(
+        table_id=claim.table_id,
+        table=claim.name,
+        address=StoreAddress.of(claim.location, settings.storage),
+        lease=claim.lease,
+        version=version,
+        committed_at=facts.committed_at,
+        commits=tuple(commits),
+        base=base,
+        num_files=facts.num_files,
+        compression=options.compression,
+        row_group_bytes=options.row_group_bytes,
+        sidecar_actions=options.sidecar_actions,
+    )
+
+
+def _batch(commits: Sequence[CommitWork], most_bytes: int) -> list[CommitWork]:
+    """The first commits that together have at most so many bytes; one, however large it is."""
+    taken, total = 1, commits[0].num_bytes
+    while taken < len(commits) and total + commits[taken].num_bytes <= most_bytes:
+        total += commits[taken].num_bytes
+        taken += 1
+    return list(commits[:taken])
+
+
+def _cadence(metadata: Metadata, settings: CheckpointSettings) -> Cadence | None:
+    if not settings.enabled:
+        return None
+    interval, remark = settings.interval, ""
+    if interval is None or _INTERVAL in metadata.configuration:
+        try:
+            interval = checkpoint_interval(metadata)
+        except InvalidInput as error:
+            # Which versions get a checkpoint changes nothing that readers see, and without any the log only grows.
+            interval, remark = interval or _DEFAULT_INTERVAL, error.message
+    return Cadence(interval=interval, bytes=_most_bytes(metadata, settings) or None, remark=remark)
+
+
+def _most_bytes(metadata: Metadata, settings: CheckpointSettings) -> int:
+    """After how many bytes of commits a checkpoint is due; 0: however many there are."""
+    asked = metadata.configuration.get(_BYTES, "")
+    return int(asked) if _NUMBER.fullmatch(asked) else settings.bytes
+
+
+def _base(facts: CheckpointFacts) -> CheckpointBase | None:
+    base = facts.base
+    if base is None or not can_continue(
+        base.metadata, facts.metadata, base_committed_at=base.committed_at, committed_at=facts.committed_at
+    ):
+        return None
+    return CheckpointBase(version=base.version, committed_at=base.committed_at, name=base.name, digest=base.digest)

@@ -1,0 +1,1 @@
+"""Running units of work: in this process or on Spark."""

@@ -1,0 +1,200 @@
+"""One unit of work, from its address to its outcome: what every runner does, in whatever process."""
+
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Self
+
+from deltamirror.config import StorageSettings, redact_text
+from deltamirror.delta.chunks import Chunk
+from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
+from deltamirror.pipeline.run.lease_guard import LeaseGuard
+from deltamirror.publish.checkpoint.publishing import publish_checkpoint
+from deltamirror.publish.commits import publish_commits
+from deltamirror.storage.calls import StoreCalls
+from deltamirror.storage.clients import Credentials
+from deltamirror.storage.location import local_path, store_prefix
+from deltamirror.storage.open import StoreAddress, Stores, open_store
+from deltamirror.storage.probe import probe
+from deltamirror.storage.store import Store
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.backlog import fetch_chunks, with_chunks
+from deltamirror.work import (
+    CheckpointOutcome,
+    CheckpointUnit,
+    CommitOutcome,
+    CommitUnit,
+    CommitWork,
+    Failure,
+    Outcome,
+    Stage,
+    Unit,
+)
+
+__all__ = ["Resources", "execute", "failed", "let_go", "our_error"]
+
+_SMALL = 1024 * 1024
+_AT_ONCE = 64 * 1024 * 1024
+
+
+class Resources:
+    """What the units of one process share: its stores, and the database where that can be reached.
+
+    Without the database units carry their chunks, and leases end by the clock of this process. Safe to share between
+    threads.
+    """
+
+    def __init__(
+        self,
+        database: Database | None,
+        *,
+        open_store: Callable[[StoreAddress], Store] = open_store,
+        calls: StoreCalls | None = None,
+    ) -> None:
+        self.database = database
+        self._open_store = open_store
+        self._stores = Stores(self._opened, calls)
+        self._probed: set[tuple[str, str | None]] = set()
+        self._put: dict[tuple[int, StoreAddress], int] = {}
+
+    @classmethod
+    def with_keys(cls, storage: StorageSettings, database: Database | None, calls: StoreCalls | None = None) -> Self:
+        """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
+        return cls(database, open_store=partial(open_store, credentials=Credentials.of(storage)), calls=calls)
+
+    def store(self, address: StoreAddress) -> Store:
+        """The store at an address. A remote one that lets two writers win is refused before anything is published."""
+        return self._stores.at(address)
+
+    def continued(self, unit: CommitUnit) -> CommitUnit:
+        """The unit; without the version that it follows on, where this process put that one."""
+        known = self._put.pop((unit.table_id, unit.address), None) == unit.commits[0].version - 1
+        return replace(unit, follows="") if known else unit
+
+    def remember(self, unit: CommitUnit, outcome: CommitOutcome) -> None:
+        """Which version this process put last, unless it met trouble. A disk is asked each time: that costs nothing."""
+        if outcome.failure is None and outcome.published and local_path(unit.address.location) is None:
+            self._put[unit.table_id, unit.address] = outcome.published[-1].version
+
+    def close_stores(self) -> None:
+        """Let go of the stores. One that is asked for again is opened again."""
+        self._stores.close()
+
+    def _opened(self, address: StoreAddress) -> Store:
+        store = self._open_store(address)
+        bucket = (store_prefix(address.location), address.options.endpoint)
+        if local_path(address.location) is None and bucket not in self._probed:
+            probe(store)
+            self._probed.add(bucket)
+        return store
+
+
+def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | None = None) -> Outcome:
+    """Do the work of a unit. Whatever goes wrong is the outcome's failure; nothing is raised.
+
+    Once ``given_up`` is set, nothing more is put.
+    """
+    outcome = _executed(unit, resources, given_up or threading.Event())
+    if outcome.failure is not None:
+        let_go(outcome.failure.error)
+    return outcome
+
+
+def _executed(unit: Unit, resources: Resources, given_up: threading.Event) -> Outcome:
+    stage = Stage.OPEN
+    try:
+        store = resources.store(unit.address)
+        stage = Stage.FETCH
+        guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up)
+        unit = _carrying(unit, resources, guard)
+        stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
+        fetch = partial(_chunks, resources=resources, guard=guard)
+        if isinstance(unit, CommitUnit):
+            outcome = publish_commits(resources.continued(unit), store, fetch=fetch, guard=guard)
+            resources.remember(unit, outcome)
+            return outcome
+        return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
+    except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
+        return failed(unit, our_error(error), stage)
+
+
+def let_go(error: BaseException | None) -> None:
+    """Let go of what the frames of an error hold, which may be gigabytes: outcomes are kept, and nobody looks there."""
+    while error is not None:
+        error.__traceback__ = None
+        let_go(error.__cause__)
+        error = error.__context__
+
+
+def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
+    """The outcome of a unit that came to nothing. A lost lease is no failure of commits: their next owner goes on."""
+    if isinstance(unit, CheckpointUnit):
+        failure = Failure(error=error, stage=stage, version=unit.version)
+        return CheckpointOutcome(table_id=unit.table_id, lease=unit.lease, version=unit.version, failure=failure)
+    if isinstance(error, LeaseLost):
+        return CommitOutcome(table_id=unit.table_id, lease=unit.lease)
+    failure = Failure(error=error, stage=stage, version=unit.commits[0].version)
+    return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
+
+
+def _carrying(unit: Unit, resources: Resources, guard: LeaseGuard) -> Unit:
+    """The unit with the chunks of its small commits, fetched at once; large ones are fetched one by one.
+
+    A database that is away is no failure of the table. If it answers when it is asked for the lease, it is asked again.
+    """
+    if resources.database is None or not (small := _small(unit.commits)):
+        return unit
+    try:
+        fetched = _fetched(resources.database, small)
+    except DeltaMirrorError:
+        guard.confirm()
+        fetched = _fetched(resources.database, small)
+    return replace(unit, commits=tuple(fetched.get(work.version, work) for work in unit.commits))
+
+
+def _fetched(database: Database, small: Sequence[CommitWork]) -> dict[int, CommitWork]:
+    with database.read() as connection:
+        return {work.version: work for work in with_chunks(connection, small)}
+
+
+def _small(commits: Sequence[CommitWork]) -> list[CommitWork]:
+    """The commits to fetch that are small, as many as may be in memory."""
+    absent = [work for work in commits if work.chunks is None and not work.is_base]
+    small = [work for work in absent if work.num_bytes <= _SMALL]
+    sizes = accumulate(work.num_bytes for work in small)
+    return [work for work, size in zip(small, sizes, strict=True) if size <= _AT_ONCE]
+
+
+def _chunks(work: CommitWork, *, resources: Resources, guard: LeaseGuard) -> Iterator[Chunk]:
+    if work.chunks is not None:
+        yield from work.chunks
+    elif resources.database is None:
+        raise Unavailable(
+            f"commit {work.commit_id} has to be fetched, and this process has no way to the database",
+            hint="give the SparkRunner the database of the catalog, or set spark.lines to fetched, and "
+            "DELTAMIRROR_CATALOG__URL on every executor",
+        )
+    else:
+        try:
+            with resources.database.read() as connection:
+                yield from fetch_chunks(connection, work)
+        except DeltaMirrorError:
+            guard.confirm()
+            raise
+
+
+def our_error(error: BaseException) -> DeltaMirrorError:
+    """The error that stands for any exception; it says nothing that is secret."""
+    match error:
+        case DeltaMirrorError():
+            return error
+        case MemoryError():
+            return CapacityExceeded("there is not enough memory for this unit", hint="lower mirror.batch_bytes")
+    # The place says more than a traceback that does not travel. The text may repeat what it was called with.
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    return Internal(redact_text(f"{type(error).__name__} at {place}: {error}"))

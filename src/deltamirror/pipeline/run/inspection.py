@@ -1,0 +1,56 @@
+"""Reading many objects of a log to see whether they are what they should be: in this process, or on Spark."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
+
+from deltamirror.config import Settings
+from deltamirror.deltalog.comparison import difference
+from deltamirror.storage.calls import StoreCalls
+from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.store import Store
+from deltamirror.work import Difference, ExpectedObject
+
+__all__ = ["Inspector", "LocalInspector"]
+
+
+class Inspector(Protocol):
+    """Compares objects with what they should be."""
+
+    def store(self, address: StoreAddress) -> Store:
+        """The store at an address, for this process."""
+
+    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+        """What is not as it should be, in the order of what was expected."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class LocalInspector:
+    """Compares in threads of this process, with the credentials of its settings."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        open_store: Callable[[StoreAddress], Store] | None = None,
+        calls: StoreCalls | None = None,
+    ) -> None:
+        self._stores = Stores.with_keys(settings.storage, calls) if open_store is None else Stores(open_store, calls)
+        self._threads = settings.mirror.threads
+
+    def store(self, address: StoreAddress) -> Store:
+        """The store at an address; it is opened once."""
+        return self._stores.at(address)
+
+    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+        """What is not as it should be; some objects are read at once."""
+        compare = partial(difference, self.store(address))
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="deltamirror-inspection") as threads:
+            yield from (found for found in threads.map(compare, expected) if found is not None)
+
+    def close(self) -> None:
+        """Let go of the stores."""
+        self._stores.close()

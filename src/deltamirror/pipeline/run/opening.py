@@ -1,0 +1,101 @@
+"""The runner, the harvester and the inspector that the settings name."""
+
+from collections.abc import Generator, Iterable, Iterator
+from importlib import import_module
+from itertools import chain
+from types import ModuleType
+from typing import Final
+
+from deltamirror.config import Settings
+from deltamirror.errors import MissingExtra
+from deltamirror.pipeline.run.inspection import Inspector, LocalInspector
+from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.pipeline.run.log_reading import Harvester, LocalHarvester
+from deltamirror.pipeline.run.runner import Runner
+from deltamirror.pipeline.run.slices import LogSlice, Part
+from deltamirror.storage.calls import StoreCalls
+from deltamirror.txnlog.database.access import Database
+
+__all__ = ["open_harvester", "open_inspector", "open_runner"]
+
+_LARGE_BYTES: Final = 64 * 1024 * 1024
+_MANY_COMMITS: Final = 5_000
+"""A log that is smaller is read before Spark has started."""
+
+
+def open_runner(settings: Settings, database: Database, calls: StoreCalls) -> Runner:
+    """Spark, or threads of this process. Spark starts when it is first used."""
+    if settings.mirror.runner == "local":
+        return InProcessRunner(database, settings, calls)
+    runner: Runner = _spark("runner").SparkRunner(settings, database, calls)
+    return runner
+
+
+def open_harvester(settings: Settings, *, runner: str | None) -> Harvester:
+    """Spark, or this process; without a ``runner`` that says which, Spark for large logs."""
+    match runner:
+        case "local":
+            return LocalHarvester(settings.storage)
+        case "spark":
+            harvester: Harvester = _spark("harvester").SparkHarvester(settings)
+            return harvester
+        case _:
+            return _HarvesterBySize(settings)
+
+
+def open_inspector(settings: Settings) -> Inspector:
+    """This process, or Spark for logs that are large; that starts when it is first used."""
+    if settings.mirror.runner == "local":
+        return LocalInspector(settings)
+    inspector: Inspector = _spark("inspector").SparkInspector(settings)
+    return inspector
+
+
+class _HarvesterBySize:
+    """Reads small logs in this process, and large ones on Spark."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._here: Harvester = LocalHarvester(settings.storage)
+        self._spark: Harvester | None = None
+        self._settings = settings
+
+    def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
+        """By whoever suits the size of the log."""
+        first, rest = _begun(iter(slices))
+        return (self._on_spark() if _is_large(first) else self._here).read(chain(first, rest))
+
+    def close(self) -> None:
+        """Stop Spark, if it was started."""
+        if self._spark is not None:
+            self._spark.close()
+
+    def _on_spark(self) -> Harvester:
+        if self._spark is None:
+            self._spark = open_harvester(self._settings, runner="spark")
+        return self._spark
+
+
+def _begun(slices: Iterator[LogSlice]) -> tuple[list[LogSlice], Iterator[LogSlice]]:
+    """The first slices, so many that they would be large, and the others."""
+    first: list[LogSlice] = []
+    for work in slices:
+        first.append(work)
+        if _is_large(first):
+            break
+    return first, slices
+
+
+def _is_large(slices: Iterable[LogSlice]) -> bool:
+    num_bytes = sum(work.num_bytes for work in slices)
+    return num_bytes > _LARGE_BYTES or sum(len(work.commits) for work in slices) > _MANY_COMMITS
+
+
+def _spark(name: str) -> ModuleType:
+    try:
+        return import_module(f"deltamirror.pipeline.run.spark.{name}")
+    except ImportError as error:
+        raise MissingExtra(
+            f"this runs on Spark, which is not installed: {error.name}",
+            hint="pip install 'deltamirror[spark]', or do without it: set mirror.runner to local, or --runner local",
+            extra="spark",
+        ) from error

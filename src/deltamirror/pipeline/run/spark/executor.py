@@ -1,0 +1,105 @@
+"""The part that runs on executors: units in, outcomes out, as rows of Arrow data.
+
+A worker process opens stores and the database itself, when the first unit asks for them: clients of stores do not
+survive a fork, and credentials do not travel. It finds both in its own environment.
+"""
+
+import math
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+from deltamirror.config import Loaded, load
+from deltamirror.config.load import DEFAULT_ORIGIN
+from deltamirror.errors import DeltaMirrorError, InvalidSettings, PermissionDenied
+from deltamirror.pipeline.run.execution import Resources, failed
+from deltamirror.pipeline.run.local.threads import work_on
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.opening import open_database
+from deltamirror.work import CommitUnit, Outcome, Stage, Unit
+
+__all__ = ["OUTCOMES", "in_time", "rows_of", "run_rows"]
+
+OUTCOMES: Final = "outcome binary"
+"""The schema of what comes back."""
+
+_HINT: Final = (
+    "this is a Spark executor, which has the rights and the environment of its own process: DELTAMIRROR_CONFIG, "
+    "DELTAMIRROR_STORAGE__ACCESS_KEY_ID and DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY, AWS_…, DELTAMIRROR_CATALOG__URL"
+)
+
+
+def rows_of(items: Sequence[object]) -> pa.Table:
+    """One row an item, each in a batch of its own: what is large, Spark spreads by batches."""
+    rows = [pa.array([pickle.dumps(item)], pa.binary()) for item in items]
+    return pa.Table.from_batches([pa.record_batch([row], names=["item"]) for row in rows])
+
+
+def run_rows(
+    batches: Iterator[pa.RecordBatch], *, threads: int, fetches: bool, seconds: float = math.inf
+) -> Iterator[pa.RecordBatch]:
+    """The outcomes of the units of a task, as they finish; commits have so many ``seconds`` together."""
+    units = in_time(_units(batches), seconds)
+    for outcome in _outcomes(units, threads=threads, fetches=fetches):
+        row = pa.array([pickle.dumps(_explained(outcome))], pa.binary())
+        yield pa.record_batch([row], names=["outcome"])
+
+
+def in_time(units: Iterator[Unit], seconds: float, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Unit]:
+    """The units, each with what is left of the time when it is begun.
+
+    Spark hands the outcomes of a job over when all of them are there: a unit with a long backlog would keep those of
+    its neighbours for as long as it has budget. At least one version of each is tried.
+    """
+    end = clock() + seconds
+    for unit in units:
+        left = max(0.0, end - clock())
+        yield replace(unit, budget=min(unit.budget, left)) if isinstance(unit, CommitUnit) else unit
+
+
+def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator[Outcome]:
+    try:
+        resources = _resources(fetches)
+    except DeltaMirrorError as error:
+        lacking = error  # the name that an except clause gives ends with it
+        return (failed(unit, lacking, Stage.FETCH) for unit in units)
+    return work_on(units, threads=threads, resources=resources)
+
+
+def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[Unit]:
+    for batch in batches:
+        for row in batch.column(0):
+            unit: Unit = pickle.loads(row.as_buffer())  # noqa: S301  our own driver wrote it
+            yield unit
+
+
+def _explained(outcome: Outcome) -> Outcome:
+    """The outcome; of an executor that has no access, with where it would find it."""
+    failure = outcome.failure
+    if failure is None or not isinstance(failure.error, PermissionDenied):
+        return outcome
+    hint = "; ".join(filter(None, [failure.error.hint, _HINT]))
+    return replace(outcome, failure=replace(failure, error=replace(failure.error, hint=hint)))
+
+
+@lru_cache(maxsize=2)
+def _resources(fetches: bool) -> Resources:
+    """What a worker process has; Spark uses it for many tasks."""
+    loaded = load(environment=os.environ)
+    return Resources.with_keys(loaded.settings.storage, _database(loaded) if fetches else None)
+
+
+def _database(loaded: Loaded) -> Database:
+    if loaded.origins["catalog.url"] == DEFAULT_ORIGIN:
+        raise InvalidSettings(
+            "this Spark executor does not know where the catalog is: DELTAMIRROR_CATALOG__URL is not set",
+            hint="set it in the environment of every executor, or set spark.lines to carried",
+            key="catalog.url",
+        )
+    return open_database(loaded.settings.catalog)

@@ -1,0 +1,55 @@
+"""Reading the slices of a log on Spark: executors read and decode, the driver stores what they made of it."""
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final
+
+from deltamirror.config import Settings
+from deltamirror.pipeline.run.log_reading import LocalHarvester, ahead
+from deltamirror.pipeline.run.slices import LogSlice, Part, batches_of, read_slice
+from deltamirror.pipeline.run.spark.mapping import executor_store, mapped
+from deltamirror.pipeline.run.spark.runner import SparkRunner
+
+__all__ = ["SparkHarvester"]
+
+_WINDOW_BYTES: Final = 16 * 1024 * 1024
+"""What one job brings back: the JVM holds it several times over."""
+
+
+class SparkHarvester:
+    """Reads on the Spark that the settings name. A slice that is too large for a job is read by this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._runner = SparkRunner(settings)
+        self._here = LocalHarvester(settings.storage)
+
+    def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
+        """A job for some megabytes of slices; while its parts are stored, the next one runs."""
+        return ahead(lambda: self._batches(slices), most=2)
+
+    def close(self) -> None:
+        """Stop Spark."""
+        self._runner.close()
+
+    def _batches(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
+        for window in _windows(slices):
+            if window[0].num_bytes > _WINDOW_BYTES:
+                yield from self._here.read(window)
+            else:
+                yield from batches_of(mapped(self._runner, _parts, window))
+
+
+def _parts(work: LogSlice) -> Iterator[Part]:
+    return read_slice(work, executor_store(work.address))
+
+
+def _windows(slices: Iterable[LogSlice]) -> Iterator[list[LogSlice]]:
+    window: list[LogSlice] = []
+    size = 0
+    for work in slices:
+        if window and size + work.num_bytes > _WINDOW_BYTES:
+            yield window
+            window, size = [], 0
+        window.append(work)
+        size += work.num_bytes
+    if window:
+        yield window

@@ -1,0 +1,1 @@
+"""The mirroring service: the engine, its lanes and jobs, leases, looks at logs, cleanup."""

@@ -1,0 +1,309 @@
+"""``MirrorEngine``: the one way by which commits reach ``_delta_log/``."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from deltamirror.arguments import flag, optional_number, require, require_function, settings_from, table_name
+from deltamirror.config import Settings
+from deltamirror.errors import NotFound, Refused
+from deltamirror.pipeline.failures.backoff import RetryPolicy
+from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.pipeline.failures.escalation import EscalationPolicy
+from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.run.opening import open_runner
+from deltamirror.pipeline.run.runner import Runner
+from deltamirror.pipeline.service.cleaning import Cleaner, Cleaning
+from deltamirror.pipeline.service.first_look import Outlook
+from deltamirror.pipeline.service.foreign_versions import LookAhead
+from deltamirror.pipeline.service.heartbeat import Heartbeat
+from deltamirror.pipeline.service.jobs import Workshop
+from deltamirror.pipeline.service.lanes import CheckpointLane, CommitLane, MirrorLane
+from deltamirror.pipeline.service.owners import owner_name
+from deltamirror.pipeline.service.service import Observer, Service, Summary, lasting_failure
+from deltamirror.pipeline.service.shutdown import Ending
+from deltamirror.pipeline.service.turns import Turns
+from deltamirror.storage.calls import StoreCalls
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.migrations import require_current
+from deltamirror.txnlog.database.opening import open_database
+from deltamirror.txnlog.queue.backlog import make_due, request_checkpoint
+from deltamirror.txnlog.queue.breakers import end_pauses
+from deltamirror.txnlog.queue.pause import is_paused
+from deltamirror.txnlog.queue.status import TableStatus, all_status, table_status
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
+
+__all__ = ["MirrorEngine", "Mirrored"]
+
+_log = logging.getLogger(__name__)
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closeable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """What mirroring one table came to."""
+
+    table: str
+    published: int
+    """The newest version in ``_delta_log/``."""
+    versions: int
+    """How many of them this call put there."""
+    checkpoint: int | None
+    """The checkpoint that this call wrote."""
+
+
+class MirrorEngine:
+    """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.
+
+    ``url`` goes before the one in ``settings``; without these, those of the command line are in force:
+    ``deltamirror.toml``, then the environment. A ``database`` or ``runner`` that is handed in stays the caller's;
+    otherwise the engine opens its own, and closes them.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        settings: Settings | None = None,
+        database: Database | None = None,
+        runner: Runner | None = None,
+    ) -> None:
+        settings = settings_from(url, settings)
+        require(database, Database, "database", hint="give Catalog(…).database, or leave it out and give the url")
+        require(runner, Runner, "runner", hint="leave it out: settings name the runner, mirror.runner")
+        self.settings = settings
+        self.owner = owner_name()
+        self._resources = ExitStack()
+        self._shares_database = database is not None
+        self.database = database if database is not None else self._closing(open_database(settings.catalog))
+        seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
+        self.breakers = Breakers(self.database, settings, owner=self.owner)
+        self.calls = StoreCalls()
+        self._runner = runner if runner is not None else self._closing(open_runner(settings, self.database, self.calls))
+        shop = Workshop(
+            database=self.database,
+            runner=self._runner,
+            settings=settings,
+            owner=self.owner,
+            retry=RetryPolicy(settings.mirror),
+            escalates=EscalationPolicy(settings.mirror),
+            heartbeat=self._resources.enter_context(Heartbeat(self.database, seconds)),
+            breakers=self.breakers,
+        )
+        self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
+        mirror = settings.mirror
+        turns = Turns(self.database, owner=self.owner, seconds=mirror.lease, poll=mirror.poll)
+        self._cleaner = Cleaner(
+            self.database,
+            settings,
+            turns=self._resources.enter_context(turns),
+            breakers=self.breakers,
+            calls=self.calls,
+        )
+        self.ending = Ending(lease=mirror.lease, give_up=self.calls.give_up)
+        self._stopping = threading.Event()
+        self._service: Service | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the runner and of the database."""
+        self._resources.close()
+
+    def check(self) -> None:
+        """Refuse a database that holds no catalog, or one of another release's schema."""
+        require_current(self.database)
+
+    def start(self) -> None:
+        """Start Spark, if that is the runner. Otherwise the first unit of work starts it, and waits for it."""
+        if self._runner.start():
+            _log.info("Spark has started")
+
+    def mirror(self, table: str, version: int | None = None, *, checkpoint: bool = True) -> Mirrored:
+        """Publish a table up to a version, or up to its head, and write the checkpoint that it waits for.
+
+        Without ``checkpoint`` that is only asked for, and left to a service. Raises what keeps a version from being
+        published. Where another engine is at it, this waits for that one.
+        """
+        version, checkpoint = optional_number(version, "version"), flag(checkpoint, "checkpoint")
+        status = self._mirrored(table)
+        target = status.head if version is None else version
+        if not 0 <= target <= status.head:
+            raise NotFound(
+                f"table {table!r} has no version {target}: its newest is {status.head}",
+                hint=f"`deltamirror table history {table}` shows its versions",
+                table=table,
+                version=target,
+            )
+        versions = 0
+        while _published(status) < target and not self._stopping.is_set():
+            for outcome in self._outcomes(self._commits, status, upto=target):
+                versions += len(outcome.published) if isinstance(outcome, CommitOutcome) else 0
+                _raise_failure(outcome)
+            status = self._mirrored(table)
+        written = self._write_checkpoint(status) if checkpoint and self.settings.checkpoint.enabled else None
+        return Mirrored(table=table, published=_published(status), versions=versions, checkpoint=written)
+
+    def checkpoint(self, table: str) -> int:
+        """Write the checkpoint of the newest version that is published, unless there is one; that version."""
+        status = self._mirrored(table)
+        wanted = status.published
+        if wanted is None:
+            raise Refused(
+                f"no version of table {table!r} is published", hint="run `deltamirror mirror --once`", table=table
+            )
+        with self.database.write() as session:
+            request_checkpoint(session, status.table_id, wanted, reason="asked for")
+        while not self._stopping.is_set() and not _has_checkpoint(status, wanted):
+            for outcome in self._outcomes(self._checkpoints, status):
+                _raise_failure(outcome)
+            status = self._mirrored(table)
+        return wanted
+
+    def clean(self, table: str, *, dry_run: bool = False) -> Cleaning:
+        """Delete what of a table's log is past its retention; with ``dry_run`` only say what that is.
+
+        ``delta.logRetentionDuration`` and ``delta.enableExpiredLogCleanup`` of the table decide, by commit times.
+        """
+        dry_run = flag(dry_run, "dry_run")
+        self._mirrored(table)
+        return self._cleaner.plan(table) if dry_run else self._cleaner.clean(table)
+
+    def status(self, table: str | None = None) -> list[TableStatus]:
+        """How far the mirror is: with one table, or with all, by name."""
+        name = None if table is None else table_name(table)
+        with self.database.read() as connection:
+            return all_status(connection) if name is None else [table_status(connection, name)]
+
+    def run(self, *, once: bool = False, observe: Observer | None = None) -> Summary:
+        """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again.
+
+        Without ``once`` it is the service of ``deltamirror mirror --follow``: Spark is started at once, and the logs
+        are compared with the database in the background.
+        """
+        once = flag(once, "once")
+        require_function(observe, "observe", hint="give a function that takes an outcome")
+        if once:
+            make_due(self.database)
+            end_pauses(self.database)
+        lanes = [self._commits, self._checkpoints] if self.settings.checkpoint.enabled else [self._commits]
+        self._service = Service(
+            self.database,
+            lanes,
+            poll=self.settings.mirror.poll,
+            observe=observe or _ignore,
+            shares_database=self._shares_database,
+            outlook=Outlook(self.database, LookAhead(self.database, self.settings.storage), self.breakers),
+            after_checkpoint=self._cleaner.clean_after if self.settings.cleanup.enabled else _ignore,
+            ending=self.ending,
+        )
+        if self._stopping.is_set():
+            self._service.stop()
+        with nullcontext() if once else self._beside():
+            return self._service.run(once=once)
+
+    def stop(self) -> None:
+        """Begin nothing more; what is under way is finished, or given up in time for ``run`` to end within a lease.
+
+        From another thread: a signal handler starts one.
+        """
+        self._stopping.set()
+        if self._service is not None:
+            self._service.stop()
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """What a service does beside publishing: it starts Spark, so that the first commit does not wait for that."""
+        if self.settings.mirror.runner == "spark":
+            threading.Thread(target=self._start, name="deltamirror-start", daemon=True).start()
+        yield
+
+    def _start(self) -> None:
+        try:
+            self.start()
+        except Exception as error:  # noqa: BLE001  the first unit tries again, and the service waits until it can
+            _log.warning("the runner does not start: %s", our_error(error))
+
+    def _mirrored(self, table: str) -> TableStatus:
+        (status,) = self.status(table_name(table))
+        if status.state == "paused":
+            raise self._paused(table)
+        if status.state == "quarantined":
+            raise Refused(
+                f"table {table!r} is in quarantine: {status.quarantine_reason}",
+                hint=f"`deltamirror report {table}` shows what was found; "
+                f"`deltamirror {'repair' if status.diverged_version is None else 'adopt'} {table}` ends it",
+                table=table,
+            )
+        return status
+
+    def _paused(self, table: str) -> Refused:
+        with self.database.read() as connection:
+            everything = is_paused(connection)
+        message = "the mirror of all tables is paused" if everything else f"the mirror of table {table!r} is paused"
+        which = "--all" if everything else table
+        return Refused(message, hint=f"run `deltamirror table resume {which}`", table=table)
+
+    def _outcomes(self, lane: MirrorLane, status: TableStatus, *, upto: int | None = None) -> Iterator[Outcome]:
+        """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""
+        job = lane.job_of(status.table_id, upto=upto)
+        if job is None:
+            self.breakers.require(status.location)
+            if not self._shares_database:
+                self.database.let_go()
+            self._stopping.wait(self.settings.mirror.poll)
+            return
+        with closing(job):
+            yield from job.run()
+
+    def _write_checkpoint(self, status: TableStatus) -> int | None:
+        """The newest checkpoint that a table waited for, if nobody else writes it. Failures are for the status to show.
+
+        There may be several: the newest that is due, and those that were lost.
+        """
+        written = None
+        while not self._stopping.is_set() and (job := self._checkpoints.job_of(status.table_id)) is not None:
+            with closing(job):
+                outcomes = [each for each in job.run() if isinstance(each, CheckpointOutcome)]
+            if not outcomes or any(each.failure is not None and not each.base_unusable for each in outcomes):
+                break
+            done = [each.version for each in outcomes if not each.base_unusable]
+            written = max([*done, *([] if written is None else [written])], default=None)
+        return written
+
+    def _closing(self, resource: C) -> C:
+        self._resources.callback(resource.close)
+        return resource
+
+
+def _published(status: TableStatus) -> int:
+    return -1 if status.published is None else status.published
+
+
+def _has_checkpoint(status: TableStatus, version: int) -> bool:
+    return status.checkpoint is not None and status.checkpoint.version >= version
+
+
+def _raise_failure(outcome: Outcome) -> None:
+    if (failure := lasting_failure(outcome)) is not None:
+        raise failure.error
+
+
+def _ignore(outcome: Outcome) -> None:
+    """Nobody asked to be told."""

@@ -1,0 +1,228 @@
+"""Jobs of the mirror: what one run of the runner works on, what comes of it, and what is written down of that."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from deltamirror.config import Settings
+from deltamirror.errors import (
+    DeltaMirrorError,
+    Diverged,
+    Internal,
+    InvalidSettings,
+    LeaseLost,
+    MissingExtra,
+    Transient,
+    Unavailable,
+)
+from deltamirror.pipeline.failures.backoff import RetryPolicy
+from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.pipeline.failures.escalation import EscalationPolicy
+from deltamirror.pipeline.plan.cadence import Due
+from deltamirror.pipeline.plan.planning import CommitPlan
+from deltamirror.pipeline.run.execution import failed, let_go, our_error
+from deltamirror.pipeline.run.runner import Runner
+from deltamirror.pipeline.service.heartbeat import Heartbeat
+from deltamirror.storage.location import store_prefix
+from deltamirror.txnlog.content.superseded import explained
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.leases import Claim, release
+from deltamirror.txnlog.queue.outcomes import Recorded, record_checkpoint, record_commits
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Outcome, Stage, Unit
+
+__all__ = ["CommitJob", "Job", "RunnerJob", "UnplannedJob", "Workshop"]
+
+_log = logging.getLogger(__name__)
+
+_OF_SERVICE: Final = (InvalidSettings, MissingExtra, Unavailable)
+"""What a runner raises if it cannot run anything, whatever the units are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What the lanes work with."""
+
+    database: Database
+    runner: Runner
+    settings: Settings
+    owner: str
+    retry: RetryPolicy
+    escalates: EscalationPolicy
+    heartbeat: Heartbeat
+    breakers: Breakers
+
+
+class Job(ABC):
+    """Work at tables of one store, by their leases and names. The leases are renewed until it is over.
+
+    A job that ``tries`` its store is of one table, by which a store that was left alone shows that it is back.
+    """
+
+    is_retry = False
+    """Whether all of its tables failed before."""
+
+    def __init__(self, shop: Workshop, tables: Mapping[Lease, str], *, location: str, tries: bool) -> None:
+        self._shop = shop
+        self._tries = tries
+        self._waiting = {lease.table_id: lease for lease in tables}
+        self._names = {lease.table_id: name for lease, name in tables.items()}
+        self.store = store_prefix(location)
+        shop.heartbeat.add(tables)
+
+    def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
+        """What comes of each table's work, recorded, as it finishes. Recording gives a lease back.
+
+        ``escalate`` is told of those that somebody has to look at. When one of them opens the circuit of the store, no
+        other unit is begun, and those under way put nothing more.
+        """
+        with closing(self._outcomes()) as outcomes:
+            for outcome in outcomes:
+                named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
+                if _is_given_up(named):
+                    yield named  # not recorded; closing gives the lease back
+                    continue
+                recorded = self._record(named)
+                named = replace(named, attempt=recorded.attempt)
+                if recorded.escalated:
+                    escalate(named)
+                self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
+                if recorded.recovered:
+                    self._shop.breakers.recovered(self.store)
+                goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)
+                self._tries = False
+                yield named
+                if not goes_on:
+                    break
+
+    def close(self) -> None:
+        """Give back the leases of tables whose work came to nothing, and what they were to try."""
+        self._shop.heartbeat.remove(self._waiting.values())
+        if self._waiting:
+            release(self._shop.database, self._waiting.values())
+        if self._tries:
+            self._shop.breakers.end_trying(self.store)
+
+    @abstractmethod
+    def _outcomes(self) -> Generator[Outcome]:
+        """Do the work."""
+
+    def _explained(self, outcome: Outcome) -> Outcome:
+        """Whether bytes that are not the database's are ours nevertheless, only the database knows."""
+        failure = outcome.failure
+        if failure is None or not isinstance(failure.error, Diverged):
+            return outcome
+        with self._shop.database.read() as connection:
+            error = explained(connection, outcome.table_id, failure.error)
+        return replace(outcome, failure=replace(failure, error=error))
+
+    def _record(self, outcome: Outcome) -> Recorded:
+        database, retry, escalates = self._shop.database, self._shop.retry, self._shop.escalates
+        match outcome:
+            case CommitOutcome():
+                due = self._due(outcome)
+                return record_commits(database, outcome, retry=retry, escalates=escalates, checkpoint=due)
+            case CheckpointOutcome():
+                return record_checkpoint(database, outcome, retry=retry, escalates=escalates)
+            case _:
+                assert_never(outcome)
+
+    def _due(self, outcome: CommitOutcome) -> Due | None:
+        """The checkpoint that commits which were published make due."""
+        return None
+
+
+class RunnerJob(Job):
+    """Units of one store that one run of the runner works on.
+
+    If that fails as a whole, nobody knows whose fault it was: each unit is then run by itself, and the one that fails
+    so again is the one that failed.
+    """
+
+    def __init__(self, shop: Workshop, units: Sequence[Unit], *, tries: bool = False) -> None:
+        tables = {unit.lease: unit.table for unit in units}
+        super().__init__(shop, tables, location=units[0].address.location, tries=tries)
+        self._units = tuple(units)
+
+    def _outcomes(self) -> Generator[Outcome]:
+        if len(self._units) > 1 and (yield from self._together()):
+            return
+        for unit in self._units:
+            if unit.table_id in self._waiting:
+                yield from self._alone(unit)
+
+    def _together(self) -> Generator[Outcome, None, bool]:
+        """All units at once; whether the run did not fail as a whole."""
+        try:
+            yield from self._shop.runner.run(self._units)
+        except _OF_SERVICE:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, one of the units may bring it about
+            what = "a job of %d tables failed as a whole, and is done table by table: %s"
+            _log.warning(what, len(self._units), our_error(error))
+            return False
+        return True
+
+    def _alone(self, unit: Unit) -> Generator[Outcome]:
+        try:
+            yield from self._shop.runner.run([unit])
+            return
+        except _OF_SERVICE:
+            raise
+        except Exception as error:
+            if unit.table_id not in self._waiting:
+                raise
+            failure = _of_whole_job(unit, error)
+        let_go(failure)
+        yield failed(unit, failure, Stage.RUN)
+
+
+class CommitJob(RunnerJob):
+    """Commits to publish."""
+
+    def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, tries: bool = False) -> None:
+        super().__init__(shop, [plan.unit for plan in plans], tries=tries)
+        self._plans = {plan.unit.table_id: plan for plan in plans}
+        self.is_retry = all(plan.is_retry for plan in plans)
+
+    def _due(self, outcome: CommitOutcome) -> Due | None:
+        return self._plans[outcome.table_id].due(outcome)
+
+
+class UnplannedJob(Job):
+    """A table whose work cannot be planned: all that is done is to write down why."""
+
+    def __init__(self, shop: Workshop, claim: Claim, error: DeltaMirrorError, *, tries: bool = False) -> None:
+        super().__init__(shop, {claim.lease: claim.name}, location=claim.location, tries=tries)
+        self._outcome = _unplanned(claim, error)
+
+    def _outcomes(self) -> Generator[Outcome]:
+        yield self._outcome
+
+
+def _is_given_up(outcome: Outcome) -> bool:
+    """Whether a checkpoint ended with its lease, or with the service: its next owner writes it."""
+    failure = outcome.failure
+    return isinstance(outcome, CheckpointOutcome) and failure is not None and isinstance(failure.error, LeaseLost)
+
+
+def _unplanned(claim: Claim, error: DeltaMirrorError) -> Outcome:
+    let_go(error)
+    if claim.lease.lane is Lane.CHECKPOINTS:
+        failure = Failure(error=error, stage=Stage.PLAN, version=claim.checkpoint)
+        return CheckpointOutcome(table_id=claim.table_id, lease=claim.lease, version=claim.checkpoint, failure=failure)
+    failure = Failure(error=error, stage=Stage.PLAN, version=claim.published + 1)
+    return CommitOutcome(table_id=claim.table_id, lease=claim.lease, failure=failure)
+
+
+def _of_whole_job(unit: Unit, error: Exception) -> DeltaMirrorError:
+    """What a job of one unit failed with. The runner may be in trouble nobody knows: it is tried again before long."""
+    ours = our_error(error)
+    if not isinstance(ours, Internal):
+        return ours
+    return Transient(
+        f"the job for table {unit.table!r} failed as a whole: {ours}",
+        hint="if it goes on, look at the logs of the executors, and at their memory",
+    )

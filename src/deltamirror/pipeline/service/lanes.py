@@ -1,0 +1,246 @@
+"""The two lanes of the mirror, commits and checkpoints: each claims, plans, runs and records on its own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import ClassVar, Final, TypeVar
+
+from deltamirror.errors import (
+    CapacityExceeded,
+    CatalogMismatch,
+    DeltaMirrorError,
+    MissingExtra,
+    PermissionDenied,
+    Transient,
+    Unavailable,
+)
+from deltamirror.pipeline.failures.policy import STORE_CODES
+from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan_commits
+from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
+from deltamirror.storage.location import store_prefix
+from deltamirror.txnlog.queue.leases import Claim, claim, claim_in_store, release
+from deltamirror.work import Lane
+
+__all__ = ["CheckpointLane", "CommitLane", "MirrorLane"]
+
+P = TypeVar("P")
+
+_OF_DATABASE: Final = (CapacityExceeded, CatalogMismatch, MissingExtra, PermissionDenied, Transient, Unavailable)
+"""What planning raises if the database is in trouble, whatever the table is."""
+
+
+class MirrorLane(ABC):
+    """A kind of work, with leases and a share of the threads of its own."""
+
+    kind: ClassVar[Lane]
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+
+    @property
+    @abstractmethod
+    def concurrency(self) -> int:
+        """How many of its jobs run at once."""
+
+    def jobs(self, *, except_stores: Sequence[str] = (), except_retries: Sequence[str] = ()) -> list[Job]:
+        """Work that is due, claimed: of tables in any store but ``except_stores``, and of tables that failed in none of
+        ``except_retries``. Where a circuit is open, of tables that the store served before; and of one that tries it.
+        """
+        gate, jobs = self._shop.breakers.gate(), list[Job]()
+        with _closed_on_failure(jobs):
+            claims = self._claimed(
+                limit=self._tables_at_once,
+                except_stores=except_stores,
+                except_retries=except_retries,
+                open_circuits=list(gate.shut),
+            )
+            jobs += self._planned(claims)
+            for store in gate.tried.keys() - {*except_stores, *except_retries}:
+                jobs += self._tries(store, gate.tried[store])
+        return jobs
+
+    def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
+        """Work of one table, up to a version, due or not; None where there is none, or somebody else is at it."""
+        gate = self._shop.breakers.gate()
+        claims = self._claimed(limit=1, table_ids=[table_id], except_stores=list(gate.shut))
+        jobs = self._planned(claims, upto=upto)
+        for store in gate.tried:
+            jobs = jobs or self._tries(store, table_ids=[table_id], upto=upto)
+        return jobs[0] if jobs else None
+
+    @property
+    @abstractmethod
+    def _tables_at_once(self) -> int:
+        """How many tables are claimed at once."""
+
+    @property
+    @abstractmethod
+    def _lease(self) -> float:
+        """For how many seconds they are claimed."""
+
+    @abstractmethod
+    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+        """Jobs that do what was claimed."""
+
+    def _claimed(
+        self,
+        *,
+        limit: int,
+        table_ids: Sequence[int] | None = None,
+        except_stores: Sequence[str] = (),
+        except_retries: Sequence[str] = (),
+        open_circuits: Sequence[str] = (),
+    ) -> list[Claim]:
+        return claim(
+            self._shop.database,
+            lane=self.kind,
+            owner=self._shop.owner,
+            seconds=self._lease,
+            limit=limit,
+            table_ids=table_ids,
+            except_stores=except_stores,
+            except_retries=except_retries,
+            open_circuits=open_circuits,
+            retry_max=self._shop.settings.mirror.retry_max,
+        )
+
+    def _tries(
+        self,
+        store: str,
+        spared: int | None = None,
+        *,
+        table_ids: Sequence[int] | None = None,
+        upto: int | None = None,
+    ) -> list[Job]:
+        """One unit of a store that was left alone; none where nothing waits, or somebody else tries it."""
+        shop = self._shop
+        claims = claim_in_store(
+            shop.database,
+            store,
+            lane=self.kind,
+            owner=shop.owner,
+            seconds=self._lease,
+            codes=STORE_CODES,
+            unless_table=spared,
+            table_ids=table_ids,
+        )
+        with _given_back_on_failure(shop, claims):
+            if claims and not shop.breakers.begin_trying(store):
+                release(shop.database, [each.lease for each in claims])
+                claims = []
+        jobs = self._planned(claims, upto=upto, tries=True)
+        if claims and not jobs:
+            shop.breakers.end_trying(store)
+        return jobs
+
+
+class CommitLane(MirrorLane):
+    """Publishes commits, with their checksums."""
+
+    kind = Lane.COMMITS
+
+    @property
+    def concurrency(self) -> int:
+        """How many jobs run at once."""
+        return self._shop.settings.mirror.concurrency
+
+    @property
+    def _tables_at_once(self) -> int:
+        return self._shop.settings.mirror.batch_tables
+
+    @property
+    def _lease(self) -> float:
+        return self._shop.settings.mirror.lease
+
+    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+        """One job a store, and one of its tables that failed: they may hang, and hold up none that did not.
+
+        A large unit is a job of its own, so that small ones are recorded without it.
+        """
+        shop, large = self._shop, self._shop.settings.mirror.batch_bytes
+        plan = partial(plan_commits, shop.database, settings=shop.settings, upto=upto)
+        plans, failing = _planned(shop, claims, plan, tries=tries)
+        return [*failing, *(CommitJob(shop, some, tries=tries) for some in _by_store(plans, large=large))]
+
+
+class CheckpointLane(MirrorLane):
+    """Writes checkpoints."""
+
+    kind = Lane.CHECKPOINTS
+
+    @property
+    def concurrency(self) -> int:
+        """How many jobs run at once."""
+        return self._shop.settings.checkpoint.concurrency
+
+    @property
+    def _tables_at_once(self) -> int:
+        return 1
+
+    @property
+    def _lease(self) -> float:
+        return self._shop.settings.checkpoint.lease
+
+    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+        """One job a checkpoint."""
+        shop = self._shop
+        plan = partial(plan_checkpoint, shop.database, settings=shop.settings)
+        units, failing = _planned(shop, claims, plan, tries=tries)
+        return [*failing, *(RunnerJob(shop, [unit], tries=tries) for unit in units)]
+
+
+def _planned(
+    shop: Workshop, claims: Sequence[Claim], plan: Callable[[Claim], P | None], *, tries: bool
+) -> tuple[list[P], list[Job]]:
+    """What claims come to, and jobs of the tables that cannot be planned: each of them fails, and holds up no other."""
+    plans: list[P] = []
+    idle: list[Claim] = []
+    poisoned: list[tuple[Claim, DeltaMirrorError]] = []
+    with _given_back_on_failure(shop, claims):
+        for each in claims:
+            try:
+                found = plan(each)
+            except _OF_DATABASE:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever it is, it is recorded as the failure of its table
+                poisoned.append((each, our_error(error)))
+                continue
+            if found is None:
+                idle.append(each)
+            else:
+                plans.append(found)
+        if idle:
+            release(shop.database, [each.lease for each in idle])
+    return plans, [UnplannedJob(shop, each, error, tries=tries) for each, error in poisoned]
+
+
+@contextmanager
+def _closed_on_failure(jobs: Iterable[Job]) -> Iterator[None]:
+    """Nobody renews the leases of jobs that nobody gets to know of."""
+    try:
+        yield
+    except BaseException:
+        with ExitStack() as stack:
+            for job in jobs:
+                stack.callback(job.close)
+        raise
+
+
+@contextmanager
+def _given_back_on_failure(shop: Workshop, claims: Sequence[Claim]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        release(shop.database, [each.lease for each in claims])
+        raise
+
+
+def _by_store(plans: Iterable[CommitPlan], *, large: int) -> list[list[CommitPlan]]:
+    groups: dict[tuple[str, bool], list[CommitPlan]] = {}
+    for plan in plans:
+        num_bytes = sum(commit.num_bytes for commit in plan.unit.commits)
+        key = plan.unit.table if num_bytes >= large else store_prefix(plan.unit.address.location)
+        groups.setdefault((key, plan.is_retry), []).append(plan)
+    return list(groups.values())

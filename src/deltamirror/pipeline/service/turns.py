@@ -1,0 +1,58 @@
+"""Whose turn it is at the log of a table: one at a time compares, repairs, rebuilds or cleans it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from deltamirror.errors import LeaseLost
+from deltamirror.pipeline.service.heartbeat import Heartbeat
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.leases import release, take
+from deltamirror.work import Lane, Lease
+
+__all__ = ["Turns"]
+
+_LANE = Lane.RECONCILIATION
+
+
+class Turns:
+    """Takes turns at logs with everybody who shares the database. A turn is kept for as long as it takes."""
+
+    def __init__(self, database: Database, *, owner: str, seconds: float, poll: float) -> None:
+        self.seconds = seconds
+        self._database, self._owner, self._poll = database, owner, poll
+        self._heartbeat = Heartbeat(database, {_LANE: seconds})
+
+    def __enter__(self) -> Self:
+        self._heartbeat.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._heartbeat.__exit__(kind, error, trace)
+
+    @contextmanager
+    def at(self, table_id: int, table: str, *, waits: bool) -> Iterator[Lease]:
+        """One's turn at the log of a table; ``LeaseLost`` if somebody else has it, at once or after waiting a while."""
+        lease = self._taken(table_id, table, self.seconds if waits else 0.0)
+        self._heartbeat.add([lease])
+        try:
+            yield lease
+        finally:
+            self._heartbeat.remove([lease])
+            release(self._database, [lease])
+
+    def _taken(self, table_id: int, table: str, patience: float) -> Lease:
+        deadline = time.monotonic() + patience
+        while (lease := self._take(table_id)) is None:
+            if time.monotonic() >= deadline:
+                message = f"somebody else compares or cleans the log of table {table!r}"
+                raise LeaseLost(message, hint="try again later", table=table)
+            time.sleep(self._poll)
+        return lease
+
+    def _take(self, table_id: int) -> Lease | None:
+        return take(self._database, table_id, lane=_LANE, owner=self._owner, seconds=self.seconds)

@@ -1,0 +1,1 @@
+"""Publishing: commits, version checksums and checkpoints become objects of ``_delta_log/``."""

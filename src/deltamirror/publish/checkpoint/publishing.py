@@ -1,0 +1,174 @@
+"""From a unit of work to a checkpoint in the log.
+
+The order is the guarantee: the JSON of the version is seen, the checkpoint is put, what the store has of it is read
+back and compared, and only then the pointer moves. Whatever goes wrong before leaves the pointer where it was, and the
+next attempt starts over.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from deltamirror.delta import names, properties
+from deltamirror.delta.chunks import commit_digest
+from deltamirror.deltalog.checkpoint import content
+from deltamirror.deltalog.checkpoint.content import CheckpointState
+from deltamirror.deltalog.pointer import POINTER_KEY, move_pointer
+from deltamirror.errors import DeltaMirrorError, Internal, NotFound
+from deltamirror.publish.checkpoint.base_checkpoint import base_state
+from deltamirror.publish.checkpoint.classic import write_classic
+from deltamirror.publish.checkpoint.sidecars import write_v2
+from deltamirror.publish.checkpoint.summary import Written
+from deltamirror.storage.store import Store
+from deltamirror.work import CheckpointOutcome, CheckpointUnit, CommitWork, Failure, Fetch, Guard, Stage
+
+__all__ = ["publish_checkpoint"]
+
+Clock = Callable[[], float]
+
+
+class _BaseUnusable(Exception):
+    """The state cannot be built from the base."""
+
+
+class _Stopped(Exception):
+    """The work ended with a failure."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure.error))
+        self.failure = failure
+
+
+def publish_checkpoint(
+    unit: CheckpointUnit, store: Store, *, fetch: Fetch, guard: Guard, clock: Clock = time.monotonic
+) -> CheckpointOutcome:
+    """Build the state of the unit's version, put it into the log as a checkpoint, and point to it.
+
+    A checkpoint of the version that is there already and says the same is kept. Trouble is the outcome's failure.
+    """
+    begun = clock()
+    outcome = CheckpointOutcome(table_id=unit.table_id, lease=unit.lease, version=unit.version)
+    try:
+        outcome = _published(unit, store, fetch=fetch, guard=guard, outcome=outcome)
+    except _BaseUnusable:
+        outcome = replace(outcome, base_unusable=True)
+    except _Stopped as stopped:
+        outcome = replace(outcome, failure=stopped.failure)
+    return replace(outcome, milliseconds=(clock() - begun) * 1000)
+
+
+def _published(
+    unit: CheckpointUnit, store: Store, *, fetch: Fetch, guard: Guard, outcome: CheckpointOutcome
+) -> CheckpointOutcome:
+    with _failing_at(Stage.CHECK, unit, _commit_key(unit)):
+        _check_plan(unit)
+        _check_commit_is_there(unit, store)
+    with _failing_at(Stage.BUILD, unit):
+        state = _state(unit, store, fetch)
+    guard = partial(_check_lease, unit, guard)
+    with _failing_at(Stage.PUT, unit):
+        written = (write_v2 if _is_v2(state) else write_classic)(state, unit, store, guard=guard)
+    with _failing_at(Stage.POINTER, unit, POINTER_KEY):
+        move_pointer(store, written.pointer, guard=guard)
+    return _with(outcome, written, unit)
+
+
+@contextmanager
+def _failing_at(stage: Stage, unit: CheckpointUnit, key: str = "") -> Iterator[None]:
+    try:
+        yield
+    except DeltaMirrorError as error:
+        raise _Stopped(Failure(error=error, stage=stage, version=unit.version, key=key)) from error
+    except pa.ArrowException as error:
+        wrong = Internal(f"the checkpoint {unit.version} of {unit.table} cannot be built: {error}")
+        raise _Stopped(Failure(error=wrong, stage=stage, version=unit.version, key=key)) from error
+
+
+def _check_lease(unit: CheckpointUnit, guard: Guard) -> None:
+    with _failing_at(Stage.LEASE, unit):
+        guard()
+
+
+def _commit_key(unit: CheckpointUnit) -> str:
+    return names.commit_key(unit.version)
+
+
+def _check_plan(unit: CheckpointUnit) -> None:
+    first = 0 if unit.base is None else unit.base.version + 1
+    if unit.base is None and unit.commits and unit.commits[0].is_base:
+        first = unit.commits[0].version
+    if [work.version for work in unit.commits] != list(range(first, unit.version + 1)):
+        raise Internal(f"the commits for the checkpoint {unit.version} of {unit.table} do not follow on one another")
+
+
+def _check_commit_is_there(unit: CheckpointUnit, store: Store) -> None:
+    last = unit.commits[-1]
+    if last.is_base and not last.num_chunks:
+        return  # the log of an imported table may begin with a checkpoint alone
+    if store.head(_commit_key(unit)) is None:
+        raise NotFound(
+            f"{_commit_key(unit)} is not in {store.location}: a checkpoint never comes before its commit",
+            hint="it was deleted after it had been published: put it back, with the bytes of Table.commit_file",
+            table=unit.table,
+            version=unit.version,
+        )
+
+
+def _state(unit: CheckpointUnit, store: Store, fetch: Fetch) -> CheckpointState:
+    base = None if unit.base is None else base_state(unit.base, store)
+    if unit.base is not None and base is None:
+        raise _BaseUnusable
+    fetched = (_decoded(work, fetch) for work in unit.commits)
+    state = content.replay(fetched, version=unit.version, committed_at=unit.committed_at, base=base)
+    _check_base_holds_enough(unit, base, state)
+    _check_count(unit, state)
+    return state
+
+
+def _decoded(work: CommitWork, fetch: Fetch) -> Iterator[bytes]:
+    """The commit's lines, chunk by chunk; at the end it is sure that none is missing. A base has no digest."""
+    digests = []
+    for chunk in fetch(work):
+        digests.append(chunk.digest)
+        yield chunk.decoded()
+    if work.is_base:
+        return
+    if not digests or commit_digest(digests) != work.digest:
+        raise Internal(f"the stored commit {work.version} does not have the digest that it was stored with")
+
+
+def _check_base_holds_enough(unit: CheckpointUnit, base: CheckpointState | None, state: CheckpointState) -> None:
+    if unit.base is None or base is None:
+        return
+    times = {"base_committed_at": unit.base.committed_at, "committed_at": unit.committed_at}
+    if not content.can_continue(base.metadata, state.metadata, **times):
+        raise _BaseUnusable
+
+
+def _check_count(unit: CheckpointUnit, state: CheckpointState) -> None:
+    if unit.num_files not in (None, state.files.num_rows):
+        raise Internal(
+            f"the lines of {unit.table} up to version {unit.version} leave {state.files.num_rows:,} files, "
+            f"but the catalog counts {unit.num_files:,}"
+        )
+
+
+def _is_v2(state: CheckpointState) -> bool:
+    has_feature = "v2Checkpoint" in (state.protocol.reader_features or ())
+    return has_feature and properties.checkpoint_policy(state.metadata) == "v2"
+
+
+def _with(outcome: CheckpointOutcome, written: Written, unit: CheckpointUnit) -> CheckpointOutcome:
+    return replace(
+        outcome,
+        name=written.name,
+        digest=written.digest,
+        num_rows=written.num_rows,
+        num_files=written.num_files,
+        num_bytes=written.num_bytes,
+        base=None if unit.base is None else unit.base.version,
+    )

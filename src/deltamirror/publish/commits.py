@@ -1,0 +1,166 @@
+"""Publishing commits: the stored bytes of consecutive versions become objects of ``_delta_log/``, in order."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from deltamirror.config import redact_text
+from deltamirror.delta.names import commit_key
+from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, LogChanged, Transient
+from deltamirror.publish.assembly import commit_data
+from deltamirror.publish.checksums import ChecksumTrail
+from deltamirror.steps import Step
+from deltamirror.storage.ranges import stored_digest
+from deltamirror.storage.store import Created, Data, Store
+from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Failure, Fetch, Guard, Published, Stage
+
+__all__ = ["publish_commits"]
+
+_TRIES = 3
+
+
+class _Stopped(Exception):
+    """The unit ends here."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+def publish_commits(
+    unit: CommitUnit, store: Store, *, fetch: Fetch, guard: Guard, clock: Callable[[], float] = time.monotonic
+) -> CommitOutcome:
+    """Publish the versions of a unit one after the other, until one fails, the budget is spent or the lease lost.
+
+    An object is never replaced. One that is there already with the same bytes is ours, from an attempt whose reply was
+    lost; with other bytes the log has diverged, and the table stops. Nothing is put unless the version before the first
+    one is there. At least one version is tried, however small the budget. ``fetch`` is called in this thread, ``guard``
+    also in the thread that writes the checksums.
+    """
+    deadline = clock() + unit.budget
+    published: list[tuple[Published, float]] = []  # with the time at which each was put
+    failure = None
+    with ChecksumTrail(unit, store, guard) as checksums:
+        publisher = _Publisher(unit, store, fetch, guard, clock)
+        try:
+            publisher.require_predecessor()
+            for version, work in enumerate(unit.commits, unit.commits[0].version):
+                if published and clock() >= deadline:
+                    break
+                done, data, put_at = publisher.publish(work, version)
+                published.append((done, put_at))
+                checksums.follow(work, data)
+        except LeaseLost:
+            pass  # whoever has the table goes on
+        except _Stopped as stopped:
+            failure = stopped.failure
+    if checksums.lost_at is not None:
+        # Whoever has the table finds these commits in the log, and writes the checksums that are missing.
+        published = [(done, put_at) for done, put_at in published if done.version < checksums.lost_at]
+    ended = clock()
+    return CommitOutcome(
+        table_id=unit.table_id,
+        lease=unit.lease,
+        published=tuple(replace(done, age=(ended - put_at) * 1_000) for done, put_at in published),
+        failure=failure,
+        checksum=checksums.checksum,
+        checksum_failure=checksums.failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Publisher:
+    """Publishes single versions of a unit."""
+
+    unit: CommitUnit
+    store: Store
+    fetch: Fetch
+    guard: Guard
+    clock: Callable[[], float]
+
+    def require_predecessor(self) -> None:
+        """Nothing is put behind a gap: another disk, or none, may be in the place of the one that was published to."""
+        key, first = self.unit.follows, self.unit.commits[0]
+        if not key:
+            return
+        with self._stage(Stage.CHECK, first, key):
+            if self.store.head(key) is None:
+                raise LogChanged(
+                    f"{key} is not in {self.store.location}, where it was published: version {first.version} of table "
+                    f"{self.unit.table!r} is not put without it",
+                    hint=f"if the disk or bucket is the right one, `deltamirror reconcile {self.unit.table}` writes "
+                    "what is gone again, in order; a running service does so by itself",
+                )
+
+    def publish(self, work: CommitWork, version: int) -> tuple[Published, Data, float]:
+        """What came of a version, which has to be this one, its bytes, and when it was put."""
+        begun, key = self.clock(), commit_key(work.version)
+        with self._stage(Stage.FETCH, work, key):
+            if work.version != version:
+                raise Internal(f"a unit of table {self.unit.table!r} has version {work.version} in place of {version}")
+            data = commit_data(work, self.fetch, table=self.unit.table, verify=self.unit.verify)
+        with self._stage(Stage.PUT, work, key):
+            already = self._put(work, key, data)
+        if self.unit.verify == "strict" and not already:
+            with self._stage(Stage.VERIFY, work, key):
+                self._read_back(work, key, data)
+        ended = self.clock()
+        milliseconds = (ended - begun) * 1_000
+        done = Published(version=version, already=already, num_bytes=len(data), milliseconds=milliseconds)
+        return done, data, ended
+
+    def _put(self, work: CommitWork, key: str, data: Data) -> bool:
+        """Create the object; whether it was there already."""
+        for _ in range(_TRIES):
+            with self._stage(Stage.LEASE, work, key):
+                self.guard()
+            with Step.PUT_COMMIT:
+                put = self.store.create(key, data)
+            if isinstance(put, Created):
+                return False
+            if self._is_there(work, key, data):
+                return True
+        raise Transient(
+            f"{self.store.location} says that {key} exists, and does not have it",
+            hint="an upload of somebody else may be under way; the mirror tries again",
+        )
+
+    def _read_back(self, work: CommitWork, key: str, data: Data) -> None:
+        if not self._is_there(work, key, data):
+            raise Transient(f"{key} was put to {self.store.location}, and is not there", hint="the mirror tries again")
+
+    def _is_there(self, work: CommitWork, key: str, data: Data) -> bool:
+        """Whether the object is there, with these bytes; an error if it has others."""
+        found, expected = stored_digest(self.store, key), hashlib.sha256(data).digest()
+        if found is None or found == expected:
+            return found is not None
+        raise Diverged(
+            f"{key} in {self.store.location} is not the version {work.version} that table {self.unit.table!r} has in "
+            "the database",
+            hint="somebody else wrote it, or changed it: keep them from writing there; "
+            f"`deltamirror adopt {self.unit.table}` takes it in; once it is moved away, "
+            f"`deltamirror repair {self.unit.table}` lets the table go on",
+            table=self.unit.table,
+            version=work.version,
+            key=key,
+            expected=expected.hex(),
+            found=found.hex(),
+        )
+
+    @contextmanager
+    def _stage(self, stage: Stage, work: CommitWork, key: str) -> Iterator[None]:
+        """Whatever goes wrong inside ends the unit, with the stage that it happened in."""
+        try:
+            yield
+        except (LeaseLost, _Stopped):
+            raise
+        except DeltaMirrorError as error:
+            checked = stage is Stage.FETCH and isinstance(error, Internal)
+            failed = Stage.CHECK if checked else stage
+            raise _Stopped(Failure(error=error, stage=failed, version=work.version, key=key)) from error
+        except Exception as error:
+            reason = redact_text(f"{type(error).__name__}: {error}")
+            internal = Internal(f"version {work.version} of table {self.unit.table!r} was not published: {reason}")
+            raise _Stopped(Failure(error=internal, stage=stage, version=work.version, key=key)) from error

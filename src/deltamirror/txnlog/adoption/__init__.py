@@ -1,0 +1,1 @@
+"""Foreign commits taken into the history of a table."""

@@ -1,0 +1,1 @@
+"""The way of a commit: request, draft, staging, conflicts, ratification."""

@@ -1,0 +1,466 @@
+"""The commit: prepare without a lock, ratify under it, and never guess what became of it."""
+
+import random
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+from sqlalchemy import select
+
+from deltamirror.config import Settings
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Add
+from deltamirror.delta.timestamps import next_timestamp
+from deltamirror.errors import (
+    CommitUnknown,
+    Conflict,
+    DeltaMirrorError,
+    InvalidInput,
+    Transient,
+    Unavailable,
+)
+from deltamirror.steps import Step
+from deltamirror.txnlog.commit.app_transactions import find_applied, require_progress
+from deltamirror.txnlog.commit.draft import Draft
+from deltamirror.txnlog.commit.fingerprint import content_digest
+from deltamirror.txnlog.commit.input import Gathered
+from deltamirror.txnlog.commit.preparation import Preparation
+from deltamirror.txnlog.commit.ratification import (
+    LeftBehind,
+    Ratified,
+    StateMoved,
+    authored_info,
+    lock_heads,
+    ratify,
+    require_follows,
+    require_near,
+    require_room,
+    require_timely,
+    require_undiverged,
+)
+from deltamirror.txnlog.commit.request import Committed, Request
+from deltamirror.txnlog.commit.staging import fresh_commit_id
+from deltamirror.txnlog.commit.tokens import FIND_TOKEN, TokenUse
+from deltamirror.txnlog.content.rows import file_row
+from deltamirror.txnlog.content.state import TableState, load_state
+from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import files
+from deltamirror.txnlog.database.statements import COMMITTED_BY, HEAD, INSERT_TOKEN, SUPERSEDED_BY
+
+__all__ = ["CommitPath"]
+
+# A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
+_MOVES_TOLERATED = 20
+# One that is always left behind by those who come first is compared under the lock after this many times.
+_CATCHING_UP_TOLERATED = 3
+_FILES_IN_ONE_STATEMENT = 500
+_VERSIONS = 2**63
+
+
+class CommitPath:
+    """Commits transactions. Remembers the tables it has seen, and notices when they changed."""
+
+    def __init__(self, database: Database, settings: Settings, *, engine_info: str) -> None:
+        self.database = database
+        self.settings = settings
+        self.engine_info = engine_info
+        self._states: dict[str, TableState] = {}
+
+    def state(self, name: str, *, remembered: bool = False) -> TableState:
+        """A table at its head; ``remembered`` if an earlier sight of it is as good."""
+        found = self._states.get(name)
+        if found is not None and not remembered:
+            found = self._looked_again(found)
+        if found is None:
+            with self.database.read() as connection:
+                found = load_state(connection, name)
+            self._states[name] = found
+        return found
+
+    def _looked_again(self, known: TableState) -> TableState | None:
+        """A table that is remembered as it is now; None if more than its version changed, or it is gone."""
+        for version, committed_at, *foundation, _ in self.database.glance(HEAD, {"table_id": known.table_id}):
+            if foundation == [known.metadata_version, known.protocol_version, known.lineage]:
+                found = known.at(version, committed_at)
+                self.see(found)
+                return found
+        return None
+
+    def see(self, state: TableState) -> None:
+        """Remember a table as it was just seen, unless a later sight of it is remembered."""
+        known = self._states.get(state.name)
+        if known is None or known.table_id != state.table_id or known.version <= state.version:
+            self._states[state.name] = state
+
+    def forget(self, name: str) -> None:
+        """Drop what is remembered of a table."""
+        self._states.pop(name, None)
+
+    def commit(self, request: Request) -> Committed:
+        """Commit a transaction; see :class:`deltamirror.txnlog.contract.TxnLogWriter`."""
+        run = _Run(self, request)
+        try:
+            committed = run.to_the_end()
+        except CommitUnknown:
+            self._forget_all(request)
+            raise  # a stage may be part of the log; if not, it is swept later
+        except BaseException:
+            run.discard_stages()
+            raise
+        if run.in_doubt or committed.already_applied:
+            self._forget_all(request)  # what this or an earlier attempt changed of the tables is not known here
+        if committed.already_applied:
+            run.discard_stages()
+        else:
+            self.database.announce()
+        return committed
+
+    def _forget_all(self, request: Request) -> None:
+        for change in request.changes:
+            self.forget(change.table)
+
+    def find_token(self, token: str, content: bytes, tables: Collection[str]) -> Committed | None:
+        """The answer to an earlier use of a token, if there was one; ``tables`` are those that it changes."""
+        use = TokenUse(token, content)
+        with self.database.read() as connection:
+            rows = [tuple(row) for row in connection.execute(FIND_TOKEN, use.values)]
+            return use.answer(connection, rows, tables)
+
+    def remember(self, drafts: Sequence[Draft], ratified: Mapping[str, Ratified]) -> None:
+        """Keep what a commit taught us of its tables; one that it changed is looked at again."""
+        for draft in drafts:
+            if (done := ratified.get(draft.state.name)) is None:
+                continue
+            if draft.facts.metadata is not None or draft.facts.protocol is not None:
+                self.forget(draft.state.name)
+            else:
+                self.see(draft.state.at(done.version, done.committed_at))
+
+
+class _Run:
+    """One transaction on its way into the log."""
+
+    def __init__(self, path: CommitPath, request: Request) -> None:
+        self._path = path
+        self._database, self._settings = path.database, path.settings
+        self._request = _sound(request)
+        self._random_id = str(uuid.uuid4())
+        self._after: dict[int, tuple[str, int]] = {}
+        """The tables by their ids, with the version that each had before the first attempt."""
+        self.in_doubt = False
+        """A COMMIT of an earlier attempt had no reply: whether it takes place is for the log to say."""
+        self._now: int | None = None
+        digested = request.token is not None and request.content is None
+        limit = self._settings.catalog.stage_above
+        self._preparations = [
+            Preparation(
+                self._database,
+                Gathered(change, limit=limit, clock=self._clock, digested=digested),
+                settings=self._settings.catalog,
+                alone=len(request.changes) == 1,
+            )
+            for change in request.changes
+        ]
+
+    def to_the_end(self) -> Committed:
+        """Try until it is committed, refused, or not worth another try."""
+        failures = moves = 0
+        while True:
+            try:
+                return self._attempt(fresh=bool(failures or moves))
+            except StateMoved:
+                moves += 1
+                if moves > _MOVES_TOLERATED:
+                    raise Transient("the table's metadata changes too fast to commit", hint="try again") from None
+            except Transient as error:
+                if isinstance(error, CommitUnknown):
+                    self.in_doubt = True
+                    if (found := self._look(error)) is not None:
+                        return found
+                failures += 1
+                if failures > self._settings.writer.retries:
+                    raise
+                self._pause(failures)
+            except (Conflict, InvalidInput):
+                # Sent twice at once, a transaction runs into what it did itself.
+                if (found := self._applied()) is None:
+                    raise
+                return found
+
+    def discard_stages(self) -> None:
+        """Leave nothing behind of a transaction that failed."""
+        for preparation in self._preparations:
+            preparation.discard()
+
+    def _attempt(self, *, fresh: bool) -> Committed:
+        if (found := self._known_token()) is not None:
+            return found
+        drafts = [self._draft(preparation, fresh=fresh) for preparation in self._preparations]
+        for state in (draft.state for draft in drafts):
+            self._after.setdefault(state.table_id, (state.name, state.version))
+        if not any(draft.writes for draft in drafts):
+            raise InvalidInput("the transaction writes nothing", hint="give it at least one action")
+        return self._append(drafts) or self._ratify(drafts)
+
+    def _draft(self, preparation: Preparation, *, fresh: bool) -> Draft:
+        if not fresh and preparation.may_be_stale:
+            try:
+                return preparation.draft(self._path.state(preparation.table, remembered=True))
+            except DeltaMirrorError:
+                pass  # the table as it is may well allow what the remembered one does not
+        return preparation.draft(self._path.state(preparation.table))
+
+    def _append(self, drafts: Sequence[Draft]) -> Committed | None:
+        """A small blind append in one statement, where the engine has that and nothing else has to be decided."""
+        if not self._fits_one_statement(drafts):
+            return None
+        [draft] = drafts
+        row = self._database.append(_append_values(draft, self._txn_id, self._path.engine_info))
+        if row is None:
+            self._path.forget(draft.state.name)
+            return None
+        version, committed_at = row
+        name = draft.state.name
+        self._path.see(draft.state.at(version, committed_at))
+        return Committed(versions={name: version}, timestamp=committed_at)
+
+    def _fits_one_statement(self, drafts: Sequence[Draft]) -> bool:
+        draft = drafts[0]
+        return (
+            self._database.appends_in_one_statement
+            and not self.in_doubt
+            and len(drafts) == 1
+            and self._request.token is None
+            and self._settings.writer.backlog_limit is None
+            and draft.standing is None
+            and draft.staged is None
+            and not draft.is_verbatim
+            and not draft.foundation
+            and len(draft.body) <= _FILES_IN_ONE_STATEMENT
+            and all(type(action) is Add for action in draft.body)
+            and not draft.tracks_rows
+        )
+
+    def _ratify(self, drafts: Sequence[Draft]) -> Committed:
+        """Ratify; whatever takes long to compare is compared while others commit, and only the rest under the lock."""
+        for _ in range(_CATCHING_UP_TOLERATED):
+            try:
+                return self._ratify_locked(drafts, however_far=False)
+            except LeftBehind:
+                drafts = [each.caught_up(draft) for each, draft in zip(self._preparations, drafts, strict=True)]
+        return self._ratify_locked(drafts, however_far=True)
+
+    def _ratify_locked(self, drafts: Sequence[Draft], *, however_far: bool) -> Committed:
+        with self._database.write(Step.RATIFY) as session:
+            heads, clock = lock_heads(self._database, session, drafts)
+            # Under the locks: whoever sent the same at the same time has committed, or will find ours.
+            if (found := self._ratified_in(session)) is not None:
+                return found
+            if (found := self._token_in(session)) is not None:
+                return found
+            if (found := self._progress_in(session, drafts)) is not None:
+                return found
+            if self._settings.writer.on_divergence == "refuse":
+                for draft in drafts:
+                    if draft.writes:
+                        require_undiverged(draft, heads[draft.state.table_id])
+            if not however_far:
+                for draft in drafts:
+                    require_near(session, draft, heads[draft.state.table_id])
+            drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
+            writing = [draft for draft in drafts if draft.writes]
+            require_timely(writing, heads, clock)
+            require_progress(session.connection, [draft.progress for draft in writing])
+            if (limit := self._settings.writer.backlog_limit) is not None:
+                for draft in writing:
+                    require_room(session, draft, heads[draft.state.table_id], limit)
+            moment = next_timestamp(clock, max(heads[draft.state.table_id].committed_at for draft in writing))
+            ratified = {
+                draft.state.name: ratify(
+                    session,
+                    draft,
+                    heads[draft.state.table_id],
+                    time=moment,
+                    txn_id=self._txn_id,
+                    engine_info=self._path.engine_info,
+                )
+                for draft in writing
+            }
+            versions = {name: done.version for name, done in ratified.items()}
+            timestamp = max(done.committed_at for done in ratified.values())
+            self._insert_token(session, versions, timestamp)
+        self._path.remember(writing, ratified)
+        return Committed(versions=versions, timestamp=timestamp)
+
+    @property
+    def _txn_id(self) -> str:
+        """The id of the transaction; of one with a token, known once all of it was read."""
+        if self._request.token is None:
+            return self._random_id
+        return TokenUse(self._request.token, self._content()).txn_id
+
+    @property
+    def _changed(self) -> list[str]:
+        """The tables that the transaction changes."""
+        return [each.table for each in self._preparations if each.gathered.pairs or each.gathered.is_large]
+
+    def _content(self) -> bytes:
+        """What tells a retry of the transaction from another one that uses the same token."""
+        if self._request.content is not None:
+            return self._request.content
+        return content_digest(each.gathered.content for each in self._preparations)
+
+    def _known_token(self) -> Committed | None:
+        """The answer to an earlier use of the token, before any work is done for this one, if its content is known."""
+        if self._request.token is None or not self._is_known:
+            return None
+        return self._path.find_token(self._request.token, self._content(), self._changed)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether all that the content follows from is at hand: of a large stream, some is still to be read."""
+        return self._request.content is not None or all(p.gathered.is_read for p in self._preparations)
+
+    def _applied(self) -> Committed | None:
+        """The answer for a transaction that is in the log by now."""
+        if self._request.token is not None and not self._is_known:
+            self._pass_over_rest()
+        if (found := self._known_token()) is not None:
+            return found
+        if not any(p.app_versions for p in self._preparations):
+            return None
+        progress = [p.progress(self._path.state(p.table).table_id) for p in self._preparations]
+        with self._database.read() as connection:
+            return find_applied(connection, progress)
+
+    def _pass_over_rest(self) -> None:
+        """Read large streams to their ends: only all of it tells a retry from another use of the token."""
+        with suppress(InvalidInput):  # a broken stream is no retry of what was committed
+            for preparation in self._preparations:
+                preparation.gathered.pass_over_rest()
+
+    def _progress_in(self, session: Session, drafts: Sequence[Draft]) -> Committed | None:
+        progress = [draft.progress for draft in drafts]
+        if not any(each.app_versions for each in progress):
+            return None
+        return find_applied(session.connection, progress)
+
+    def _token_in(self, session: Session) -> Committed | None:
+        if self._request.token is None:
+            return None
+        use = TokenUse(self._request.token, self._content())
+        rows = session.rows(FIND_TOKEN, use.values)
+        return use.answer(session.connection, rows, self._changed) if rows else None
+
+    def _insert_token(self, session: Session, versions: Mapping[str, int], timestamp: int) -> None:
+        if self._request.token is not None:
+            row = {
+                "token": self._request.token,
+                "content": self._content(),
+                "txn_id": self._txn_id,
+                "committed_at": timestamp,
+                "versions": msgspec.json.encode(versions).decode(),
+            }
+            session.run(INSERT_TOKEN, row)
+
+    def _look(self, error: CommitUnknown) -> Committed | None:
+        """Ask the log what became of a COMMIT whose reply was lost; None if it did not take place."""
+        for attempt in range(self._settings.writer.retries + 1):
+            self._pause(attempt)
+            try:
+                return self._find_by_txn_id()
+            except (Transient, Unavailable):
+                continue
+        raise CommitUnknown(
+            f"{error.message}; the database cannot be asked what became of the transaction {self._txn_id}",
+            hint="commit again with the same token once the database is back: it will not be applied twice",
+        ) from error
+
+    def _find_by_txn_id(self) -> Committed | None:
+        with self._database.write(Step.FIND_COMMIT) as session:
+            # A COMMIT that is still on its way holds the heads: once they are ours, its fate is sealed.
+            for table_id in sorted(self._after):
+                self._database.lock_head(session, table_id)
+            return self._versions_in(session)
+
+    def _ratified_in(self, session: Session) -> Committed | None:
+        """The answer if the transaction is there: a statement that was delayed may arrive after any look."""
+        return self._versions_in(session) if self.in_doubt else None
+
+    def _versions_in(self, session: Session) -> Committed | None:
+        """The versions that the transaction has, under the locks of its tables; None if it has none."""
+        found: dict[str, int] = {}
+        timestamp = 0
+        for table_id, (name, after) in self._after.items():
+            values = {"table_id": table_id, "after": after, "txn_id": self._txn_id}
+            # An adoption may have given it another version since.
+            for query in (COMMITTED_BY, SUPERSEDED_BY):
+                for version, committed_at in session.rows(query, values):
+                    found[name], timestamp = version, committed_at
+        return Committed(versions=found, timestamp=timestamp) if found else None
+
+    def _pause(self, attempt: int) -> None:
+        writer = self._settings.writer
+        nominal = min(writer.retry_max, writer.retry_base * 2 ** max(attempt - 1, 0))
+        if attempt > 1:  # the first retry comes at once: most failures are gone by then
+            time.sleep(nominal * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, not a secret
+
+    def _clock(self) -> int:
+        """The time at which the transaction first asked for it."""
+        if self._now is None:
+            with self._database.read() as connection:
+                self._now = int(connection.execute(select(CLOCK)).scalar_one())
+        return self._now
+
+
+def _sound(request: Request) -> Request:
+    names = [change.table for change in request.changes]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput(
+                f"the transaction changes the table {name!r} twice", hint="put all actions into one change"
+            )
+    for change in request.changes:
+        for version in (change.read_version, change.at_version):
+            if version is not None and not 0 <= version < _VERSIONS:
+                raise InvalidInput(
+                    f"the change of {change.table!r} names version {version}", hint="versions are counted from 0"
+                )
+        if change.at_version is not None and (change.read_version or 0) > max(change.at_version - 1, 0):
+            raise InvalidInput(
+                f"the change of {change.table!r} cannot become version {change.at_version}: "
+                f"it was computed from version {change.read_version}",
+                hint="a commit comes after what it was computed from: leave one of the two versions out",
+            )
+    return request
+
+
+_FILE_COLUMNS = tuple(column.name for column in files.columns)
+
+
+def _append_values(draft: Draft, txn_id: str, engine_info: str) -> dict[str, object]:
+    """The arguments of the one statement; the database puts its time in front of ``rest``."""
+    info = authored_info(draft, time=0, txn_id=txn_id, engine_info=engine_info)
+    timestamped = draft.state.timestamped
+    stub = b'{"commitInfo":{' + (b'"inCommitTimestamp":0,' if timestamped else b"") + b'"timestamp":0'
+    rows = (
+        file_row(draft.state.table_id, 0, ordinal, add) for ordinal, add in enumerate(draft.body) if type(add) is Add
+    )
+    return {
+        "table": draft.state.table_id,
+        "commit": fresh_commit_id(),
+        "metadata": draft.state.metadata_version,
+        "protocol": draft.state.protocol_version,
+        "at": -1 if draft.change.at_version is None else draft.change.at_version,
+        "timestamped": timestamped,
+        "lineage": draft.state.lineage,
+        "rest": lines.encode(info).removeprefix(stub) + b"\n" + lines.encode_commit(draft.body),
+        "txn": txn_id,
+        "operation": info.operation,
+        "read": draft.read_version,
+        "lines": 1 + len(draft.body),
+        "files": msgspec.json.encode([dict(zip(_FILE_COLUMNS, row, strict=True)) for row in rows]).decode(),
+    }

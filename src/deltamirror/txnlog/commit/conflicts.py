@@ -1,0 +1,109 @@
+"""What others committed since a transaction read the table, and whether it may follow them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, select
+from sqlalchemy.engine import Row
+
+from deltamirror.delta.conflicts import (
+    Adopted,
+    CommitFacts,
+    ConflictKind,
+    ConflictReason,
+    IsolationLevel,
+    ReadSet,
+    adopt,
+    find_conflict,
+)
+from deltamirror.errors import Conflict
+from deltamirror.txnlog.content.chunks import commit_actions
+from deltamirror.txnlog.content.projection import staged_keys
+from deltamirror.txnlog.database.schema import versions
+
+__all__ = ["Standing", "require_no_conflict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A transaction's claim on one table: what it did, what it read, and up to which version that was checked."""
+
+    table: str
+    table_id: int
+    read_version: int
+    checked_version: int
+    facts: CommitFacts
+    reads: ReadSet
+    isolation: IsolationLevel
+    adopted: Adopted
+    stage: int | None = None
+    """The commit id of the stage that holds the transaction's files, where they are not among the facts."""
+
+    @property
+    def depends_on_files(self) -> bool:
+        """Whether it matters which files a winner added or removed."""
+        return self.stage is not None or self.reads.reads_anything or bool(self.facts.removed or self.facts.added)
+
+
+def require_no_conflict(connection: Connection, standing: Standing, head: int) -> Standing:
+    """Hold the transaction against every winner up to ``head``; the standing that it has after them."""
+    if head == standing.checked_version:
+        return standing
+    for version, operation, winner in _winners(connection, standing, head):
+        before = standing.adopted
+        reason = find_conflict(
+            standing.facts,
+            standing.reads,
+            winner,
+            isolation=standing.isolation,
+            protocol_before=before.protocol,
+            metadata_before=before.metadata,
+        ) or _removed_from_stage(connection, standing, winner)
+        if reason is not None:
+            raise Conflict(
+                f"table {standing.table!r} was read at version {standing.read_version}; version {version} "
+                f"({operation or 'an unnamed operation'}) came first and conflicts: {reason.detail}",
+                hint="read the table again and compute the transaction anew",
+                table=standing.table,
+                reason=reason.kind.value,
+                read_version=standing.read_version,
+                actual_version=head,
+                winner_version=version,
+                winner_operation=operation or "",
+            )
+        after = adopt(winner, protocol_before=before.protocol, metadata_before=before.metadata)
+        enabled = before.row_tracking_enabled or after.row_tracking_enabled
+        standing = replace(standing, adopted=replace(after, row_tracking_enabled=enabled))
+    return replace(standing, checked_version=head)
+
+
+def _winners(connection: Connection, standing: Standing, head: int) -> Iterator[tuple[int, str | None, CommitFacts]]:
+    c = versions.c
+    since = (c.table_id == standing.table_id) & (c.version > standing.checked_version) & (c.version <= head)
+    for row in connection.execute(select(versions).where(since).order_by(c.version)).all():
+        if row.changes_metadata or row.changes_protocol or standing.depends_on_files:
+            yield row.version, row.operation, CommitFacts.of(commit_actions(connection, row.commit_id))
+        else:
+            yield row.version, row.operation, _facts_without_files(row)
+
+
+def _removed_from_stage(connection: Connection, standing: Standing, winner: CommitFacts) -> ConflictReason | None:
+    """The rule that two commits may not remove one file, for files that are staged."""
+    if standing.stage is None or not winner.removed:
+        return None
+    written = {path for path, _ in staged_keys(connection, standing.table_id, standing.stage, list(winner.removed))}
+    if not (shared := written & winner.removed.keys()):
+        return None
+    detail = f"{min(shared)}, which the transaction writes, was removed"
+    return ConflictReason(ConflictKind.CONCURRENT_DELETE_DELETE, detail)
+
+
+def _facts_without_files(row: Row[Any]) -> CommitFacts:
+    return CommitFacts(
+        domains=frozenset(msgspec.json.decode(row.domains) if row.domains else ()),
+        app_ids=frozenset(msgspec.json.decode(row.app_ids) if row.app_ids else ()),
+        is_blind_append=row.is_blind_append,
+        operation=row.operation,
+    )

@@ -1,0 +1,294 @@
+"""Keeping the typed columns in step with the lines: which file rows a commit adds, and which it ends."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, select
+from sqlalchemy.engine import Row as ResultRow
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.batches import batched
+from deltamirror.delta.actions import Action, Add, FileKey, Remove
+from deltamirror.delta.paths import path_identity
+from deltamirror.delta.replay import reconciliation_key
+from deltamirror.delta.validation.rules import violation
+from deltamirror.txnlog.content.rows import file_row, path_hash, remove_row, small_row
+from deltamirror.txnlog.database.access import Row, Session
+from deltamirror.txnlog.database.schema import file_ends, files, removes, versions
+
+__all__ = [
+    "FileChanges",
+    "LiveFile",
+    "MetFiles",
+    "RemainingFiles",
+    "ended_by",
+    "hash_batches",
+    "hash_of",
+    "insert_ends",
+    "insert_missing_ends",
+    "insert_small_actions",
+    "live_files",
+    "live_files_in",
+    "require_live_once",
+    "require_own_ids",
+    "staged_keys",
+    "staged_overlaps",
+]
+
+_HASHES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file row that is part of the table."""
+
+    commit_id: int
+    ordinal: int
+    key: FileKey
+
+
+@dataclass(frozen=True, slots=True)
+class MetFiles:
+    """The rows at the head whose paths a commit names."""
+
+    ended: Sequence[LiveFile] = ()
+    """Removed by the commit, or replaced by adding them again."""
+    doubled: Sequence[LiveFile] = ()
+    """Not ended by the commit, though it adds their paths with other deletion vectors."""
+    kept: bool = False
+    """Whether some of the files that it ends are added again by it: their data stays."""
+
+
+class FileChanges:
+    """The file actions of one commit that is being ratified, as rows."""
+
+    def __init__(self, table_id: int, commit_id: int, actions: Iterable[Action]) -> None:
+        self._table_id = table_id
+        self._commit_id = commit_id
+        self.added: dict[FileKey, Row] = {}
+        self.removed: dict[FileKey, Row] = {}
+        for ordinal, action in enumerate(actions):
+            if isinstance(action, Add):
+                self.added[reconciliation_key(action)] = file_row(table_id, commit_id, ordinal, action)
+            elif isinstance(action, Remove):
+                self.removed[reconciliation_key(action)] = remove_row(table_id, commit_id, ordinal, action)
+
+    def __bool__(self) -> bool:
+        return bool(self.added) or bool(self.removed)
+
+    def missing(self, ended: Iterable[LiveFile]) -> set[FileKey]:
+        """The files that the commit removes and the table does not have."""
+        return self.removed.keys() - {file.key for file in ended}
+
+    def meet(self, session: Session) -> "MetFiles":
+        """The file rows at the head that the commit ends, and those that would stay beside it under one path."""
+        keys = self.added.keys() | self.removed.keys()
+        live = list(live_files(session, self._table_id, [key[0] for key in keys]))
+        ended = [file for file in live if file.key in keys]
+        if not live:
+            return MetFiles(ended)
+        paths = {path for path, _ in self.added}
+        return MetFiles(
+            ended,
+            doubled=[file for file in live if file.key not in keys and file.key[0] in paths],
+            kept=any(file.key[0] in paths for file in ended),
+        )
+
+    def insert(self, session: Session, ended: Iterable[LiveFile]) -> None:
+        """Insert the rows, in the order of the path index."""
+        session.insert_many(files, sorted(self.added.values(), key=hash_of))
+        session.insert_many(removes, sorted(self.removed.values(), key=hash_of))
+        insert_ends(session, self._table_id, self._commit_id, ended)
+
+
+def hash_of(row: Row) -> int:
+    """By which rows of files and removes are sorted when they are stored: that is where their index has them."""
+    return int(row[1])
+
+
+def ended_by(version: ColumnElement[int] | int | None = None) -> ColumnElement[bool]:
+    """Whether a row of ``dl_files`` was ended by a ratified commit (up to a version)."""
+    ender = versions.alias("ender")
+    ends = (
+        select(1)
+        .select_from(file_ends)
+        .join(ender, ender.c.commit_id == file_ends.c.commit_id)
+        .where(
+            file_ends.c.table_id == files.c.table_id,
+            file_ends.c.file_commit_id == files.c.commit_id,
+            file_ends.c.file_ordinal == files.c.ordinal,
+        )
+    )
+    return (ends if version is None else ends.where(ender.c.version <= version)).exists()
+
+
+_LIVE: Select[Any] = (
+    select(files.c.commit_id, files.c.ordinal, files.c.path, files.c.dv_id)
+    .join(versions, versions.c.commit_id == files.c.commit_id)
+    .where(~ended_by())
+)
+
+_BY_HASH = select(files.c.commit_id).where(
+    files.c.table_id == bindparam("table_id"), files.c.path_hash == bindparam("path_hash")
+)
+
+
+def live_files(session: Session, table_id: int, paths: Sequence[str]) -> Iterator[LiveFile]:
+    """The rows of these paths that are part of the table at its head; other paths of equal hash among them."""
+    if len(paths) == 1 and not session.rows(_BY_HASH, {"table_id": table_id, "path_hash": path_hash(paths[0])}):
+        return  # the common case, an append of one file that nobody has seen, on the driver's cursor
+    yield from live_files_in(session.connection, table_id, paths)
+
+
+def live_files_in(connection: Connection, table_id: int, paths: Sequence[str]) -> Iterator[LiveFile]:
+    """The same, for a transaction that only reads."""
+    for some in hash_batches(paths):
+        query = _LIVE.where(files.c.table_id == table_id, files.c.path_hash.in_(some))
+        for row in connection.execute(query).all():
+            yield _live_file(row)
+
+
+def require_own_ids(connection: Connection, table_id: int, adds: Iterable[Add]) -> None:
+    """Refuse a file that states row ids which the table did not give to it: another file has them, or had them."""
+    stated = {path_identity(add.path): add for add in adds if add.base_row_id is not None}
+    given: set[tuple[str, int]] = set()
+    for some in hash_batches(list(stated)):
+        for source in (files, removes):
+            query = select(source.c.path, source.c.base_row_id).where(
+                source.c.table_id == table_id, source.c.path_hash.in_(some), source.c.base_row_id.is_not(None)
+            )
+            given |= {(path_identity(row.path), row.base_row_id) for row in connection.execute(query)}
+    for path, add in stated.items():
+        if (path, add.base_row_id) not in given:
+            raise violation("add.row-ids.others", action="add", index=None, field="baseRowId", found=add.base_row_id)
+
+
+def staged_overlaps(
+    connection: Connection, source: Table, table_id: int, commit_id: int
+) -> tuple[set[LiveFile], set[LiveFile]]:
+    """The rows at the head whose paths a staged commit adds or removes (``source`` says which).
+
+    First those with the same deletion vector, which the commit ends, then those with another one.
+    """
+    staged = source.alias("staged")
+    query = (
+        _LIVE.add_columns(staged.c.path.label("staged_path"), staged.c.dv_id.label("staged_dv_id"))
+        .join(staged, (staged.c.table_id == files.c.table_id) & (staged.c.path_hash == files.c.path_hash))
+        .where(staged.c.table_id == table_id, staged.c.commit_id == commit_id, files.c.commit_id != commit_id)
+    )
+    same: set[LiveFile] = set()
+    others: set[LiveFile] = set()
+    for row in connection.execute(query):
+        found, path = _live_file(row), path_identity(row.staged_path)
+        if found.key == (path, row.staged_dv_id):
+            same.add(found)
+        elif found.key[0] == path:
+            others.add(found)
+    return same, others
+
+
+def staged_keys(
+    connection: Connection,
+    table_id: int,
+    commit_id: int,
+    paths: Sequence[str],
+    *,
+    sources: Sequence[Table] = (files, removes),
+) -> set[FileKey]:
+    """The files among these paths that a staged commit adds or removes; others of equal hash among them."""
+    keys: set[FileKey] = set()
+    for some in hash_batches(paths):
+        for source in sources:
+            query = select(source.c.path, source.c.dv_id).where(
+                source.c.table_id == table_id, source.c.commit_id == commit_id, source.c.path_hash.in_(some)
+            )
+            keys.update((path_identity(row.path), row.dv_id) for row in connection.execute(query))
+    return keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingFiles:
+    """The files that a commit leaves in the table, as far as they were there before it.
+
+    The rows that it ends are given, or they are those that a stage has recorded.
+    """
+
+    session: Session
+    table_id: int
+    ended: Collection[LiveFile] = ()
+    kept: bool = False
+    """Whether the commit adds some of the files again that it ends: they count as staying."""
+    stage: int | None = None
+
+    def any(self) -> bool:
+        """Whether there are any."""
+        return self.kept or self._finds(_LIVE)
+
+    def any_without_row_ids(self) -> bool:
+        """Whether one of them has no row ids. What is added again gets them."""
+        return self._finds(_LIVE.where(files.c.base_row_id.is_(None)))
+
+    def _finds(self, query: Select[Any]) -> bool:
+        query = query.where(files.c.table_id == self.table_id)
+        if self.stage is not None:
+            query = query.where(~_ended_in(self.stage))
+        gone = {(file.commit_id, file.ordinal) for file in self.ended}
+        rows = self.session.execute(query.limit(len(gone) + 1)).all()
+        return any((row.commit_id, row.ordinal) not in gone for row in rows)
+
+
+def _ended_in(stage: int) -> ColumnElement[bool]:
+    """Whether a stage has recorded that it ends a row of ``dl_files``."""
+    return (
+        select(1)
+        .select_from(file_ends)
+        .where(
+            file_ends.c.table_id == files.c.table_id,
+            file_ends.c.file_commit_id == files.c.commit_id,
+            file_ends.c.file_ordinal == files.c.ordinal,
+            file_ends.c.commit_id == stage,
+        )
+        .exists()
+    )
+
+
+def require_live_once(doubled: Iterable[LiveFile]) -> None:
+    """Refuse a commit that adds the paths of these files, which stay in the table with other deletion vectors."""
+    if (file := next(iter(doubled), None)) is not None:
+        path, vector = file.key
+        found = f"{path} is there with " + (f"the deletion vector {vector}" if vector else "no deletion vector")
+        raise violation("add.path.live-twice", action="add", index=None, field="path", found=found)
+
+
+def insert_ends(session: Session, table_id: int, commit_id: int, ended: Iterable[LiveFile]) -> None:
+    """Record that a commit ends these files."""
+    rows = sorted((table_id, file.commit_id, file.ordinal, commit_id) for file in ended)
+    session.insert_many(file_ends, rows)
+
+
+def insert_missing_ends(session: Session, table_id: int, commit_id: int, ended: Collection[LiveFile]) -> None:
+    """Record that a commit ends these files, but for those of which that is recorded already."""
+    if not ended:
+        return
+    mine = (file_ends.c.table_id == table_id) & (file_ends.c.commit_id == commit_id)
+    there = select(file_ends.c.file_commit_id, file_ends.c.file_ordinal).where(mine)
+    known = {tuple(row) for row in session.execute(there)}
+    insert_ends(session, table_id, commit_id, [file for file in ended if (file.commit_id, file.ordinal) not in known])
+
+
+def insert_small_actions(session: Session, table_id: int, version: int, actions: Iterable[Action]) -> None:
+    """Project what a commit has besides files: metadata, protocol, application transactions, domains."""
+    for action in actions:
+        if (found := small_row(table_id, version, action)) is not None:
+            projection, row = found
+            session.insert_many(projection, [row])
+
+
+def hash_batches(paths: Iterable[str]) -> Iterator[list[int]]:
+    """The hashes of these paths, as many at once as a query takes."""
+    return batched(sorted({path_hash(path) for path in paths}), _HASHES_AT_ONCE)
+
+
+def _live_file(row: ResultRow[Any]) -> LiveFile:
+    return LiveFile(row.commit_id, row.ordinal, (path_identity(row.path), row.dv_id))

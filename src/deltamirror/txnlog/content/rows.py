@@ -1,0 +1,178 @@
+"""Rows of the projections, from actions and back."""
+
+import zlib
+from collections.abc import Sequence
+from itertools import count, repeat
+from typing import Any
+
+import msgspec
+from sqlalchemy import Table
+
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Action, Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
+from deltamirror.delta.paths import path_identity
+from deltamirror.delta.validation import PlainBlock
+from deltamirror.txnlog.database.access import Row
+from deltamirror.txnlog.database.schema import app_transactions, domains, files, metadata, protocols, removes
+
+__all__ = [
+    "ADD_COLUMNS",
+    "REMOVE_COLUMNS",
+    "add_of",
+    "file_row",
+    "file_rows",
+    "json_text",
+    "path_hash",
+    "remove_of",
+    "remove_row",
+    "small_row",
+    "vector_text",
+]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.decode
+_decode_vector = msgspec.json.Decoder(DeletionVector).decode
+
+
+def json_text(value: object) -> str:
+    """JSON as the columns keep it."""
+    return _encode(value).decode()
+
+
+def path_hash(path: str) -> int:
+    """The hash under which a file is found; equal for spellings that mean the same file."""
+    return zlib.crc32(path_identity(path).encode())
+
+
+def file_row(table_id: int, commit_id: int, ordinal: int, add: Add) -> Row:
+    """The row of ``dl_files``."""
+    vector = add.deletion_vector
+    return (
+        table_id,
+        path_hash(add.path),
+        commit_id,
+        ordinal,
+        add.path,
+        None if vector is None else vector.unique_id,
+        json_text(add.partition_values),
+        add.size,
+        add.modification_time,
+        add.data_change,
+        add.stats,
+        None if add.tags is None else json_text(add.tags),
+        vector_text(vector),
+        add.base_row_id,
+        add.default_row_commit_version,
+        add.clustering_provider,
+    )
+
+
+def file_rows(table_id: int, commit_id: int, first: int, block: PlainBlock) -> list[Row]:
+    """The rows of many adds, made a column at a time."""
+    nothing = repeat(None)
+    hashes = map(zlib.crc32, "\n".join(block.paths).encode().split(b"\n"))  # such a path is its own identity
+    return list(
+        zip(
+            repeat(table_id),
+            hashes,
+            repeat(commit_id),
+            count(first),
+            block.paths,
+            nothing,
+            block.partition_values,
+            block.sizes,
+            block.times,
+            block.data_changes,
+            block.stats,
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            strict=False,
+        )
+    )
+
+
+def remove_row(table_id: int, commit_id: int, ordinal: int, remove: Remove) -> Row:
+    """The row of ``dl_removes``."""
+    vector = remove.deletion_vector
+    values = remove.partition_values
+    return (
+        table_id,
+        path_hash(remove.path),
+        commit_id,
+        ordinal,
+        remove.path,
+        None if vector is None else vector.unique_id,
+        remove.deletion_timestamp,
+        remove.data_change,
+        remove.extended_file_metadata,
+        None if values is None else json_text(values),
+        remove.size,
+        vector_text(vector),
+        remove.base_row_id,
+        remove.default_row_commit_version,
+    )
+
+
+def vector_text(vector: DeletionVector | None) -> str | None:
+    """A deletion vector as the columns keep it."""
+    return None if vector is None else json_text(vector)
+
+
+def small_row(table_id: int, version: int, action: Action) -> tuple[Table, Row] | None:
+    """The row of what a commit has besides files, and the table that it belongs to; None for what leaves none."""
+    match action:
+        case Metadata():
+            return metadata, (table_id, version, lines.encode(action).decode())
+        case Protocol():
+            return protocols, (table_id, version, lines.encode(action).decode())
+        case Txn():
+            return app_transactions, (table_id, action.app_id, version, action.version, action.last_updated)
+        case DomainMetadata():
+            return domains, (table_id, action.domain, version, action.configuration, action.removed)
+        case _:
+            return None
+
+
+ADD_COLUMNS = tuple(files.c[field.name] for field in msgspec.structs.fields(Add))
+"""The columns of ``dl_files`` that make up an action."""
+
+REMOVE_COLUMNS = tuple(removes.c[field.name] for field in msgspec.structs.fields(Remove) if field.name in removes.c)
+"""The columns of ``dl_removes`` that make up an action: it keeps neither tags nor statistics."""
+
+
+def add_of(row: Sequence[Any]) -> Add:
+    """The action behind a row of ``ADD_COLUMNS``; more may follow them."""
+    # By position: by name, the values of a row cost more than all else.
+    path, values, size, time, change, stats, tags, vector, base, default, provider, *_ = row
+    return Add(
+        path=path,
+        partition_values=_decode(values),
+        size=size,
+        modification_time=time,
+        data_change=change,
+        stats=stats,
+        tags=None if tags is None else _decode(tags),
+        deletion_vector=None if vector is None else _decode_vector(vector),
+        base_row_id=base,
+        default_row_commit_version=default,
+        clustering_provider=provider,
+    )
+
+
+def remove_of(row: Sequence[Any]) -> Remove:
+    """The action behind a row of ``REMOVE_COLUMNS``."""
+    path, time, change, extended, values, size, vector, base, default = row
+    return Remove(
+        path=path,
+        deletion_timestamp=time,
+        data_change=change,
+        extended_file_metadata=extended,
+        partition_values=None if values is None else _decode(values),
+        size=size,
+        deletion_vector=None if vector is None else _decode_vector(vector),
+        base_row_id=base,
+        default_row_commit_version=default,
+    )

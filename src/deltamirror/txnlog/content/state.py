@@ -1,0 +1,150 @@
+"""What is in force in a table: the facts that a writer has to know before it commits."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy.sql import Select
+
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.conflicts import IsolationLevel, table_isolation
+from deltamirror.delta.features import require_readable, require_writable, row_tracking
+from deltamirror.delta.properties import in_commit_timestamps
+from deltamirror.delta.validation import TableRules
+from deltamirror.errors import Internal, NotFound, Unsupported
+from deltamirror.txnlog.database.schema import heads, metadata, protocols, tables
+from deltamirror.txnlog.database.statements import LINEAGE
+
+__all__ = ["TableState", "in_force", "load_state", "no_such_table"]
+
+_MOST_NEAR_NAMES = 3
+_MOST_COMPARED_NAMES = 500  # comparing costs some 20 µs a name, and asking whether a table exists comes this way
+
+A = TypeVar("A", Metadata, Protocol)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A table at its head, as it was when somebody looked."""
+
+    table_id: int
+    name: str
+    location: str
+    version: int
+    committed_at: int
+    metadata_version: int
+    protocol_version: int
+    lineage: int
+    protocol: Protocol
+    metadata: Metadata
+    rules: TableRules
+    """What actions have to meet; made once, since a state is kept for many commits."""
+    timestamped: bool
+    """Whether commits carry in-commit timestamps."""
+    tracks_rows: bool
+    """Whether adds get row ids."""
+    isolation: IsolationLevel
+    """The level at which commits are checked, unless they only rearrange data."""
+    write_obstacle: Unsupported | None
+    """Why nobody can author commits here: the protocol asks for what we do not know."""
+
+    @classmethod
+    def of(cls, protocol: Protocol, metadata: Metadata, **facts: Any) -> "TableState":
+        """A state, with what follows from protocol and metadata."""
+        obstacle, isolation = None, IsolationLevel.SERIALIZABLE
+        try:
+            require_writable(protocol, table=facts["name"])
+            isolation = table_isolation(metadata)
+        except Unsupported as error:
+            obstacle = error
+        return cls(
+            protocol=protocol,
+            metadata=metadata,
+            rules=TableRules.of(protocol, metadata),
+            timestamped=in_commit_timestamps(metadata),
+            tracks_rows=row_tracking(metadata, protocol),
+            isolation=isolation,
+            write_obstacle=obstacle,
+            **facts,
+        )
+
+    def at(self, version: int, committed_at: int) -> "TableState":
+        """The same table after a commit that changed neither metadata nor protocol."""
+        # By hand: dataclasses.replace takes a good part of the time of a small commit.
+        state = object.__new__(TableState)
+        state.__dict__.update(self.__dict__, version=version, committed_at=committed_at)
+        return state
+
+
+_STATE = (
+    select(
+        tables.c.table_id,
+        tables.c.name,
+        tables.c.location,
+        heads.c.version,
+        heads.c.committed_at,
+        heads.c.metadata_version,
+        heads.c.protocol_version,
+        LINEAGE.label("lineage"),
+        metadata.c.line.label("metadata_line"),
+        protocols.c.line.label("protocol_line"),
+    )
+    .join(heads, heads.c.table_id == tables.c.table_id)
+    .join(metadata, (metadata.c.table_id == tables.c.table_id) & (metadata.c.version == heads.c.metadata_version))
+    .join(protocols, (protocols.c.table_id == tables.c.table_id) & (protocols.c.version == heads.c.protocol_version))
+)
+
+
+def load_state(connection: Connection, name: str) -> TableState:
+    """The table of this name at its head."""
+    row = connection.execute(_STATE.where(tables.c.name == name)).one_or_none()
+    if row is None:
+        raise no_such_table(connection, name)
+    facts = row._asdict()
+    table_metadata = _decoded(facts.pop("metadata_line"), Metadata)
+    protocol = _decoded(facts.pop("protocol_line"), Protocol)
+    require_readable(protocol, table=name)
+    return TableState.of(protocol, table_metadata, **facts)
+
+
+def no_such_table(connection: Connection, name: str) -> NotFound:
+    """The error for a name that no table has; it names tables of nearly that name."""
+    names = select(tables.c.name).where(tables.c.name.is_not(None)).limit(_MOST_COMPARED_NAMES)
+    known = {known.lower(): known for known in connection.execute(names).scalars()}
+    near = [known[each] for each in get_close_matches(name.lower(), known, n=_MOST_NEAR_NAMES)]
+    meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    hint = f"{meant}`deltamirror table list` shows the tables of this catalog"
+    return NotFound(f"there is no table {name!r}", hint=hint, table=name)
+
+
+def in_force(connection: Connection, table_id: int, version: int) -> tuple[Protocol, Metadata]:
+    """Protocol and metadata as of a version."""
+    as_of = {"of_table": table_id, "at_version": version}
+    protocol = connection.execute(_NEWEST_PROTOCOL, as_of).scalar_one_or_none()
+    table_metadata = connection.execute(_NEWEST_METADATA, as_of).scalar_one_or_none()
+    if protocol is None or table_metadata is None:
+        raise NotFound(
+            f"the catalog has no version {version} of the table, whose history begins later",
+            hint="`deltamirror table history` shows its versions",
+            version=version,
+        )
+    return _decoded(protocol, Protocol), _decoded(table_metadata, Metadata)
+
+
+def _newest(projection: Table) -> Select[Any]:
+    c, own = projection.c, projection.c.table_id == bindparam("of_table")
+    newest = select(func.max(c.version)).where(own, c.version <= bindparam("at_version")).scalar_subquery()
+    return select(c.line).where(own, c.version == newest)
+
+
+_NEWEST_PROTOCOL = _newest(protocols)
+_NEWEST_METADATA = _newest(metadata)
+
+
+def _decoded(line: str, kind: type[A]) -> A:
+    action = lines.decode(line)
+    if not isinstance(action, kind):
+        raise Internal(f"a projection holds {lines.wire_name(action)} where {kind.__name__} belongs")
+    return action

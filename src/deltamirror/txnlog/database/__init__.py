@@ -1,0 +1,1 @@
+"""The database: sessions, schema, clock, migrations, and one small override for each engine."""

@@ -1,0 +1,157 @@
+"""SQLite: one writer at a time, in any process; write-ahead log, synced at every commit."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from sqlalchemy import URL, Connection, Table, create_engine, event, func, select
+from sqlalchemy.pool import PoolProxiedConnection, StaticPool
+from sqlalchemy.sql import ColumnElement
+
+from deltamirror.batches import batched
+from deltamirror.config import CatalogSettings
+from deltamirror.errors import (
+    CapacityExceeded,
+    CatalogMismatch,
+    DeltaMirrorError,
+    Internal,
+    PermissionDenied,
+    Transient,
+    Unavailable,
+)
+from deltamirror.steps import Step
+from deltamirror.txnlog.database.access import Database, Row, Session, file_identity, replaced, used_columns
+from deltamirror.txnlog.database.engines.queue import FileQueue
+
+__all__ = ["SqliteDatabase"]
+
+
+# Rows in one INSERT; far below the number of values that SQLite takes in one statement.
+_ROWS_TOGETHER = 100
+
+
+class SqliteDatabase(Database):
+    """A catalog in a SQLite file."""
+
+    name: ClassVar[str] = "sqlite"
+
+    def __init__(self, url: URL, settings: CatalogSettings) -> None:
+        self.path = url.database or ""
+        self._is_memory = self.path in ("", ":memory:")
+        # One connection for all threads: each would have a database of its own.
+        shared = {"poolclass": StaticPool} if self._is_memory else {}
+        # A connection is used by one thread at a time, but not always by the same: stages are written by their own.
+        arguments = {"timeout": settings.busy_timeout, "check_same_thread": False}
+        super().__init__(create_engine(url, connect_args=arguments, **shared))
+        self.file = None if self._is_memory else Path(self.path)
+        self._log = Path(f"{self.path}-wal")
+        self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
+        self._turn = threading.Lock()
+        event.listen(self.engine, "connect", _configure)
+        event.listen(self.engine, "begin", _begin)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Queue for the file: SQLite itself lets waiting writers starve."""
+        with self._turn if self._is_memory else self._queue.turn():
+            yield
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """In memory, threads share one connection and so its transaction: they take turns at reading, too."""
+        with self._turn if self._is_memory else nullcontext(), super().read() as connection:
+            yield connection
+
+    @contextmanager
+    def begun(self, step: Step) -> Iterator[Session]:
+        """Begin on the driver's connection: SQLAlchemy's own way takes a good part of a small commit."""
+        with closing(self.engine.raw_connection()) as driver:
+            driver.cursor().execute("BEGIN IMMEDIATE")
+            try:
+                self._require_same_log(driver)
+                yield Session(self, driver, None)
+            except BaseException:
+                driver.rollback()
+                raise
+            with step:
+                self.commit_by(driver.commit)
+            self._require_same_log(driver)
+
+    def _require_same_log(self, driver: PoolProxiedConnection) -> None:
+        """Refuse a write-ahead log that is not the one which the connection has open: others would not see its content.
+
+        As long as a connection is open, SQLite does not remove the file.
+        """
+        if not self._is_memory:
+            identity = file_identity(self._log)
+            if driver.info.setdefault("log", identity) != identity:
+                raise replaced(self._log)
+
+    def json_member(self, column: ColumnElement[str], name: str) -> ColumnElement[str]:
+        """By ``json_extract``; names that cannot be quoted inside of its path are looked up."""
+        if '"' in name or "\\" in name:
+            members = func.json_each(column).table_valued("key", "value")
+            return select(members.c.value).where(members.c.key == name).scalar_subquery()
+        return func.json_extract(column, f'$."{name}"')
+
+    def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert many rows with one statement: a step for each would hand the interpreter over each time."""
+        together = len(rows) - len(rows) % _ROWS_TOGETHER
+        if together:
+            self._insert_together(driver, table, rows[:together])
+        marks = ", ".join("?" * len(table.columns))
+        insert = f"INSERT INTO {table.name} VALUES ({marks})"  # noqa: S608 - our own table name
+        driver.cursor().executemany(insert, rows[together:])
+
+    def _insert_together(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
+        cursor, names = driver.cursor(), used_columns(table, rows)
+        row_of_marks = "(" + ", ".join("?" * len(names)) + ")"
+        marks = ", ".join([row_of_marks] * _ROWS_TOGETHER)
+        insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {marks}"  # noqa: S608 - our own names
+        for some in batched(rows, _ROWS_TOGETHER):
+            cursor.execute(insert, [value for row in some for value in row[: len(names)]])
+
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """The exceptions of the sqlite3 module."""
+        return (sqlite3.Error,)
+
+    def translate(self, error: BaseException) -> DeltaMirrorError:
+        """Decide by SQLite's result code."""
+        name = str(getattr(error, "sqlite_errorname", ""))
+        text = f"SQLite database {self.path}: {error}"
+        for prefix, (cls, hint) in _BY_RESULT_CODE.items():
+            if name.startswith(prefix):
+                return cls(text, hint=hint)
+        if "no such table" in str(error):
+            return CatalogMismatch(f"{self.path} holds no deltamirror catalog", hint="run `deltamirror init`")
+        return Internal(text)
+
+
+_BY_RESULT_CODE: dict[str, tuple[type[DeltaMirrorError], str]] = {
+    "SQLITE_BUSY": (Unavailable, "another process holds the database; try again or raise catalog.busy_timeout"),
+    "SQLITE_LOCKED": (Unavailable, "another connection holds the table; try again"),
+    "SQLITE_READONLY": (PermissionDenied, "the catalog's file and folder must be writable"),
+    "SQLITE_PERM": (PermissionDenied, "the catalog's file and folder must be writable"),
+    "SQLITE_AUTH": (PermissionDenied, "the catalog's file and folder must be writable"),
+    "SQLITE_FULL": (CapacityExceeded, "free some space; nothing of this transaction was kept"),
+    "SQLITE_IOERR": (Unavailable, "check the disk: is it full, or failing? Nothing of this transaction was kept"),
+    "SQLITE_CANTOPEN": (Unavailable, "check that the folder exists and can be read"),
+    "SQLITE_NOTADB": (CatalogMismatch, "the file is no SQLite database: check the catalog URL"),
+    "SQLITE_CORRUPT": (CatalogMismatch, "the file is damaged: restore it from a backup"),
+    "SQLITE_CONSTRAINT": (Transient, "try again"),
+}
+
+
+def _configure(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _begin(connection: Connection) -> None:
+    # A session that writes has begun on the driver's connection, before SQLAlchemy saw it.
+    if not cast("sqlite3.Connection", connection.connection.driver_connection).in_transaction:
+        connection.connection.cursor().execute("BEGIN")

@@ -1,0 +1,1 @@
+"""The histories of imported tables on their way into the catalog."""

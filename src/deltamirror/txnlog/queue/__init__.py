@@ -1,0 +1,1 @@
+"""The mirror's records: backlog, leases, outcomes, failures, circuits, status."""

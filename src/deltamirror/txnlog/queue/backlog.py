@@ -1,0 +1,273 @@
+"""What the mirror has to do, as the log knows it: commits to publish, and the facts that a checkpoint starts from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from sqlalchemy import Connection, func, select, update
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.batches import batched
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.chunks import Chunk
+from deltamirror.steps import Step
+from deltamirror.txnlog.content.chunks import read_chunks
+from deltamirror.txnlog.content.state import in_force
+from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import checkpoints, checksums, chunks, file_ends, mirror_status, versions
+from deltamirror.txnlog.database.upsert import upsert
+from deltamirror.txnlog.queue.imported_state import base_chunks
+from deltamirror.work import CommitWork
+
+__all__ = [
+    "BaseFacts",
+    "CheckpointFacts",
+    "bytes_between",
+    "bytes_since",
+    "checkpoint_facts",
+    "checksum_seed",
+    "commit_work",
+    "count_files",
+    "fetch_chunks",
+    "last_checkpoint",
+    "make_due",
+    "replay_work",
+    "request_checkpoint",
+    "unpublished_work",
+    "with_chunks",
+    "with_counts",
+]
+
+_COMMITS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFacts:
+    """An earlier checkpoint of ours, and the metadata that was in force when its version was committed."""
+
+    version: int
+    committed_at: int
+    name: str
+    digest: bytes
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFacts:
+    """What the log knows of a version that is to get a checkpoint."""
+
+    version: int
+    committed_at: int
+    protocol: Protocol
+    metadata: Metadata
+    num_files: int
+    base: BaseFacts | None
+    """The newest earlier checkpoint that another one may build on."""
+
+
+def commit_work(connection: Connection, table_id: int, *, first: int, last: int) -> list[CommitWork]:
+    """The commits from one version to another, in order, without their chunks.
+
+    The first version of an imported table is left out where its log had no commit file of it.
+    """
+    c = versions.c
+    between = _WORK.where(_at(table_id), c.version.between(first, last), c.num_chunks > 0)
+    return [_work(row) for row in connection.execute(between)]
+
+
+def unpublished_work(connection: Connection, table_id: int, *, first: int, last: int) -> list[CommitWork]:
+    """The commits from an unpublished version on, up to the next that is published, or to another; without chunks."""
+    c, status = versions.c, mirror_status.c
+    own = (status.table_id == c.table_id) & (status.version == c.version)
+    waiting = _WORK.join(mirror_status, own).where(_at(table_id), c.version.between(first, last))
+    found = connection.execute(waiting.where(status.state != "SUCCESS"))
+    return [_work(row) for version, row in enumerate(found, first) if row.version == version]
+
+
+def replay_work(connection: Connection, table_id: int, *, last: int, after: int | None = None) -> list[CommitWork]:
+    """What leads to a version, in order, without its chunks: all commits, or those after one.
+
+    An imported table that does not begin with version 0 begins with its base: the state of the first version.
+    """
+    query = _WORK.where(_at(table_id), versions.c.version <= last)
+    if after is not None:
+        query = query.where(versions.c.version > after)
+    work = [_work(row) for row in connection.execute(query)]
+    if after is None and work and (work[0].version > 0 or not work[0].num_chunks):
+        work[0] = replace(work[0], is_base=True)
+    return work
+
+
+def with_chunks(connection: Connection, work: Sequence[CommitWork]) -> list[CommitWork]:
+    """The same commits, carrying their chunks; all of them are in memory at once."""
+    carried: dict[int, list[Chunk]] = {each.commit_id: [] for each in work}
+    for some in batched((each.commit_id for each in work if not each.is_base), _COMMITS_AT_ONCE):
+        query = select(chunks).where(chunks.c.commit_id.in_(some)).order_by(chunks.c.commit_id, chunks.c.chunk)
+        for row in connection.execute(query):
+            chunk = Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
+            carried[row.commit_id].append(chunk)
+    for each in work:
+        if each.is_base:
+            carried[each.commit_id] += fetch_chunks(connection, each)
+    return [replace(each, chunks=tuple(carried[each.commit_id])) for each in work]
+
+
+def with_counts(connection: Connection, work: Sequence[CommitWork], *, before: int) -> list[CommitWork]:
+    """The same commits, each with how many files its version has; ``before`` is how many there were before the first.
+
+    A commit may add a file that the table has, so that its lines alone do not tell.
+    """
+    added = _by_commit(connection, select(versions.c.commit_id, versions.c.num_added), work)
+    ends = select(file_ends.c.commit_id, func.count()).group_by(file_ends.c.commit_id)
+    ended = _by_commit(connection, ends, work)
+    changes = (added[each.commit_id] - ended.get(each.commit_id, 0) for each in work)
+    totals = accumulate(changes, initial=before)
+    next(totals)
+    return [replace(each, num_files=total) for each, total in zip(work, totals, strict=True)]
+
+
+def fetch_chunks(connection: Connection, work: CommitWork) -> Iterator[Chunk]:
+    """The chunks of one commit, in order, as they come from the database; of a base, those of its state."""
+    if not work.is_base:
+        return read_chunks(connection, work.commit_id)
+    table_id = select(versions.c.table_id).where(versions.c.commit_id == work.commit_id)
+    return base_chunks(connection, int(connection.execute(table_id).scalar_one()), work.version)
+
+
+def checkpoint_facts(connection: Connection, table_id: int, version: int) -> CheckpointFacts:
+    """What a checkpoint of this version starts from, and has to come to."""
+    protocol, metadata = in_force(connection, table_id, version)
+    committed_at = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
+    return CheckpointFacts(
+        version=version,
+        committed_at=int(connection.execute(committed_at).scalar_one()),
+        protocol=protocol,
+        metadata=metadata,
+        num_files=count_files(connection, table_id, version),
+        base=_base(connection, table_id, version),
+    )
+
+
+def count_files(connection: Connection, table_id: int, version: int) -> int:
+    """How many files a version has: those that were added less those that ended, which is cheaper than looking."""
+    added = select(func.coalesce(func.sum(versions.c.num_added), 0)).where(_at(table_id), versions.c.version <= version)
+    ended = (
+        select(file_ends.c.file_commit_id, file_ends.c.file_ordinal)
+        .join(versions, versions.c.commit_id == file_ends.c.commit_id)
+        .where(file_ends.c.table_id == table_id, versions.c.version <= version)
+        .distinct()
+        .subquery()
+    )
+    num_ended = select(func.count()).select_from(ended)
+    return int(connection.execute(added).scalar_one()) - int(connection.execute(num_ended).scalar_one())
+
+
+def bytes_since(connection: Connection, table_id: int, after: int, upto: int) -> list[tuple[int, int]]:
+    """The versions after one, up to another, each with the bytes of its commit."""
+    c = versions.c
+    query = select(c.version, c.num_bytes).where(_at(table_id), c.version > after, c.version <= upto)
+    return [(row.version, row.num_bytes) for row in connection.execute(query.order_by(c.version))]
+
+
+def last_checkpoint(connection: Connection, table_id: int, upto: int) -> int | None:
+    """The version of the newest checkpoint that was asked for, up to a version."""
+    c = checkpoints.c
+    newest = select(func.max(c.version)).where(c.table_id == table_id, c.version <= upto)
+    found: int | None = connection.execute(newest).scalar_one()
+    return found
+
+
+def bytes_between(connection: Connection, table_id: int, after: int, upto: int) -> int:
+    """How many bytes the commits after a version have, up to another."""
+    c = versions.c
+    total = select(func.coalesce(func.sum(c.num_bytes), 0)).where(_at(table_id), c.version > after, c.version <= upto)
+    return int(connection.execute(total).scalar_one())
+
+
+def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes | None:
+    """The ``.crc`` of a version, if it is the newest that the mirror computed for the table."""
+    c = checksums.c
+    found = connection.execute(select(c.data).where(c.table_id == table_id, c.version == version)).scalar()
+    return None if found is None else bytes(found)
+
+
+def request_checkpoint(session: Session, table_id: int, version: int, *, reason: str) -> None:
+    """Ask for a checkpoint, unless there is one. One that failed is due at once, whatever was planned for it."""
+    asked = upsert(checkpoints).values(
+        table_id=table_id,
+        version=version,
+        state="PENDING",
+        attempts=0,
+        reason=reason,
+        created_at=CLOCK,
+        updated_at=CLOCK,
+    )
+    again = {"next_attempt_at": None, "updated_at": asked.excluded.updated_at}
+    keys = [checkpoints.c.table_id, checkpoints.c.version]
+    session.execute(asked.on_conflict_do_update(index_elements=keys, set_=again, where=checkpoints.c.state == "FAILED"))
+
+
+def make_due(database: Database) -> None:
+    """Let everything that failed be tried again at once."""
+    with database.write(Step.RETRY_NOW) as session:
+        for waiting in (mirror_status, checkpoints):
+            failed = (waiting.c.state == "FAILED") & waiting.c.next_attempt_at.is_not(None)
+            session.execute(update(waiting).where(failed).values(next_attempt_at=None))
+
+
+def _by_commit(connection: Connection, query: Select[Any], work: Sequence[CommitWork]) -> dict[int, int]:
+    """A number for each commit, by a query of commit ids and numbers."""
+    found: dict[int, int] = {}
+    for some in batched((each.commit_id for each in work), _COMMITS_AT_ONCE):
+        found.update((row[0], row[1]) for row in connection.execute(query.where(query.selected_columns[0].in_(some))))
+    return found
+
+
+def _at(table_id: int) -> ColumnElement[bool]:
+    return versions.c.table_id == table_id
+
+
+_WORK: Select[Any] = select(
+    versions.c.version,
+    versions.c.commit_id,
+    versions.c.committed_at,
+    versions.c.digest,
+    versions.c.num_bytes,
+    versions.c.num_chunks,
+).order_by(versions.c.version)
+
+
+def _work(row: Row[Any]) -> CommitWork:
+    return CommitWork(
+        version=row.version,
+        commit_id=row.commit_id,
+        committed_at=row.committed_at,
+        digest=bytes(row.digest),
+        num_bytes=row.num_bytes,
+        num_chunks=row.num_chunks,
+    )
+
+
+def _base(connection: Connection, table_id: int, version: int) -> BaseFacts | None:
+    c = checkpoints.c
+    query = (
+        select(c.version, c.name, c.digest, versions.c.committed_at)
+        .join(versions, (versions.c.table_id == c.table_id) & (versions.c.version == c.version))
+        .where(c.table_id == table_id, c.version < version, c.state == "SUCCESS", c.digest.is_not(None))
+        .order_by(c.version.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    _, metadata = in_force(connection, table_id, row.version)
+    return BaseFacts(
+        version=row.version,
+        committed_at=row.committed_at,
+        name=row.name,
+        digest=bytes(row.digest),
+        metadata=metadata,
+    )

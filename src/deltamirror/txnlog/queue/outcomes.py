@@ -1,0 +1,315 @@
+"""Recording what came of the mirror's work: states, attempts, and how far a table is published.
+
+Each outcome is one transaction, under the lease that the work was done under. A version goes from PENDING to SUCCESS or
+FAILED, and from FAILED to SUCCESS. ``published_version`` is the version before the first one that is not SUCCESS.
+Neither goes back here: only ``findings.py`` takes a SUCCESS back, where somebody looked, and the object was not there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol, TypeAlias
+
+from sqlalchemy import case, delete, func, insert, literal, select, update
+from sqlalchemy.sql import ColumnElement
+
+from deltamirror.errors import DeltaMirrorError, Diverged
+from deltamirror.steps import Step
+from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import attempts, checkpoints, checksums, mirror_status, tables
+from deltamirror.txnlog.database.upsert import upsert
+from deltamirror.txnlog.queue.attempts import (
+    ATTEMPT_COLUMNS,
+    NO_ERROR,
+    attempt_values,
+    error_values,
+    insert_attempt,
+)
+from deltamirror.txnlog.queue.backlog import request_checkpoint
+from deltamirror.txnlog.queue.escalations import Escalates, close_escalations, open_escalation
+from deltamirror.txnlog.queue.leases import surrender
+from deltamirror.txnlog.queue.quarantine import mark_diverged, quarantine
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published
+
+__all__ = ["DueCheckpoint", "Recorded", "RetryTimes", "record_checkpoint", "record_commits", "record_published"]
+
+RetryTimes: TypeAlias = Callable[[DeltaMirrorError, int], float]
+"""How many seconds to wait after an error, by how many attempts there were."""
+
+
+class DueCheckpoint(Protocol):
+    """A version that has to get a checkpoint, and why."""
+
+    @property
+    def version(self) -> int:
+        """The version."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is due."""
+
+
+_AGE_STEP = 20
+_LONGEST_WAIT = 100 * 365 * 24 * 3600.0  # a policy may say that there is no point in trying again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What was written down."""
+
+    held: bool
+    """False: the lease was somebody else's by then, or given back; nothing was recorded."""
+    versions: int = 0
+    """How many became SUCCESS."""
+    published: int = -1
+    """How far the table is published after it."""
+    escalated: bool = False
+    """Whether somebody has to look, and was not told before."""
+    attempt: int | None = None
+    """How often what failed was tried, this time included."""
+    recovered: bool = False
+    """Whether something became SUCCESS that had failed, and was waiting for its next attempt."""
+
+
+def _never(error: DeltaMirrorError, attempts: int) -> bool:
+    return False
+
+
+def record_commits(
+    database: Database,
+    outcome: CommitOutcome,
+    *,
+    retry: RetryTimes,
+    escalates: Escalates = _never,
+    checkpoint: DueCheckpoint | None = None,
+) -> Recorded:
+    """Record the versions that were published and the one that failed, and give the lease back.
+
+    The checkpoint that is due once its version is published is asked for in the same transaction, so that no crash
+    forgets it.
+    """
+    table_id = outcome.table_id
+    with database.write(Step.RECORD_COMMITS) as session:
+        started = surrender(session, outcome.lease)
+        if started is None:
+            return Recorded(held=False)
+        done = record_published(session, outcome.lease, outcome.published, started)
+        failure, failed = outcome.failure, _Failed()
+        if failure is not None:
+            failed = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
+        published = _raise_published(session, table_id)
+        if outcome.checksum is not None and outcome.published:
+            _keep_checksum(session, table_id, outcome.published[-1].version, outcome.checksum)
+        if checkpoint is not None and checkpoint.version <= published:
+            request_checkpoint(session, table_id, checkpoint.version, reason=checkpoint.reason)
+    return Recorded(
+        held=True,
+        versions=done.versions,
+        published=published,
+        escalated=failed.escalated,
+        attempt=failed.attempt,
+        recovered=done.recovered,
+    )
+
+
+def record_checkpoint(
+    database: Database, outcome: CheckpointOutcome, *, retry: RetryTimes, escalates: Escalates = _never
+) -> Recorded:
+    """Record a checkpoint that was written, or why it was not, and give the lease back.
+
+    A written one supersedes the earlier ones that never were. Where the base was unusable, nothing builds on it any
+    more, and the checkpoint is due at once.
+    """
+    with database.write(Step.RECORD_CHECKPOINT) as session:
+        started = surrender(session, outcome.lease)
+        if started is None:
+            return Recorded(held=False)
+        failure, failed = outcome.failure, _Failed()
+        if outcome.base_unusable:
+            _distrust_base(session, outcome, started)
+        elif failure is not None:
+            failed = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
+        else:
+            _finish_checkpoint(session, outcome, started)
+        return Recorded(
+            held=True,
+            versions=0 if failure or outcome.base_unusable else 1,
+            published=_published(session, outcome.table_id),
+            escalated=failed.escalated,
+            attempt=failed.attempt,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVersions:
+    """How many versions were not recorded as published before, and whether one of them waited after a failure."""
+
+    versions: int = 0
+    recovered: bool = False
+
+
+def record_published(session: Session, lease: Lease, published: Sequence[Published], started: int) -> RecordedVersions:
+    """These versions are in the log."""
+    if not published:
+        return RecordedVersions()
+    c = mirror_status.c
+    first, last = published[0].version, published[-1].version
+    mine = (c.table_id == lease.table_id) & c.version.between(first, last)
+    if last - first + 1 != len(published):
+        mine &= c.version.in_([each.version for each in published])
+    failed_before = select(
+        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), "SUCCESS")
+    ).where(mine, c.state == "FAILED")
+    repaired = insert(attempts).from_select(ATTEMPT_COLUMNS, failed_before).returning(attempts.c.version)
+    recovered = False
+    if session.execute(repaired).all():
+        close_escalations(session, lease, first=first, last=last)
+        waited = select(c.version).where(mine, c.state == "FAILED", c.next_attempt_at.is_not(None))
+        recovered = session.execute(waited.limit(1)).first() is not None
+    done = (
+        update(mirror_status)
+        .where(mine, c.state != "SUCCESS")
+        .values(
+            state="SUCCESS",
+            attempts=c.attempts + 1,
+            updated_at=CLOCK,
+            published_at=select(CLOCK).scalar_subquery() - _by_version(published, _age),  # one reading for all rows
+            milliseconds=_by_version(published, _duration),
+            next_attempt_at=None,
+            **NO_ERROR,
+        )
+        .returning(c.version)
+    )
+    return RecordedVersions(len(session.execute(done).all()), recovered)
+
+
+def _by_version(published: Sequence[Published], number: Callable[[Published], int]) -> ColumnElement[int]:
+    """A number of each version in one expression; versions in a row that have the same one share a branch."""
+    runs = [(value, max(each.version for each in run)) for value, run in groupby(published, key=number)]
+    return case(*[(mirror_status.c.version <= last, value) for value, last in runs])
+
+
+def _duration(published: Published) -> int:
+    return round(published.milliseconds)
+
+
+def _age(published: Published) -> int:
+    """To a fiftieth of a second, so that a unit of thousands of versions does not have as many branches."""
+    return round(published.age / _AGE_STEP) * _AGE_STEP
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What is recorded of a failure: nothing, where somebody else succeeded."""
+
+    attempt: int | None = None
+    escalated: bool = False
+
+
+def _fail(
+    session: Session, lease: Lease, failure: Failure, started: int, *, retry: RetryTimes, escalates: Escalates
+) -> _Failed:
+    """Record a failure, unless somebody else succeeded."""
+    records = mirror_status if lease.lane is Lane.COMMITS else checkpoints
+    c, error = records.c, failure.error
+    own = (c.table_id == lease.table_id) & (c.version == failure.version) & (c.state != "SUCCESS")
+    failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, **error_values(failure)}
+    found = session.execute(update(records).where(own).values(failed).returning(c.attempts, c.updated_at)).one_or_none()
+    if found is None:
+        return _Failed()
+    due = found.updated_at + int(min(retry(error, found.attempts), _LONGEST_WAIT) * 1000)
+    session.execute(update(records).where(own).values(next_attempt_at=due))
+    insert_attempt(session, lease, failure.version, found.attempts, literal(started), failure)
+    news = isinstance(error, Diverged) and _stop(session, lease.table_id, failure.version, error)
+    tells = escalates(error, found.attempts)
+    opened = tells and open_escalation(session, lease.table_id, lease.lane, failure.version, error)
+    return _Failed(found.attempts, opened or news)
+
+
+def _stop(session: Session, table_id: int, version: int, error: Diverged) -> bool:
+    """Let nobody publish to the table any more; whether somebody has to look who was not told before."""
+    if not error.superseded:
+        return mark_diverged(session, table_id, version=version, reason=error.message)
+    quarantine(session, table_id, reason=error.message)
+    return False
+
+
+def _raise_published(session: Session, table_id: int) -> int:
+    c, published = mirror_status.c, _published(session, table_id)
+    behind = (c.table_id == table_id) & (c.version > published)
+    waiting = select(func.min(c.version)).where(behind, c.state != "SUCCESS").scalar_subquery()
+    newest = select(func.max(c.version)).where(behind).scalar_subquery()
+    reached = int(session.execute(select(func.coalesce(waiting - 1, newest, published))).scalar_one())
+    if reached > published:
+        session.execute(update(tables).where(tables.c.table_id == table_id).values(published_version=reached))
+    return reached
+
+
+def _published(session: Session, table_id: int) -> int:
+    query = select(tables.c.published_version).where(tables.c.table_id == table_id)
+    return int(session.execute(query).scalar_one())
+
+
+def _keep_checksum(session: Session, table_id: int, version: int, data: bytes) -> None:
+    kept = upsert(checksums).values(table_id=table_id, version=version, data=data)
+    later = {"version": kept.excluded.version, "data": kept.excluded.data}
+    session.execute(
+        kept.on_conflict_do_update(
+            index_elements=[checksums.c.table_id], set_=later, where=checksums.c.version < kept.excluded.version
+        )
+    )
+
+
+def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: int) -> None:
+    c = checkpoints.c
+    written = (
+        update(checkpoints)
+        .where(_requested(outcome))
+        .values(
+            state="SUCCESS",
+            attempts=c.attempts + 1,
+            updated_at=CLOCK,
+            next_attempt_at=None,
+            name=outcome.name,
+            digest=outcome.digest,
+            num_rows=outcome.num_rows,
+            num_files=outcome.num_files,
+            num_bytes=outcome.num_bytes,
+            milliseconds=round(outcome.milliseconds),
+            base_version=outcome.base,
+            **NO_ERROR,
+        )
+        .returning(c.attempts)
+    )
+    count = session.execute(written).scalar_one_or_none()
+    if count is not None and count > 1:
+        insert_attempt(session, outcome.lease, outcome.version, count, literal(started))
+        close_escalations(session, outcome.lease, first=0, last=outcome.version)
+    never_written = (c.state != "SUCCESS") & c.name.is_(None)
+    superseded = (c.table_id == outcome.table_id) & (c.version < outcome.version) & never_written
+    session.execute(delete(checkpoints).where(superseded, c.version != _needed_start(session, outcome.table_id)))
+
+
+def _needed_start(session: Session, table_id: int) -> int:
+    """The version whose checkpoint a log needs because it starts there; -1 where it starts with version 0."""
+    log_start = session.execute(select(tables.c.log_start).where(tables.c.table_id == table_id)).scalar_one()
+    return int(log_start) or -1
+
+
+def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -> None:
+    c = checkpoints.c
+    earlier = (c.table_id == outcome.table_id) & (c.version < outcome.version) & c.digest.is_not(None)
+    newest = select(func.max(c.version)).where(earlier).scalar_subquery()
+    base = newest if outcome.base is None else outcome.base
+    session.execute(update(checkpoints).where(c.table_id == outcome.table_id, c.version == base).values(digest=None))
+    again = update(checkpoints).where(_requested(outcome)).returning(c.attempts)
+    values = {"attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
+    count = session.execute(again.values(values)).scalar_one_or_none()
+    if count is not None and outcome.failure is not None:
+        insert_attempt(session, outcome.lease, outcome.version, count, literal(started), outcome.failure)
+
+
+def _requested(outcome: CheckpointOutcome) -> ColumnElement[bool]:
+    c = checkpoints.c
+    return (c.table_id == outcome.table_id) & (c.version == outcome.version) & (c.state != "SUCCESS")

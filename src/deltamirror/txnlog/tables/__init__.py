@@ -1,0 +1,1 @@
+"""The tables of the catalog: creating and dropping them, and reading their versions."""

@@ -1,0 +1,396 @@
+"""Reading the log: any version of a table as one state, and the history that led to it."""
+
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.arguments import partition_filter
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.chunks import Chunk
+from deltamirror.delta.paths import PartitionValue, partition_text, path_identity
+from deltamirror.delta.readset import value_key
+from deltamirror.delta.schema import DataType, Field, Primitive, StructType, parse_schema
+from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.txnlog.commit.ratification import not_in_table
+from deltamirror.txnlog.content.chunks import commit_bytes
+from deltamirror.txnlog.content.projection import ended_by, hash_batches
+from deltamirror.txnlog.content.rows import add_of
+from deltamirror.txnlog.content.state import in_force
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.schema import app_transactions, chunks, domains, files, heads, versions
+from deltamirror.txnlog.database.statements import LINEAGE
+from deltamirror.txnlog.tables.registry import table_info
+
+__all__ = [
+    "FILES_SCHEMA",
+    "HistoryEntry",
+    "PartitionFilter",
+    "Snapshot",
+    "commit_file",
+    "history",
+    "live_adds",
+    "snapshot",
+]
+
+PartitionFilter = Mapping[str, PartitionValue | Sequence[PartitionValue]]
+"""Partition columns with the value or values that they may have."""
+
+FILES_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("partition_values", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("modification_time", pa.int64(), nullable=False),
+        pa.field("data_change", pa.bool_(), nullable=False),
+        pa.field("stats", pa.string()),
+        pa.field("tags", pa.string()),
+        pa.field("deletion_vector", pa.string()),
+        pa.field("base_row_id", pa.int64()),
+        pa.field("default_row_commit_version", pa.int64()),
+        pa.field("clustering_provider", pa.string()),
+        pa.field("added_version", pa.int64(), nullable=False),
+    ]
+)
+"""The columns of a file listing; ``partition_values``, ``tags`` and ``deletion_vector`` are JSON text."""
+
+_NUMBERS_SCHEMA = pa.schema([pa.field("size", pa.int64(), nullable=False), pa.field("deletion_vector", pa.string())])
+
+_COMMIT_INFO = re.compile(rb'^\s*\{\s*"commitInfo".*$', re.MULTILINE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One commit of a table."""
+
+    version: int
+    timestamp: int
+    operation: str | None
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, str]
+    is_blind_append: bool
+    engine_info: str | None
+    txn_id: str
+    user_metadata: str | None
+    kind: str
+    num_lines: int
+    num_bytes: int
+    num_added: int
+    num_removed: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A table as of one version."""
+
+    table: str
+    table_id: int
+    version: int
+    timestamp: int
+    lineage: int
+    """Which history of the table it is part of: an adoption begins another one."""
+    protocol: Protocol
+    metadata: Metadata
+    database: Database = field(repr=False)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table."""
+        return parse_schema(self.metadata.schema_string)
+
+    def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
+        """The data files, in no particular order; with a filter, those of these partitions."""
+        with self.database.read() as connection:
+            query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
+            return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
+
+    def file_numbers(self, *, limit: int) -> pa.Table:
+        """Size and deletion vector (as JSON) of the data files, of at most so many."""
+        columns = [files.c[name] for name in _NUMBERS_SCHEMA.names]
+        query = self.files_query().with_only_columns(*columns).limit(max(limit, 0))
+        with self.database.read() as connection:
+            return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
+
+    def adds(self) -> list[Add]:
+        """The data files as actions, for tables that have few."""
+        with self.database.read() as connection:
+            return [add_of(row) for row in connection.execute(self.files_query())]
+
+    def count_files(self) -> int:
+        """How many data files there are."""
+        with self.database.read() as connection:
+            counted = select(func.count()).select_from(self.files_query().subquery())
+            return int(connection.execute(counted).scalar_one())
+
+    def transactions(self) -> dict[str, Txn]:
+        """The progress of each application."""
+        with self.database.read() as connection:
+            rows = connection.execute(_newest(app_transactions, "app_id", self.table_id, self.version))
+            return {
+                row.app_id: Txn(app_id=row.app_id, version=row.app_version, last_updated=row.last_updated)
+                for row in rows
+            }
+
+    def domain_metadata(self) -> dict[str, DomainMetadata]:
+        """The domains that are set."""
+        with self.database.read() as connection:
+            rows = connection.execute(_newest(domains, "domain", self.table_id, self.version))
+            return {
+                row.domain: DomainMetadata(domain=row.domain, configuration=row.configuration, removed=False)
+                for row in rows
+                if not row.removed
+            }
+
+    def files_query(self) -> Select[Any]:
+        """The query behind ``files``."""
+        columns = [files.c[name] for name in FILES_SCHEMA.names[:-1]]
+        return (
+            select(*columns, versions.c.version.label("added_version"))
+            .join(versions, versions.c.commit_id == files.c.commit_id)
+            .where(files.c.table_id == self.table_id, versions.c.version <= self.version)
+            .where(~ended_by(self.version))
+        )
+
+    def _filters(
+        self, connection: Connection, partitions: Mapping[str, Sequence[PartitionValue]]
+    ) -> list[ColumnElement[bool]]:
+        return [self._filter(connection, column, wanted) for column, wanted in partitions.items()]
+
+    def physical_partition(self, column: str) -> str:
+        """The name of a partition column in the log; differs from its name under column mapping."""
+        return self._partition(column).physical_name
+
+    def require_partition_values(self, column: str, texts: Iterable[str | None]) -> None:
+        """Refuse a text that no file can have as its value: it would match nothing, and look like nothing to find."""
+        kind = self._partition(column).type
+        for text in texts:
+            try:
+                value_key(text, kind)
+            except ValueError:
+                raise InvalidInput(
+                    f"{text!r} is no value of the partition column {column!r} of table {self.table!r}",
+                    hint="write it as the log does: 2024-01-31, 17, true, 2024-01-31T00:00:00.000000Z",
+                ) from None
+
+    def _partition(self, column: str) -> Field:
+        wanted = column.lower()
+        for name in self.metadata.partition_columns:
+            if name.lower() == wanted and (field := self.schema.get(name)) is not None:
+                return field
+        raise InvalidInput(
+            f"table {self.table!r} is not partitioned by {column!r}",
+            hint=f"its partition columns: {', '.join(self.metadata.partition_columns) or 'none'}",
+        )
+
+    def _filter(self, connection: Connection, column: str, wanted: Sequence[PartitionValue]) -> ColumnElement[bool]:
+        value = self.database.json_member(files.c.partition_values, self.physical_partition(column))
+        values = [partition_text(each) for each in wanted]
+        self.require_partition_values(column, values)
+        present = [value for value in values if value]
+        nothing = or_(value.is_(None), value == "")  # an empty string is null as a partition value
+        texts = self._spellings(connection, value, column, present)
+        return or_(value.in_(texts), *([nothing] if len(present) < len(values) else []))
+
+    def _spellings(
+        self, connection: Connection, value: ColumnElement[str], column: str, wanted: Sequence[str]
+    ) -> Sequence[str]:
+        """All texts by which the log names these values of a column."""
+        kind = self._partition(column).type
+        if not wanted or kind == Primitive("string"):
+            return wanted
+        keys = {value_key(text, kind) for text in wanted}
+        used = connection.execute(select(value).where(files.c.table_id == self.table_id).distinct()).scalars()
+        return [text for text in used if text and _key_or_none(text, kind) in keys]
+
+
+def _key_or_none(text: str, kind: DataType) -> Hashable:
+    try:
+        return value_key(text, kind)
+    except ValueError:  # no value of the column: readers cannot take it for one either
+        return None
+
+
+def snapshot(
+    database: Database, name: str, *, version: int | None = None, as_of: int | str | datetime | None = None
+) -> Snapshot:
+    """A table at a version, at a time, or at its head."""
+    if version is not None and as_of is not None:
+        raise InvalidInput("a snapshot has a version or a time, not both", hint="give --version or --as-of")
+    with database.read() as connection:
+        info = table_info(connection, name)
+        wanted = (versions.c.table_id == info.id) & _at(info.head, version, as_of)
+        newest = select(versions.c.version, versions.c.committed_at).where(wanted).order_by(versions.c.version.desc())
+        row = connection.execute(newest.limit(1)).one_or_none()
+        if row is None or (version is not None and row.version != version):
+            raise _no_such_version(connection, info.id, name, version, as_of)
+        protocol, metadata = in_force(connection, info.id, row.version)
+        lineage = connection.execute(select(LINEAGE).where(heads.c.table_id == info.id)).scalar_one()
+    return Snapshot(
+        table=name,
+        table_id=info.id,
+        version=row.version,
+        timestamp=row.committed_at,
+        lineage=lineage,
+        protocol=protocol,
+        metadata=metadata,
+        database=database,
+    )
+
+
+def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
+    """The files of these paths, as they were added; under the paths as the caller spells them.
+
+    Another writer may have left a path in the table twice, with different deletion vectors: then a path does not say
+    which file is meant.
+    """
+    found: dict[str, list[Add]] = {}
+    with taken.database.read() as connection:
+        for some in hash_batches(paths):
+            for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
+                found.setdefault(path_identity(row.path), []).append(add_of(row))
+    if missing := [path for path in paths if path_identity(path) not in found]:
+        raise not_in_table(taken.table, missing)
+    for path in paths:
+        if len(several := found[path_identity(path)]) > 1:
+            raise _ambiguous(taken.table, path, several)
+    return {path: found[path_identity(path)][0] for path in paths}
+
+
+def _ambiguous(table: str, path: str, several: Sequence[Add]) -> InvalidInput:
+    vectors = [each.deletion_vector for each in several]
+    told = " and ".join("none" if vector is None else vector.unique_id for vector in vectors)
+    return InvalidInput(
+        f"table {table!r} has {path} {len(several)} times, with the deletion vectors {told}",
+        hint="say which one: give a complete remove with its deletion vector, one of them in each commit",
+    )
+
+
+def history(database: Database, name: str, *, limit: int | None = None) -> list[HistoryEntry]:
+    """The commits of a table, newest first."""
+    if limit is not None and limit < 0:
+        raise InvalidInput(f"a history of {limit} commits was asked for", hint="leave the limit out to see all of them")
+    with database.read() as connection:
+        info = table_info(connection, name)
+        query = (
+            select(versions, chunks.c.codec, chunks.c.raw_bytes, chunks.c.digest.label("chunk_digest"), chunks.c.data)
+            .outerjoin(chunks, (chunks.c.commit_id == versions.c.commit_id) & (chunks.c.chunk == 0))
+            .where(versions.c.table_id == info.id)
+            .order_by(versions.c.version.desc())
+            .limit(limit)
+        )
+        return [_entry(row) for row in connection.execute(query)]
+
+
+def commit_file(database: Database, name: str, version: int) -> bytes:
+    """The bytes of a commit: what ``_delta_log/`` holds for this version."""
+    with database.read() as connection:
+        info = table_info(connection, name)
+        c = versions.c
+        query = select(c.commit_id, c.num_chunks).where(c.table_id == info.id, c.version == version)
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            raise _no_such_version(connection, info.id, name, version, None)
+        if not row.num_chunks:
+            raise NotFound(
+                f"table {name!r} has no commit file of version {version}: its log began with a checkpoint alone",
+                hint="the state of that version is there, as a snapshot",
+                table=name,
+                version=version,
+            )
+        return commit_bytes(connection, row.commit_id)
+
+
+def _at(head: int, version: int | None, as_of: int | str | datetime | None) -> ColumnElement[bool]:
+    if as_of is None:
+        return versions.c.version == (head if version is None else version)
+    return versions.c.committed_at <= _milliseconds(as_of)
+
+
+def _milliseconds(moment: int | str | datetime) -> int:
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise InvalidInput(
+                f"{moment!r} is not a time", hint="write it like 2024-05-01T12:00:00Z (without a zone, it is UTC)"
+            ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)  # seconds as a float would lose the last digit
+
+
+def _no_such_version(
+    connection: Connection, table_id: int, name: str, version: int | None, as_of: int | str | datetime | None
+) -> NotFound:
+    c = versions.c
+    hint = f"`deltamirror table history {name}` shows the versions and their times"
+    bounds = select(func.min(c.version), func.max(c.version), func.min(c.committed_at)).where(c.table_id == table_id)
+    oldest, newest, begin = connection.execute(bounds).one()
+    if version is not None or as_of is None:
+        message = f"table {name!r} has no version {version}: it has {oldest} to {newest}"
+        if version is not None and 0 <= version < oldest:
+            hint = f"it was imported from version {oldest} on; {hint}"
+        return NotFound(message, hint=hint, table=name, version=version)
+    asked, started = _spelled(_milliseconds(as_of)), _spelled(begin)
+    return NotFound(f"table {name!r} has no version at {asked}: it begins at {started}", hint=hint, table=name)
+
+
+def _spelled(milliseconds: int) -> str:
+    try:
+        return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+    except OverflowError:  # before the year 1
+        return f"{milliseconds} ms"
+
+
+def _newest(projection: Any, key: str, table_id: int, version: int) -> Select[Any]:
+    """The newest row of each key, as of a version."""
+    c = projection.c
+    newest = (
+        select(c[key], func.max(c.version).label("version"))
+        .where(c.table_id == table_id, c.version <= version)
+        .group_by(c[key])
+        .subquery()
+    )
+    matches = and_(c.table_id == table_id, c[key] == newest.c[key], c.version == newest.c.version)
+    return select(projection).join(newest, matches)
+
+
+def _entry(row: Row[Any]) -> HistoryEntry:
+    info = CommitInfo() if row.codec is None else _commit_info(row)
+    parameters = info.operation_parameters or {}
+    return HistoryEntry(
+        version=row.version,
+        timestamp=row.committed_at,
+        operation=row.operation,
+        parameters={name: msgspec.json.decode(raw) for name, raw in parameters.items()},
+        metrics=info.operation_metrics or {},
+        is_blind_append=row.is_blind_append,
+        engine_info=info.engine_info,
+        txn_id=row.txn_id,
+        user_metadata=info.user_metadata,
+        kind=row.kind,
+        num_lines=row.num_lines,
+        num_bytes=row.num_bytes,
+        num_added=row.num_added,
+        num_removed=row.num_removed,
+        digest=bytes(row.digest).hex(),
+    )
+
+
+def _commit_info(row: Row[Any]) -> CommitInfo:
+    """What a commit says of itself; in the lines of other writers, not always first."""
+    first = Chunk(row.codec, row.raw_bytes, bytes(row.chunk_digest), bytes(row.data)).decoded()
+    found = _COMMIT_INFO.search(first)
+    action = None if found is None else lines.decode(found[0])
+    return action if isinstance(action, CommitInfo) else CommitInfo()

@@ -1,0 +1,255 @@
+"""The tables of the catalog: creating, finding, pausing and dropping them."""
+
+import re
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, union_all, update
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement
+
+from deltamirror.delta.commitinfo import create_table_parameters
+from deltamirror.delta.conflicts import ReadSet
+from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
+from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, Refused
+from deltamirror.storage.location import canonical_location, is_inside
+from deltamirror.txnlog.commit.draft import draft_of
+from deltamirror.txnlog.commit.ratification import Head, ratify
+from deltamirror.txnlog.commit.request import Change, Committed, Operation
+from deltamirror.txnlog.content.state import TableState, no_such_table
+from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import heads, imports, tables
+
+__all__ = [
+    "TableInfo",
+    "create_table",
+    "drop_table",
+    "fresh_table_id",
+    "in_store",
+    "insert_table",
+    "list_tables",
+    "mirror_state",
+    "pause_mirror",
+    "require_free",
+    "require_name",
+    "table_info",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_][A-Za-z0-9_\-]*)*")
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInfo:
+    """A table of the catalog, at a glance."""
+
+    id: int
+    name: str
+    location: str
+    state: str
+    head: int
+    head_timestamp: int
+    published: int | None
+    log_start: int
+    created_at: int
+
+    @property
+    def unpublished(self) -> int:
+        """How many versions the mirror has not published."""
+        return self.head - (-1 if self.published is None else self.published)
+
+
+_INFO = select(tables, heads.c.version, heads.c.committed_at).join(heads, heads.c.table_id == tables.c.table_id)
+
+
+def list_tables(connection: Connection) -> list[TableInfo]:
+    """All tables, by name."""
+    return [_info(row) for row in connection.execute(_INFO.order_by(tables.c.name))]
+
+
+def table_info(connection: Connection, name: str) -> TableInfo:
+    """One table."""
+    row = connection.execute(_INFO.where(tables.c.name == name)).one_or_none()
+    if row is None:
+        raise no_such_table(connection, name)
+    return _info(row)
+
+
+def create_table(database: Database, definition: TableDefinition, *, engine_info: str) -> Committed:
+    """Create a table and commit its version 0, in one transaction."""
+    require_name(definition.name)
+    definition = replace(definition, location=canonical_location(definition.location))
+    with database.write() as session:
+        session.lock_tables()
+        require_free(session.connection, name=definition.name, location=definition.location)
+        clock = int(session.execute(select(CLOCK)).scalar_one())
+        table_id = fresh_table_id(session.connection)
+        insert_table(session, table_id, name=definition.name, location=definition.location, created_at=clock)
+        session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
+        return _commit_first(session, table_id, definition, clock=clock, engine_info=engine_info)
+
+
+def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
+    """Forget a table; its name and location are free again."""
+    with database.write() as session:
+        session.lock_tables()
+        info = table_info(session.connection, name)
+        database.lock_head(session, info.id)
+        info = table_info(session.connection, name)
+        require_published(info, unpublished=unpublished, act="drop")
+        clock = select(CLOCK).scalar_subquery()
+        session.execute(
+            update(tables)
+            .where(tables.c.table_id == info.id)
+            .values(name=None, location=None, dropped_name=name, dropped_location=info.location, dropped_at=clock)
+        )
+        session.execute(delete(heads).where(heads.c.table_id == info.id))
+
+
+def pause_mirror(database: Database, name: str, *, paused: bool, unpublished: bool = True) -> None:
+    """Stop or resume mirroring a table. Commits go on; they wait to be published."""
+    with database.write() as session:
+        info = table_info(session.connection, name)
+        if paused:
+            require_published(info, unpublished=unpublished, act="pause")
+        session.execute(update(tables).where(tables.c.table_id == info.id).values(mirror_paused=paused))
+    if not paused:
+        database.announce()
+
+
+def require_published(info: TableInfo, *, unpublished: bool, act: str) -> None:
+    """Refuse to leave versions unpublished unless the caller knows about them."""
+    if info.unpublished and not unpublished:
+        noun = "version that is" if info.unpublished == 1 else "versions that are"
+        raise Refused(
+            f"table {info.name!r} has {info.unpublished} {noun} not published to {info.location}",
+            hint=f"publish them first, or say that you mean it: `deltamirror table {act} {info.name} --unpublished`",
+            table=info.name,
+        )
+
+
+_BEFORE_FIRST = {"version": -1, "metadata_version": -1, "protocol_version": -1}
+
+
+def _commit_first(
+    session: Session, table_id: int, definition: TableDefinition, *, clock: int, engine_info: str
+) -> Committed:
+    metadata, protocol, *domains = first_actions(definition, created_time=clock, fresh=lambda: str(uuid.uuid4()))
+    state = TableState.of(
+        protocol,
+        metadata,
+        table_id=table_id,
+        name=definition.name,
+        location=definition.location,
+        committed_at=0,
+        lineage=0,
+        **_BEFORE_FIRST,
+    )
+    parameters = create_table_parameters(
+        partition_by=metadata.partition_columns,
+        cluster_by=definition.cluster_by,
+        description=definition.description,
+        properties=metadata.configuration,
+    )
+    change = Change(
+        table=definition.name,
+        actions=(metadata, protocol, *domains),
+        at_version=0,
+        reads=ReadSet.NOTHING,
+        operation=Operation(name="CREATE TABLE", parameters=parameters, metrics={}),
+        system_domains=frozenset({CLUSTERING_DOMAIN}),
+    )
+    draft = draft_of(change, state, (metadata, protocol, *domains))
+    done = ratify(session, draft, Head(-1, 0, -1, -1), time=clock, txn_id=str(uuid.uuid4()), engine_info=engine_info)
+    return Committed(versions={definition.name: done.version}, timestamp=done.committed_at)
+
+
+def require_name(name: str) -> None:
+    """Refuse what is not a table name."""
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r} is not a table name",
+            hint="letters, digits, '_' and '-', in parts joined by dots, such as sales.orders",
+        )
+
+
+def require_free(connection: Connection, *, name: str, location: str) -> None:
+    """Refuse a location that is a table's, whatever the name; a name that is taken; a location within another one."""
+    present = select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))
+    places = {row.name: row.location for row in connection.execute(present)}
+    for other, place in places.items():
+        if place == location:
+            raise AlreadyExists(
+                f"the location {place} belongs to the table {other!r}",
+                hint="a location holds one table: choose another one",
+                table=other,
+                location=place,
+            )
+    if name in places:
+        raise AlreadyExists(
+            f"there is a table {name!r} already, at {places[name]}", hint="choose another name", table=name
+        )
+    for other, place in places.items():
+        if is_inside(location, place) or is_inside(place, location):
+            raise InvalidLocation(
+                f"{location} and the location of table {other!r}, {place}, lie in one another",
+                hint="choose a location outside of every other table's",
+                location=location,
+            )
+
+
+def fresh_table_id(connection: Connection) -> int:
+    """An id that neither a table has, dropped ones included, nor an import."""
+    taken = union_all(select(tables.c.table_id), select(imports.c.table_id)).subquery()
+    return int(connection.execute(select(func.coalesce(func.max(taken.c.table_id), 0))).scalar_one()) + 1
+
+
+def insert_table(
+    session: Session,
+    table_id: int,
+    *,
+    name: str,
+    location: str,
+    created_at: int,
+    log_start: int = 0,
+    published: int = -1,
+) -> None:
+    """Make a table known by its name and location."""
+    session.execute(
+        insert(tables).values(
+            table_id=table_id,
+            name=name,
+            location=location,
+            created_at=created_at,
+            mirror_paused=False,
+            log_start=log_start,
+            published_version=published,
+        )
+    )
+
+
+def mirror_state(*, quarantined: bool, paused: bool) -> str:
+    """Whether a table is mirrored: ``active``, or what keeps it from that."""
+    return "quarantined" if quarantined else "paused" if paused else "active"
+
+
+def in_store(prefix: str) -> ColumnElement[bool]:
+    """Whether the location of a table begins like this."""
+    return func.substr(tables.c.location, 1, len(prefix)) == prefix
+
+
+def _info(row: Row[Any]) -> TableInfo:
+    published = row.published_version
+    return TableInfo(
+        id=row.table_id,
+        name=row.name,
+        location=row.location,
+        state=mirror_state(quarantined=row.quarantined_at is not None, paused=row.mirror_paused),
+        head=row.version,
+        head_timestamp=row.committed_at,
+        published=None if published < 0 else published,
+        log_start=row.log_start,
+        created_at=row.created_at,
+    )

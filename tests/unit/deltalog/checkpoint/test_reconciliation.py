@@ -1,0 +1,44 @@
+"""The newest action of each file wins, in the order of files, in however many ranges and files they are sorted."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deltamirror.deltalog.checkpoint import reconciliation
+from deltamirror.deltalog.checkpoint.layout import VECTOR
+
+# Paths that java.net.URI holds equal though they are spelled otherwise, and one that another begins with.
+SPELLED = {"a%c3": "a%C3", "FILE:/x": "file:/x"}
+PATHS = ["a", "a%C3", "a%c3", "aa", "b", "é", "FILE:/x", "file:/x"]
+ACTIONS = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from([None, "u", "v"]), st.booleans()), max_size=60)
+
+
+def table_of(actions: list[tuple[int, str, str | None]]) -> pa.Table:
+    ordinals = pa.array([ordinal for ordinal, _, _ in actions], pa.int64())
+    paths = pa.array([path for _, path, _ in actions], pa.large_string())
+    vectors = pa.array([each and {"storageType": "u", "pathOrInlineDv": each} for *_, each in actions], VECTOR)
+    return pa.table({"path": paths, "deletionVector": vectors, "ordinal": ordinals, "place": ordinals})
+
+
+@pytest.mark.parametrize("in_memory", [0, 1_000_000], ids=["put aside", "in memory"])
+@pytest.mark.parametrize("most", [1, 3, 1_000])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=25)
+@given(actions=ACTIONS)
+def test_the_last_action_of_each_file_is_left(
+    actions: list[tuple[str, str | None, bool]], most: int, in_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciliation, "_SORTED_ROWS", most)
+    monkeypatch.setattr(reconciliation, "_PIECE_ROWS", 7)
+    monkeypatch.setattr(reconciliation, "_RANGES", 4)
+    monkeypatch.setattr(reconciliation, "_RANGE_BYTES", most)
+    adds = [(ordinal, path, vector) for ordinal, (path, vector, is_add) in enumerate(actions) if is_add]
+    removes = [(ordinal, path, vector) for ordinal, (path, vector, is_add) in enumerate(actions) if not is_add]
+    files, tombstones = reconciliation.reconciled(table_of(adds), table_of(removes), in_memory=in_memory)
+    last = {
+        (SPELLED.get(path, path), vector or ""): (ordinal, is_add)
+        for ordinal, (path, vector, is_add) in enumerate(actions)
+    }
+    for found, wants_adds in ((files, True), (tombstones, False)):
+        expected = [ordinal for _, (ordinal, is_add) in sorted(last.items()) if is_add is wants_adds]
+        assert found["place"].to_pylist() == expected
