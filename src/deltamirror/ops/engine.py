@@ -7,12 +7,12 @@ from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.run.inspection import LocalInspector
-from deltamirror.pipeline.service import engine
+from deltamirror.pipeline.service.engine import PublishingEngine
 
 __all__ = ["MirrorEngine"]
 
 
-class MirrorEngine(engine.MirrorEngine):
+class MirrorEngine(PublishingEngine):
     """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.
 
     ``url`` goes before the one in ``settings``; without these, those of the command line are in force:

@@ -12,7 +12,7 @@ from deltamirror.ops.reconcile.aside import set_aside
 from deltamirror.ops.reconcile.checksums import write_checksums
 from deltamirror.ops.reconcile.examination import Findings, Look, examine
 from deltamirror.pipeline.run.inspection import Inspector
-from deltamirror.pipeline.service.engine import MirrorEngine
+from deltamirror.pipeline.service.engine import PublishingEngine
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress
@@ -31,7 +31,7 @@ class Logs:
     Engine and inspector stay the caller's.
     """
 
-    def __init__(self, engine: MirrorEngine, inspector: Inspector) -> None:
+    def __init__(self, engine: PublishingEngine, inspector: Inspector) -> None:
         self.engine = engine
         self._inspector = inspector
         mirror = engine.settings.mirror

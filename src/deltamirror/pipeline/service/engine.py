@@ -1,4 +1,4 @@
-"""``MirrorEngine``: the one way by which commits reach ``_delta_log/``."""
+"""``PublishingEngine``: the one way by which commits reach ``_delta_log/``."""
 
 import logging
 import threading
@@ -37,7 +37,7 @@ from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import TableStatus, all_status, table_status
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
 
-__all__ = ["MirrorEngine", "Mirrored"]
+__all__ = ["Mirrored", "PublishingEngine"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Mirrored:
     """The checkpoint that this call wrote."""
 
 
-class MirrorEngine:
+class PublishingEngine:
     """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.
 
     ``url`` goes before the one in ``settings``; without these, those of the command line are in force:

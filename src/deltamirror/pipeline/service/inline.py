@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from deltamirror.config import Settings
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.run.local.runner import InProcessRunner
-from deltamirror.pipeline.service.engine import MirrorEngine
+from deltamirror.pipeline.service.engine import PublishingEngine
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import bytes_since
 from deltamirror.txnlog.tables.registry import table_info
@@ -24,7 +24,9 @@ class InlinePublisher:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._limits = settings.mirror
-        self._engine = MirrorEngine(settings=settings, database=database, runner=InProcessRunner(database, settings))
+        self._engine = PublishingEngine(
+            settings=settings, database=database, runner=InProcessRunner(database, settings)
+        )
         self._pool = ThreadPoolExecutor(settings.mirror.concurrency, thread_name_prefix="deltamirror-inline")
 
     def publish(self, versions: Mapping[str, int]) -> None:
