@@ -10,6 +10,7 @@ import pytest
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings
 from deltamirror.pipeline.service import inline as inline_module
+from deltamirror.pipeline.service.engine import PublishingEngine
 from tests.support.lake import add
 from tests.support.mirroring import status_of
 from tests.support.mirrors import (
@@ -162,7 +163,7 @@ def test_an_error_that_nobody_expected_of_publishing_fails_no_commit(
 
     with inline_catalog(sqlite_lake) as catalog:
         table = make_table(catalog, tmp_path)
-        monkeypatch.setattr(MirrorEngine, "mirror", broken)
+        monkeypatch.setattr(PublishingEngine, "mirror", broken)
         append(table)
         assert table.info().head == 1
     assert "ZeroDivisionError" in caplog.text

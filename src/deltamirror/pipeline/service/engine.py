@@ -63,12 +63,7 @@ class Mirrored:
 
 
 class PublishingEngine:
-    """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.
-
-    ``url`` goes before the one in ``settings``; without these, those of the command line are in force:
-    ``deltamirror.toml``, then the environment. A ``database`` or ``runner`` that is handed in stays the caller's;
-    otherwise the engine opens its own, and closes them.
-    """
+    """Publishes the commits of a catalog's tables; ``MirrorEngine`` adds the comparison of logs, which is above it."""
 
     def __init__(
         self,
