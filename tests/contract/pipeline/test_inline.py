@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deltamirror import Catalog, MirrorEngine
+from deltamirror import Catalog
 from deltamirror.config import Settings
 from deltamirror.pipeline.service import inline as inline_module
 from deltamirror.pipeline.service.engine import PublishingEngine
@@ -105,7 +105,7 @@ def test_a_commit_waits_once_however_many_tables_it_has(
     with inline_catalog(sqlite_lake, inline_timeout=2.0) as catalog:
         for name in "abc":
             make_table(catalog, tmp_path, name)
-        monkeypatch.setattr(MirrorEngine, "mirror", lambda *_, **__: released.wait())
+        monkeypatch.setattr(PublishingEngine, "mirror", lambda *_, **__: released.wait())
         monkeypatch.setattr(inline_module, "time", watch, raising=False)
         monkeypatch.setattr(Future, "result", out_of_time)
         assert append_to_all(catalog, "abc") == {"a": 1, "b": 1, "c": 1}
@@ -133,7 +133,7 @@ def test_closing_the_catalog_meanwhile_fails_no_commit(
 
     for name in "ab":
         make_table(catalog, tmp_path, name)
-    monkeypatch.setattr(MirrorEngine, "mirror", lambda *_, **__: cancelled.wait())
+    monkeypatch.setattr(PublishingEngine, "mirror", lambda *_, **__: cancelled.wait())
     monkeypatch.setattr(Future, "cancel", seen)
     monkeypatch.setattr(Future, "result", closed_meanwhile)
     assert append_to_all(catalog, "ab") == {"a": 1, "b": 1}
