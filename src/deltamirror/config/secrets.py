@@ -145,9 +145,9 @@ def unclear_url(url: str) -> str:
     scheme = url.partition("://")[0]
     if not _has_unclear_end(url) and ("#" not in url or _split(url).is_file):
         return ""
-    named = f"`{scheme}://`" if _is_scheme(scheme) else "the"
+    named = f"`{scheme}://` address" if _is_scheme(scheme) else "address"
     return (
-        f"the {named} address has a user, a password or a parameter with `@`, `/`, `?`, `#` or a blank as it is: "
+        f"the {named} has a user, a password or a parameter with `@`, `/`, `?`, `#` or a blank as it is: "
         "write it percent-encoded, so that `p@ss` is `p%40ss` (`/` is %2F, `?` is %3F, `#` is %23, a blank is %20)"
     )
 
