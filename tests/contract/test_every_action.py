@@ -26,8 +26,8 @@ VECTOR = DeletionVector(
 )
 INLINE = DeletionVector(
     storage_type="i",
-    path_or_inline_dv="^Bg9^000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
-    size_in_bytes=40,
+    path_or_inline_dv="^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
+    size_in_bytes=34,
     cardinality=1,
 )
 

@@ -70,7 +70,8 @@ def info(version: int, operation: str = "Manual Update", **others: object) -> Li
 def vector(kind: str, text: str, offset: int | None) -> dict[str, object]:
     """A deletion vector."""
     place = {} if offset is None else {"offset": offset}
-    return {"storageType": kind, "pathOrInlineDv": text, **place, "sizeInBytes": 40, "cardinality": 3}
+    size = 38 if kind == "i" else 40
+    return {"storageType": kind, "pathOrInlineDv": text, **place, "sizeInBytes": size, "cardinality": 3}
 
 
 def text_of(lines: list[Line], end: bytes = b"\n") -> bytes:
@@ -227,7 +228,7 @@ def vector_keys(_: None, table: str) -> None:
     """One path with different deletion vectors, one after the other; vectors of every kind."""
     u1, u2 = vector("u", "ab^-aqEH.-t@S}K{vb[*k^", 4), vector("u", "ab^-aqEH.-t@S}K{vb[*k^", 99)
     p = vector("p", "s3://bucket/dv%20folder/deletion_vector_x.bin", None)
-    i = vector("i", "^Bg9^000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None)
+    i = vector("i", "^Bg9^0rr910000000000iXQKl0rr91000625c8Xg000310SSi2", None)
     steps: list[dict[str, object] | None] = [None, u1, u2, p, i, None]
     commits: list[list[Line]] = [first(protocol=VECTORS)]
     for version, (before, after) in enumerate(zip([None, *steps], steps, strict=False), 1):

@@ -29,8 +29,8 @@ TABLES = ("t", "u")
 PARTS = ("first", "second")
 INTERVAL = 5
 _STATS = '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":9},"nullCount":{"id":0}}'
-_INLINE = "^Bg9^000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
-_VECTOR = DeletionVector(storage_type="i", path_or_inline_dv=_INLINE, size_in_bytes=40, cardinality=1)
+_INLINE = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91"
+_VECTOR = DeletionVector(storage_type="i", path_or_inline_dv=_INLINE, size_in_bytes=34, cardinality=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ CDC = Cdc(path="_change_data/a.parquet", partition_values={"day": None}, size=1,
 VECTOR = DeletionVector(
     storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", offset=1, size_in_bytes=34, cardinality=2
 )
-INLINE = "^Bg9^0rr910000000000"
-"""Fourteen bytes in Z85, padded."""
+INLINE = "^Bg9^0rr910000000000iXQKl0rr91000315c8Xg00031"
+"""Rows 0 and 1: 36 bytes in Z85."""
 ADD_AND_REMOVE: dict[str, Action] = {"add": ADD, "remove": REMOVE}
 TXN = Txn(app_id="loader", version=0)
 DOMAIN = DomainMetadata(domain="mine", configuration="{}", removed=False)

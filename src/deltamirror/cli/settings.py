@@ -64,4 +64,5 @@ def _value(settings: Settings, key: Key) -> object:
     value = getattr(getattr(settings, key.section), key.name)
     if isinstance(value, Secret):
         return str(value)
-    return redact_url(value) if isinstance(value, str) else value
+    # Any other text is no address, nor has it room for a password: the name of a profile or a file.
+    return redact_url(value) if isinstance(value, str) and not {":", "="}.isdisjoint(value) else value

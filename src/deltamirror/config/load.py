@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from deltamirror.config.keys import Key, keys
-from deltamirror.config.secrets import MASK, Secret, redact_text, redact_url
+from deltamirror.config.secrets import MASK, Secret, redact_text, redact_url, unclear_url
 from deltamirror.config.settings import Settings
 from deltamirror.config.sources import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
 from deltamirror.errors import InvalidSettings
@@ -94,10 +94,7 @@ def _checked(given: Given) -> Any:
     except msgspec.ValidationError as error:
         return _wrong(given, _reason(error, given))
     problem = _wrong_url(value) if key.path == "catalog.url" else ""
-    if not problem:
-        return value
-    # What is no address cannot be redacted: where there may be a password in it, it is not shown.
-    return _wrong(given, problem if "@" in value else f"{problem}, found {redact_url(value)!r}")
+    return _wrong(given, problem) if problem else value
 
 
 def _secret(kind: type, value: object) -> Secret:
@@ -112,15 +109,24 @@ def _wrong_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     engine = scheme.partition("+")[0]
     if not separator or engine not in (*SCHEMES, "postgres"):
-        return f"expected an address that begins with {' or '.join(f'`{s}://`' for s in SCHEMES)}"
-    return "expected a file without parameters" if engine in ("sqlite", "duckdb") and "?" in rest else ""
+        expected = f"expected an address that begins with {' or '.join(f'`{s}://`' for s in SCHEMES)}"
+        return f"{expected}, found {redact_url(url)!r}"
+    if engine not in ("sqlite", "duckdb"):
+        return unclear_url(url)
+    return f"expected a file without parameters, found {redact_url(url)!r}" if "?" in rest else ""
 
 
 def _reason(error: msgspec.ValidationError, given: Given) -> str:
     # The library names the types of Python; a reader of the file knows the words of the reference page.
     bound = re.search(r"[<>]=? \S+$", str(error))
-    found = MASK if given.key.secret else redact_text(repr(given.value))
-    return f"expected {given.key.kind}{f' {bound[0]}' if bound else ''}, found {found}"
+    return f"expected {given.key.kind}{f' {bound[0]}' if bound else ''}, found {_found(given)}"
+
+
+def _found(given: Given) -> str:
+    if given.key.secret:
+        return MASK
+    # An address within a list or a table is no text that could be taken apart.
+    return "a list or a table" if isinstance(given.value, list | dict) else redact_text(repr(given.value))
 
 
 def _wrong(given: Given, reason: str) -> InvalidSettings:

@@ -27,7 +27,8 @@ class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         described(
             "The database that holds the catalog: `sqlite:///FILE`, `duckdb:///FILE` or `postgresql://USER@HOST/DB`. "
-            "A relative file is taken from the working folder.",
+            "A relative file is taken from the working folder. In user, password and parameters, `@`, `/`, `?`, `#` "
+            "and blanks are percent-encoded: `p@ss` is `p%40ss`.",
             reload=Reload.OPEN,
         ),
     ] = DEFAULT_URL

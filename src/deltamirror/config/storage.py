@@ -111,16 +111,19 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **dict.fromkeys(_CREDENTIALS))
 
     @property
-    def has_password(self) -> bool:
-        """Whether the endpoint names a user: addresses travel to other processes, and are shown."""
-        return "@" in (self.endpoint or "")
+    def has_secret_endpoint(self) -> bool:
+        """Whether the endpoint names a user or has parameters: addresses travel to other processes, and are shown."""
+        return not {"@", "?", "#"}.isdisjoint(self.endpoint or "")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Keys whose values do not go together, each with what is wrong."""
         if (self.access_key_id is None) != (self.secret_access_key is None):
             key = "access_key_id" if self.secret_access_key is None else "secret_access_key"
             yield key, "`storage.access_key_id` and `storage.secret_access_key` go together: one of them is missing"
-        if self.has_password:
-            yield "endpoint", "`storage.endpoint` has a user or a password in it: keys have settings of their own"
+        if self.has_secret_endpoint:
+            yield (
+                "endpoint",
+                "`storage.endpoint` has a user or parameters in it: keys have settings of their own",
+            )
         if self.endpoint is not None and self.endpoint.startswith("http://") and not self.allow_http:
             yield "endpoint", "`storage.endpoint` is without TLS, which `storage.allow_http` does not allow"

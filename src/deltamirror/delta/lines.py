@@ -12,7 +12,7 @@ from typing import Literal, cast
 import msgspec
 
 from deltamirror.delta.actions import Action, Remove
-from deltamirror.delta.bounds import LONGEST_LINE, MOST_BLANKS
+from deltamirror.delta.bounds import LONGEST_LINE, MOST_BLANKS, has_long_line
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.shapes import (
     ACTION_TYPES,
@@ -86,6 +86,8 @@ def encode(action: Action) -> bytes:
         raise unencodable(wire_name(action), error) from None
     except (TypeError, OverflowError, RecursionError) as error:
         raise untyped(wire_name(action), error) from None
+    if len(line) > LONGEST_LINE:
+        raise oversized(f"{wire_name(action)} would be a line of more than {LONGEST_LINE:,} bytes", Place())
     return _upper_case_escapes(line)
 
 
@@ -95,6 +97,8 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
     try:
         text = _ENCODER.encode_lines([_LINES[type(action)](action) for action in actions])
     except UnicodeEncodeError:
+        text = None
+    if text is None or has_long_line(text):
         return b"".join([encode(action) + b"\n" for action in actions])  # which names the culprit
     return _upper_case_escapes(text)
 
@@ -170,7 +174,7 @@ def bounded(stream: Iterable[bytes], *, source: str = "") -> Iterator[bytes]:
     """The lines of a stream from outside, none of them too long, and not too many of them blank."""
     blanks = 0
     for number, line in enumerate(stream, 1):
-        if len(line) > LONGEST_LINE:
+        if len(line) - line.endswith(b"\n") > LONGEST_LINE:
             raise oversized(f"a line of more than {LONGEST_LINE:,} bytes", Place(source, number))
         if line.isspace():
             blanks += len(line)

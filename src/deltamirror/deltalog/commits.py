@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from deltamirror.delta.bounds import LONGEST_LINE
+from deltamirror.delta.bounds import LONGEST_LINE, MOST_BLANKS, blank_bytes, has_long_line
 from deltamirror.errors import CapacityExceeded, LogChanged
 from deltamirror.storage.store import Meta, Store
 
@@ -32,21 +32,42 @@ def read_blocks(store: Store, meta: Meta, *, block_bytes: int = _BLOCK_BYTES) ->
 
     Joined, the blocks are the file. An empty file has none.
     """
-    rest = b""
+    rest, bounds = b"", _Bounds(store, meta)
     for data in read_ranges(store, meta, range_bytes=block_bytes):
         whole, newline, begun = data.rpartition(b"\n")
         if newline:
-            yield rest + whole + newline
+            yield bounds.checked(rest + whole + newline)
             rest = begun
         else:
             rest += begun
-        if len(rest) > LONGEST_LINE:
-            raise CapacityExceeded(
-                f"{meta.key} in {store.location} has a line of more than {LONGEST_LINE:,} bytes",
-                hint="no Delta writer makes such a line, and Delta Spark does not read it: look at the file",
-            )
+        bounds.check_line(rest)
     if rest:
-        yield rest
+        yield bounds.checked(rest)
+
+
+class _Bounds:
+    """What a commit of another writer may have in lines and in blank ones, block by block."""
+
+    def __init__(self, store: Store, meta: Meta) -> None:
+        self._place = f"{meta.key} in {store.location}"
+        self._blanks = 0
+
+    def checked(self, block: bytes) -> bytes:
+        """The whole lines; CapacityExceeded where one is too long, or blank ones came to be too many."""
+        self.check_line(block)
+        self._blanks += blank_bytes(block)
+        if self._blanks > MOST_BLANKS:
+            raise self._exceeded(f"more than {MOST_BLANKS:,} bytes of blank lines")
+        return block
+
+    def check_line(self, text: bytes) -> None:
+        """Refuse a line that is too long, also one whose end was not read."""
+        if has_long_line(text):
+            raise self._exceeded(f"a line of more than {LONGEST_LINE:,} bytes")
+
+    def _exceeded(self, what: str) -> CapacityExceeded:
+        hint = "no Delta writer makes such a file, and Delta readers fail at it: look at the file"
+        return CapacityExceeded(f"{self._place} has {what}", hint=hint)
 
 
 def read_ranges(store: Store, meta: Meta, *, range_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
@@ -63,7 +84,7 @@ def read_ranges(store: Store, meta: Meta, *, range_bytes: int = _BLOCK_BYTES) ->
 def read_commits(store: Store, metas: Sequence[Meta]) -> Iterator[Iterable[bytes]]:
     """The blocks of each commit. Small ones are read ahead, in threads; of a large one a block is in memory."""
     for meta, data in zip(metas, _ahead(store, metas), strict=True):
-        yield read_blocks(store, meta) if data is None else [data]
+        yield read_blocks(store, meta) if data is None else [_Bounds(store, meta).checked(data)]
 
 
 def changed(store: Store, what: str) -> LogChanged:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
-from deltamirror.config import Secret, StorageSettings
+from deltamirror.config import Secret, StorageSettings, redact_url
 from deltamirror.errors import InvalidSettings
 from deltamirror.storage.failures import from_client
 from deltamirror.storage.object_store import Clients
@@ -139,15 +139,22 @@ def _unless_in_environment(known: Mapping[str, str], key: str, *variables: str) 
 def _endpoint(endpoint: str | None, bucket: str | None = None) -> str | None:
     if endpoint is None:
         return None
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in endpoint):
+    if not _is_address(endpoint):
         raise InvalidSettings(
-            f"the endpoint {endpoint!r} is not an address",
+            f"the endpoint {redact_url(endpoint)!r} is not an address",
             hint="give it as https://HOST or https://HOST:PORT",
             key="storage.endpoint",
         )
     address = endpoint.rstrip("/")
     return address.replace("://", f"://{bucket}.", 1) if bucket else address
+
+
+def _is_address(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError:  # a bracket that is not closed
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not any(map(str.isspace, endpoint))
 
 
 def _check_keys(credentials: Credentials) -> None:

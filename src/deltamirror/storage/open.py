@@ -91,9 +91,9 @@ def _remote(address: StoreAddress, credentials: Credentials) -> ObjectStore:
 
 
 def _without_credentials(settings: StorageSettings) -> StorageSettings:
-    if settings.has_password:
+    if settings.has_secret_endpoint:
         raise InvalidSettings(
-            "the endpoint has a user or a password in it",
+            "the endpoint has a user or parameters in it",
             hint="keys have settings of their own: `storage.access_key_id`, `storage.secret_access_key`",
             key="storage.endpoint",
         )

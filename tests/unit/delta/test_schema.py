@@ -182,6 +182,7 @@ def test_nesting_without_end_is_refused() -> None:
         ("`a=b` int", "a=b"),
         ("m map<string, struct<`;` int>>", "m.value.;"),
         ("`` int", ""),
+        ("`a\0b` int", "a\0b"),
         ("d decimal(39, 0)", "d"),
         ("d decimal(0, 0)", "d"),
         ("a array<decimal(5, 6)>", "a.element"),
@@ -194,7 +195,9 @@ def test_a_schema_that_delta_cannot_hold_is_refused_with_its_column(schema: str,
 
 
 def test_column_mapping_frees_the_names() -> None:
-    validate_schema(from_ddl("`a b` int, `c;d` struct<`=` int>"), column_mapping=True)
+    validate_schema(from_ddl("`a b` int, `c;d` struct<`=` int>, `\x01\x1f\ufeff\ufffe` int"), column_mapping=True)
+    with pytest.raises(InvalidSchema, match="NUL"):
+        validate_schema(from_ddl("`a\0` int"), column_mapping=True)
 
 
 def test_a_schema_is_read_from_definitions_and_from_json() -> None:

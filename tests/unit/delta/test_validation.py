@@ -11,6 +11,7 @@ import pytest
 from deltamirror.delta.actions import (
     Action,
     CheckpointMetadata,
+    DeletionVector,
     Format,
     Metadata,
     Protocol,
@@ -22,6 +23,7 @@ from deltamirror.delta.properties import canonical_properties
 from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.delta.validation import RULES, TableRules, check_actions
 from deltamirror.errors import InvalidAction, Unsupported
+from tests.admission.vectors import bitmap, described
 from tests.support.golden import reference
 from tests.support.validation import (
     ADD,
@@ -132,8 +134,8 @@ def statistics_cases() -> list[Case]:
             {"deletion_vector": vector(storage_type="p", path_or_inline_dv="s3://b/dv.bin")},
         ),
         "deletion-vector.offset": (
-            {"deletion_vector": vector(storage_type="i", path_or_inline_dv=INLINE, size_in_bytes=14, offset=1)},
-            {"deletion_vector": vector(storage_type="i", path_or_inline_dv=INLINE, size_in_bytes=14, offset=None)},
+            {"deletion_vector": vector(storage_type="i", path_or_inline_dv=INLINE, size_in_bytes=36, offset=1)},
+            {"deletion_vector": vector(storage_type="i", path_or_inline_dv=INLINE, size_in_bytes=36, offset=None)},
         ),
         "deletion-vector.size": (
             {"deletion_vector": vector(size_in_bytes=0)},
@@ -234,6 +236,24 @@ OTHER_CASES = [
         "deletion-vector.exceeds-records",
         {"deletion_vector": vector(cardinality=4)},
         {"deletion_vector": vector(cardinality=3)},
+        protocol=EXTENDED,
+    ),
+    of_add(
+        "deletion-vector.address",
+        {"deletion_vector": vector(storage_type="p", path_or_inline_dv="http://x/y.bin")},
+        {"deletion_vector": vector(storage_type="p", path_or_inline_dv="file:///y.bin")},
+        protocol=EXTENDED,
+    ),
+    of_add(
+        "deletion-vector.bitmap",
+        {"deletion_vector": DeletionVector(**described(bitmap([0, 1])[:-2], 2))},
+        {"deletion_vector": DeletionVector(**described(bitmap([0, 1]), 2))},
+        protocol=EXTENDED,
+    ),
+    of_add(
+        "deletion-vector.counts",
+        {"deletion_vector": DeletionVector(**described(bitmap([0, 1]), 1))},
+        {"deletion_vector": DeletionVector(**described(bitmap([0, 1]), 2))},
         protocol=EXTENDED,
     ),
     of_add("clustering.feature", {"clustering_provider": "liquid"}, {}),
@@ -523,12 +543,12 @@ def test_the_protocol_of_every_supported_feature_is_in_order(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "place", "size"),
     [
-        ("i", INLINE[:-1], 14),
-        ("i", "ä" * 20, 14),
-        ("i", "#" * 20, 14),
+        ("i", INLINE[:-1], 36),
+        ("i", "ä" * 45, 36),
+        ("i", "#" * 45, 36),
         ("i", INLINE, 1),
-        ("i", INLINE, 17),
-        ("i", "0" * 20, 14),
+        ("i", INLINE, 37),
+        ("i", "0" * 45, 36),
         ("u", '"' * 20, 34),
         ("u", "../" + "0" * 20, 34),
         ("u", "a b" + "0" * 20, 34),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamirror.config import StorageSettings
+from deltamirror.delta import bounds
 from deltamirror.deltalog import commits
 from deltamirror.deltalog.commits import read_blocks, read_commits, read_whole
 from deltamirror.deltalog.listing import read_listing
@@ -36,7 +37,8 @@ def test_many_commits_come_in_order() -> None:
 
 
 def test_a_line_without_an_end_is_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "LONGEST_LINE", 10)
+    for module in (bounds, commits):
+        monkeypatch.setattr(module, "LONGEST_LINE", 10)
     store = store_in_memory()
     put_log(store, {0: b"short\n" + b"x" * 100})
     with pytest.raises(CapacityExceeded, match=r"00000\.json .* a line of more than 10 bytes"):

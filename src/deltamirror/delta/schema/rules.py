@@ -15,8 +15,8 @@ _MAX_PRECISION = 38
 def validate_schema(schema: StructType, *, column_mapping: bool = False) -> None:
     """Raise InvalidSchema, naming the column, unless Delta can hold this schema.
 
-    Names are unique in their struct without regard to case, and free of `` ,;{}()=``, tabs and line
-    ends unless the table maps columns to physical names; decimals have 1 to 38 digits; a struct inside of the schema
+    Names are unique in their struct without regard to case, free of NUL, and, unless the table maps columns to
+    physical names, of `` ,;{}()=``, tabs and line ends; decimals have 1 to 38 digits; a struct inside of the schema
     has a field, because Parquet has no empty one.
     """
     for path, kind in _types((), schema):
@@ -47,6 +47,8 @@ def _check_names(path: tuple[str, ...], struct: StructType, column_mapping: bool
         where = (*path, each.name)
         if not each.name:
             raise _wrong(path, "a column has an empty name")
+        if "\0" in each.name:
+            raise _wrong(where, "a name may not hold the character NUL: delta-rs reads no table with such a column")
         if each.name.lower() in seen:
             raise _wrong(where, "the name occurs twice; names differ by more than case")
         if not column_mapping and not _FORBIDDEN.isdisjoint(each.name):

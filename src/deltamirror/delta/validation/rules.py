@@ -184,6 +184,21 @@ _OTHERS = (
         "a deletion vector deletes no more rows than the file has",
         "numRecords counts the rows in the file, deleted ones included",
     ),
+    Rule(
+        "add.deletion-vector.address",
+        "a deletion vector of type p has an address that readers open",
+        "give file:///…, s3://…, s3a://…, gs://…, abfs://… or abfss://…; or use u for a file of the table",
+    ),
+    Rule(
+        "add.deletion-vector.bitmap",
+        "an inline deletion vector is a bitmap that readers decode",
+        "give a RoaringBitmapArray in the portable format, of sizeInBytes, with numbers that ascend",
+    ),
+    Rule(
+        "add.deletion-vector.counts",
+        "an inline deletion vector states as many rows as its bitmap has",
+        "give the number of deleted rows as cardinality",
+    ),
     Rule("add.clustering.feature", "clusteringProvider needs the table feature clustering", "leave it out"),
     Rule(
         "add.iceberg.num-records", "Iceberg compatibility needs numRecords in every add", "give stats with numRecords"

@@ -52,7 +52,7 @@ from deltamirror.delta.validation.protocol import check_protocol
 from deltamirror.delta.validation.rules import violation
 from deltamirror.delta.validation.statistics import Stats, StatsRules, stats_rules
 from deltamirror.delta.validation.values import PartitionColumn
-from deltamirror.delta.validation.vectors import broken_vector_rule
+from deltamirror.delta.validation.vectors import BrokenVector, broken_vector_rule, unread_vector_rule
 from deltamirror.errors import InvalidAction
 
 __all__ = ["FIRST_MILLISECONDS", "FIRST_SECONDS", "LARGEST", "TableRules"]
@@ -318,9 +318,7 @@ class TableRules:
         if "deletionVectors" not in self.features:
             raise _broken("deletion-vector.feature", action, index, "deletionVector", vector.unique_id)
         if broken := broken_vector_rule(vector):
-            raise _broken(
-                f"deletion-vector.{broken.rule}", action, index, f"deletionVector.{broken.field}", broken.found
-            )
+            raise _broken_vector(broken, action, index)
 
 
 def _restates(action: _File) -> bool:
@@ -340,6 +338,10 @@ def _partitions(schema: StructType, metadata: Metadata) -> dict[str, PartitionCo
 def _needs_stats(metadata: Metadata) -> bool:
     flags = (metadata.configuration.get(f"delta.enableIcebergCompatV{edition}", "") for edition in (1, 2, 3))
     return any(flag.lower() == "true" for flag in flags)
+
+
+def _broken_vector(broken: BrokenVector, action: Action, index: int | None) -> InvalidAction:
+    return _broken(f"deletion-vector.{broken.rule}", action, index, f"deletionVector.{broken.field}", broken.found)
 
 
 def _broken(rule: str, action: Action, index: int | None, field: str, found: object) -> InvalidAction:
@@ -381,6 +383,8 @@ def _check_cardinality(add: Add, vector: DeletionVector, records: int | None, in
     if vector.cardinality > records:
         found = f"{vector.cardinality} of {records}"
         raise _broken("deletion-vector.exceeds-records", add, index, "deletionVector.cardinality", found)
+    if broken := unread_vector_rule(vector, records):
+        raise _broken_vector(broken, add, index)
 
 
 def _check_txn(txn: Txn, index: int | None) -> None:

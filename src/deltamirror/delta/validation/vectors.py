@@ -1,18 +1,25 @@
-"""Whether the descriptor of a deletion vector is well formed."""
+"""Whether the descriptor of a deletion vector is well formed, and whether readers can follow it."""
 
 import re
+from base64 import b85decode
 from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.delta.actions import DeletionVector
+from deltamirror.delta.validation.bitmaps import Bitmap, MalformedBitmap, decode_bitmap
 
-__all__ = ["BrokenVector", "broken_vector_rule"]
+__all__ = ["BrokenVector", "broken_vector_rule", "unread_vector_rule"]
 
 _ENCODED_UUID_LENGTH: Final = 20
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_DIGITS: Final = {letter: digit for digit, letter in enumerate(_Z85)}
+_RFC_1924: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_LETTERS: Final = frozenset(_Z85)
+_TO_RFC_1924: Final = str.maketrans(_Z85, _RFC_1924)
+"""The standard library decodes the same groups of five, in other letters."""
 _MAGIC: Final = "^Bg9^"
 """The number 1681511377 in four bytes, the lowest first, with which every bitmap begins."""
+_is_read_address = re.compile(r"file:(?://[^/]*)?/.+|(?:s3a?|gs|abfss?)://[^/]+/.+", re.DOTALL).fullmatch
+"""What Delta Spark and the Delta kernel (delta-rs, DuckDB) open. The kernel takes no path without a scheme."""
 _is_prefix = re.compile(r"[A-Za-z0-9._/=-]*").fullmatch
 
 
@@ -40,6 +47,31 @@ def broken_vector_rule(vector: DeletionVector) -> BrokenVector | None:
     return None
 
 
+def unread_vector_rule(vector: DeletionVector, records: int | None) -> BrokenVector | None:
+    """The first rule that a well-formed vector of a file of so many rows breaks, and a reader of the file fails at.
+
+    Not asked of a remove: no reader looks for the rows of a file that is gone, and the file has to be able to go.
+    """
+    place = vector.path_or_inline_dv
+    if vector.storage_type == "p" and not _is_read_address(place):
+        return BrokenVector("address", "pathOrInlineDv", place)
+    if vector.storage_type != "i":
+        return None
+    try:
+        bitmap = decode_bitmap(_decoded(place)[: vector.size_in_bytes])
+    except MalformedBitmap as error:
+        return BrokenVector("bitmap", "pathOrInlineDv", f"{place[:60]}: {error}")
+    return _broken_count(bitmap, vector, records)
+
+
+def _broken_count(bitmap: Bitmap, vector: DeletionVector, records: int | None) -> BrokenVector | None:
+    if bitmap.cardinality != vector.cardinality:
+        return BrokenVector("counts", "cardinality", f"{vector.cardinality}, the bitmap has {bitmap.cardinality}")
+    if records is not None and bitmap.last >= records:
+        return BrokenVector("exceeds-records", "pathOrInlineDv", f"row {bitmap.last} of {records}")
+    return None
+
+
 def _is_placed(vector: DeletionVector) -> bool:
     place = vector.path_or_inline_dv
     match vector.storage_type:
@@ -59,13 +91,11 @@ def _is_folder(prefix: str) -> bool:
 
 def _is_z85(text: str) -> bool:
     """Whether readers can decode the text: groups of five letters, each a number of 32 bits."""
-    if len(text) % 5 or not _DIGITS.keys() >= set(text):
+    try:
+        return len(text) % 5 == 0 and set(text) <= _LETTERS and len(_decoded(text)) == len(text) // 5 * 4
+    except ValueError:  # a group is a larger number
         return False
-    return all(_number(text[start : start + 5]) < 1 << 32 for start in range(0, len(text), 5))
 
 
-def _number(group: str) -> int:
-    number = 0
-    for letter in group:
-        number = number * len(_Z85) + _DIGITS[letter]
-    return number
+def _decoded(text: str) -> bytes:
+    return b85decode(text.translate(_TO_RFC_1924))

@@ -20,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
+from deltamirror.config import CatalogSettings, scrub, secret_pieces
 from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.clock import CLOCK
@@ -109,8 +110,9 @@ class Database(ABC):
     appends_in_one_statement: ClassVar[bool] = False
     """Whether ``append`` does anything."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, settings: CatalogSettings) -> None:
         self.engine = engine
+        self._secrets = secret_pieces(settings.url)
         self._identity: tuple[int, int] | None = None
         self._head_and_clock = HEAD.add_columns(CLOCK, STORED_SCHEMA)
         self._compiled: dict[ClauseElement, tuple[str, list[str] | None]] = {}
@@ -180,25 +182,36 @@ class Database(ABC):
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Turn the errors of driver and SQLAlchemy into ours; this is the one place that knows them."""
+        foreign: tuple[type[Exception], ...] = (SQLAlchemyError, OverflowError, UnicodeError, *self.driver_errors())
         try:
             yield
         except DeltaMirrorError:
             raise
-        except DBAPIError as error:
-            raise self.translate(error.orig or error) from error
-        except PoolExhausted as error:
-            raise Unavailable(
-                f"all connections to the database are in use: {error}", hint="use fewer threads at once, or try again"
-            ) from error
-        except SQLAlchemyError as error:
-            raise self.translate(error) from error
-        except (OverflowError, UnicodeError) as error:
-            # Drivers leave it to Python to turn numbers into 64 bits and text into UTF-8.
-            raise InvalidInput(
-                f"the database cannot hold this: {error}", hint="numbers have 64 bits, text is UTF-8"
-            ) from error
-        except self.driver_errors() as error:
-            raise self.translate(error) from error
+        except foreign as error:
+            raise self._without_secrets(self._translated(error)) from self._cause(error)
+
+    def _translated(self, error: Exception) -> DeltaMirrorError:
+        match error:
+            case PoolExhausted():
+                message = f"all connections to the database are in use: {error}"
+                return Unavailable(message, hint="use fewer threads at once, or try again")
+            case OverflowError() | UnicodeError():
+                # Drivers leave it to Python to turn numbers into 64 bits and text into UTF-8.
+                message = f"the database cannot hold this: {error}"
+                return InvalidInput(message, hint="numbers have 64 bits, text is UTF-8")
+            case DBAPIError():
+                return self.translate(error.orig or error)
+            case _:
+                return self.translate(error)
+
+    def _without_secrets(self, error: DeltaMirrorError) -> DeltaMirrorError:
+        """The text of a driver may hold any piece of the URL: the server names a host, a parameter, a file."""
+        error.message, error.hint = scrub(error.message, self._secrets), scrub(error.hint, self._secrets)
+        return error
+
+    def _cause(self, error: Exception) -> Exception | None:
+        """The error of the driver, for the traceback, unless it tells a secret."""
+        return None if scrub(f"{error} {error!r}", self._secrets) != f"{error} {error!r}" else error
 
     def close(self) -> None:
         """Give back all connections. The next use opens others."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from deltamirror.config import CatalogSettings, redact_url
+from deltamirror.config import CatalogSettings, redact_url, unclear_url
 from deltamirror.errors import InvalidSettings, MissingExtra
 from deltamirror.txnlog.database.access import Database
 
@@ -15,6 +15,9 @@ __all__ = ["open_database"]
 
 _FILE = re.compile(r"[\w./-]+\.(?P<kind>db|sqlite3?|duckdb)")
 """What looks like the name of a database file, and holds no password."""
+_PATH = re.compile(r"[\w./-]+")
+
+_FORMS = "use sqlite:///FILE, duckdb:///FILE or postgresql://USER@HOST/DATABASE"
 
 _Place: TypeAlias = tuple[str, str, str]
 """Module, class, and the extra that installs what the module needs."""
@@ -49,6 +52,8 @@ def open_database(settings: CatalogSettings) -> Database:
 
 
 def _parsed(text: str) -> URL:
+    if (unclear := unclear_url(text)) and not text.startswith(_FILES):
+        raise InvalidSettings(unclear, hint=_FORMS, key="catalog.url")
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):  # the port, when it is no number, is a ValueError
@@ -56,36 +61,36 @@ def _parsed(text: str) -> URL:
     if url.drivername not in _DRIVERS:
         raise _wrong(text)
     if url.get_backend_name() in _FILES and url.host is not None:
-        raise _slash_short(url)
+        raise _slash_short(url, text)
     if url.database is not None and url.database != url.database.strip():
-        raise _blank(url)
+        raise _blank(text)
     return url
 
 
-def _blank(url: URL) -> InvalidSettings:
+def _blank(text: str) -> InvalidSettings:
     """A file's name may end with a blank, which is easy to miss: the catalog would be another, empty one."""
     return InvalidSettings(
-        f"the catalog URL {redact_url(str(url))!r} has a blank before or after the name of the database",
+        f"the catalog URL {redact_url(text)!r} has a blank before or after the name of the database",
         hint="remove the blank, or the end of the line, from the URL",
         key="catalog.url",
     )
 
 
-def _slash_short(url: URL) -> InvalidSettings:
+def _slash_short(url: URL, text: str) -> InvalidSettings:
     """A file behind two slashes is read as a host, and the database would be one in memory."""
     engine, file = url.get_backend_name(), "/".join(filter(None, (url.host, url.database)))
+    named = file if _PATH.fullmatch(file) and "@" not in text else "FILE"
     return InvalidSettings(
-        f"the catalog URL {redact_url(str(url))!r} has two slashes before the file instead of three",
-        hint=f"use {engine}:///{file} for a file below the working folder, {engine}:////{file} for an absolute path",
+        f"the catalog URL {redact_url(text)!r} has two slashes before the file instead of three",
+        hint=f"use {engine}:///{named} for a file below the working folder, {engine}:////{named} for an absolute path",
         key="catalog.url",
     )
 
 
 def _wrong(text: str) -> InvalidSettings:
-    forms = "use sqlite:///FILE, duckdb:///FILE or postgresql://USER@HOST/DATABASE"
     named = _FILE.fullmatch(text)
     return InvalidSettings(
         f"{redact_url(text)!r} is not a catalog URL",
-        hint=f"for a file: {'duckdb' if named['kind'] == 'duckdb' else 'sqlite'}:///{text}" if named else forms,
+        hint=f"for a file: {'duckdb' if named['kind'] == 'duckdb' else 'sqlite'}:///{text}" if named else _FORMS,
         key="catalog.url",
     )

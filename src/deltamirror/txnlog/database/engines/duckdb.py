@@ -69,7 +69,8 @@ class DuckdbDatabase(Database):
         self.file = None if self.path == ":memory:" else Path(self.path)
         _require_own_format(self.file)
         # Under a name, all threads have one database in memory; each would have its own.
-        super().__init__(create_engine(url if self.file else url.set(database=f":memory:{uuid.uuid4().hex}")))
+        named = url if self.file else url.set(database=f":memory:{uuid.uuid4().hex}")
+        super().__init__(create_engine(named), settings)
         self._patience = _Patience(settings.busy_timeout)
         event.listen(self.engine, "do_connect", self._connected)
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)

@@ -74,7 +74,7 @@ class PostgresqlDatabase(Database):
             arguments["options"] = " ".join(given)
         # A connection that idled over a restart of the server is noticed before it is used.
         opening = {"creator": self._open_for_pool, "max_overflow": _OVERFLOW, "pool_pre_ping": True}
-        super().__init__(create_engine(driver, **opening))
+        super().__init__(create_engine(driver, **opening), settings)
         _, parameters = self.engine.dialect.create_connect_args(driver)
         milliseconds = {name: str(int(seconds * 1000)) for name, seconds in limits.items()}
         self._sessions = Sessions({**parameters, **arguments}, milliseconds)
@@ -204,7 +204,7 @@ class PostgresqlDatabase(Database):
 
     def is_lost_reply(self, error: DeltaMirrorError) -> bool:
         """A connection that broke says nothing about the commit; an error that the server reports does."""
-        cause = error.__cause__
+        cause = error.__cause__ or error.__context__
         state = getattr(getattr(cause, "orig", cause), "sqlstate", None) or ""
         return isinstance(error, Unavailable) and state[:3] in _CONNECTION_LOST
 

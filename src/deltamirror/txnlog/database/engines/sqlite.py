@@ -45,7 +45,7 @@ class SqliteDatabase(Database):
         shared = {"poolclass": StaticPool} if self._is_memory else {}
         # A connection is used by one thread at a time, but not always by the same: stages are written by their own.
         arguments = {"timeout": settings.busy_timeout, "check_same_thread": False}
-        super().__init__(create_engine(url, connect_args=arguments, **shared))
+        super().__init__(create_engine(url, connect_args=arguments, **shared), settings)
         self.file = None if self._is_memory else Path(self.path)
         self._log = Path(f"{self.path}-wal")
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
