@@ -102,7 +102,13 @@ _OPTIONAL: Final = ("PENDING", "CHECKPOINT", "ERROR", "FOR")
 
 def _grid(tables: Sequence[TableStatus]) -> Grid:
     rows, empty = [_row(table) for table in tables], "No tables. `deltamirror table create` makes one."
-    return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL)
+    return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL, colour=_colour)
+
+
+def _colour(row: Sequence[object]) -> str:
+    """Red: the table waits for an operator. Yellow: something failed, and is tried again."""
+    shown = dict(zip(_COLUMNS, row, strict=True))
+    return "red" if shown["STATE"] == "quarantined" else "yellow" if shown["ERROR"] else ""
 
 
 def _row(table: TableStatus) -> tuple[object, ...]:
