@@ -261,3 +261,11 @@ def test_a_table_is_imported_on_spark(lake) -> None:
     assert done.returncode == 10, done.stderr
     assert f"{names.commit_name(2)}, line 1: " in json.loads(without_jvm(done.stderr))["error"]["message"]
     assert tables(lake) == ["b"]
+
+
+def test_a_table_that_the_catalog_has_by_another_path_is_passed_over(lake) -> None:
+    lake("import", "lake/a", "--name", "a")
+    (lake.folder / "link").symlink_to("lake")
+    said = lake("import", "--glob", "link/*", "--root", ".").stdout
+    assert said.endswith("0 of 1 table imported; 1 in the catalog already.\n"), said
+    assert tables(lake) == ["a"]

@@ -59,6 +59,7 @@ def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders, add)
         "checkpoints": 0,
         "failures": [],
         "diverged": {},
+        "quarantined": [],
         "unpublished": 0,
         "stopped": False,
     }

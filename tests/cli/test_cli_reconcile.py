@@ -62,8 +62,8 @@ def test_an_altered_commit_stops_the_table_is_reported_and_repaired(lived, add) 
     assert "orders, version 1: changed after publication, and not overwritten\n" in said
     assert "orders is in quarantine: run `deltamirror report orders`\n" in said
     lived("commit", "orders", "-", stdin=add(path="d.parquet"))
-    assert lived(*LOCAL).stdout.startswith("Nothing was due.")
-    assert "`deltamirror repair orders`" in lived("status").stdout
+    assert lived(*LOCAL, exits=2).stdout.startswith("Nothing was due.")
+    assert "`deltamirror repair orders --replace-altered`" in lived("status").stdout
     [status] = lived.json("status", "orders")["tables"]
     assert (status["state"], status["quarantine_reason"] is None) == ("quarantined", False)
     lived("status", "--check", exits=2)

@@ -10,7 +10,7 @@ from deltamirror.cli.output import duration
 from deltamirror.cli.remedies import remedy
 from deltamirror.txnlog.queue.breakers import Breaker
 from deltamirror.txnlog.queue.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
-from tests.support.commands import typed_on_a_terminal
+from tests.support.commands import typed_in_colour, typed_on_a_terminal
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mirroring.md"
@@ -91,6 +91,17 @@ def test_no_word_is_broken_on_a_terminal_of_80_columns(outage, args: tuple[str, 
     assert [line for line in shown.splitlines() if len(line) > 80 and str(outage.folder) not in line] == []
     assert words(shown) <= words(elsewhere)
     assert words(elsewhere) - words(shown) <= {"PENDING", "CHECKPOINT", "ERROR"}
+
+
+def test_rows_that_need_somebody_have_a_colour_on_a_terminal(outage) -> None:
+    with sqlite3.connect(outage.folder / "deltamirror.db") as connection:
+        connection.execute("UPDATE dl_tables SET quarantined_at = 1, quarantine_reason = 'x' WHERE name = 'other'")
+    connection.close()
+    shown = typed_in_colour("status", folder=outage.folder, columns=200)
+    assert {line[:10] for line in shown.splitlines()[1:3]} == {"\x1b[33morder", "\x1b[31mother"}
+    plain = typed_in_colour("status", folder=outage.folder, columns=200, settings={"NO_COLOR": "1"})
+    assert ("\x1b[33m" in plain, "\x1b[31m" in plain) == (False, False)
+    assert "\x1b" not in outage("status").stdout
 
 
 @pytest.mark.parametrize(
@@ -177,8 +188,8 @@ def shut(orders):
 def test_a_store_that_is_left_alone_shows_with_its_history(shut) -> None:
     *_, line = shut("status").stdout.splitlines()
     assert line == (
-        "store file:///: left alone until 2096-10-02 07:06:40.000Z: 5 failures in a row, the last: unavailable: "
-        "cannot write: HTTP 503"
+        "store file:///: circuit open, next probe at 2096-10-02 07:06:40.000Z: 5 failures in a row, "
+        "the last: unavailable: cannot write: HTTP 503"
     )
     assert shut("status", "orders").stdout.splitlines()[-1] == line
     [store] = shut.json("status")["stores"]

@@ -304,7 +304,7 @@ def test_a_duckdb_file_is_not_let_go_by_one_thread_while_another_writes(
 
 
 def test_a_database_in_memory_is_never_let_go() -> None:
-    with opened("duckdb://") as catalog:
+    with opened("duckdb:///:memory:") as catalog:
         catalog.init()
         assert not catalog.database.let_go()
         assert catalog.tables() == []

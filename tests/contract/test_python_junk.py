@@ -116,7 +116,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("junk")
     with ExitStack() as stack:
         stack.enter_context(pytest.MonkeyPatch.context()).chdir(folder)
-        catalog = stack.enter_context(Catalog("sqlite://"))
+        catalog = stack.enter_context(Catalog("sqlite:///:memory:"))
         catalog.init()
         table = catalog.create_table("t", location="lake/t", schema="id long, day date", partition_by=["day"])
         table.append([add("begun.parquet", partition_values={"day": None})])
@@ -160,7 +160,7 @@ def _of_transaction(name: str, token: str | None = None) -> Call:
 
 TABLE = {"location": "lake/made", "schema": "id long", "name": "t"}
 ENTRIES: dict[str, tuple[Call, Good]] = {
-    "Catalog": (_opened(Catalog), {"url": "sqlite://"}),
+    "Catalog": (_opened(Catalog), {"url": "sqlite:///:memory:"}),
     "Catalog.create_table": (_of_catalog("create_table"), TABLE),
     "Catalog.table": (_of_catalog("table"), {"name": "t"}),
     "Catalog.drop_table": (_of_catalog("drop_table"), {"name": "gone"}),
@@ -189,7 +189,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Transaction.stage": (_of_transaction("stage"), {"table": "t", "actions": []}),
     "Transaction.stage with a token": (_of_transaction("stage", "token"), {"table": "t", "actions": []}),
     "Transaction.stage_lines": (_of_transaction("stage_lines"), {"table": "t", "lines": b"", "at_version": 99}),
-    "MirrorEngine": (_opened(MirrorEngine), {"url": "sqlite://", "settings": local_settings()}),
+    "MirrorEngine": (_opened(MirrorEngine), {"url": "sqlite:///:memory:", "settings": local_settings()}),
     "MirrorEngine.mirror": (_of_engine("mirror"), {"table": "t"}),
     "MirrorEngine.checkpoint": (_of_engine("checkpoint"), {"table": "t"}),
     "MirrorEngine.clean": (_of_engine("clean"), {"table": "t"}),

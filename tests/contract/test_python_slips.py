@@ -324,6 +324,12 @@ def test_a_schema_that_is_none_is_an_invalid_schema(catalog: Catalog) -> None:
         catalog.create_table("made", location="made", schema=None)
 
 
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "duckdb://", "duckdb:///"])
+def test_a_catalog_url_without_a_file_is_no_catalog_in_memory(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="names no file"):
+        Catalog(url)
+
+
 @pytest.mark.parametrize(
     ("url", "hint"),
     [

@@ -143,8 +143,8 @@ def test_a_service_leaves_these_tables_alone_says_so_once_and_goes_on_with_the_o
             [reason] = [status.quarantine_reason for status in engine.status("b")]
     assert reason is not None
     assert reason.startswith("the log holds 00000000000000000003.json, and the database is at version 2")
-    said = [record.message for record in caplog.records if "is left alone" in record.message]
-    assert sorted(text.partition(" is left")[0] for text in said) == ["table 'a'", "table 'b'"]
+    said = [record.message for record in caplog.records if "is in quarantine" in record.message]
+    assert sorted(text.partition(" is in")[0] for text in said) == ["table 'a'", "table 'b'"]
     after = lake.logs()
     assert {name: after[name] for name in "ab"} == {name: before[name] for name in "ab"}
 

@@ -33,7 +33,7 @@ def all_at_once(*catalogs: Catalog) -> None:
     assert catalogs[0].table("t").info().head == len(catalogs) * TURNS
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "duckdb://", "duckdb:///:memory:"])
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "duckdb:///:memory:"])
 def test_threads_share_a_database_in_memory(url: str) -> None:
     with Catalog(settings=settings_for(url, stage_above=10)) as catalog:
         catalog.init()
@@ -43,7 +43,7 @@ def test_threads_share_a_database_in_memory(url: str) -> None:
 
 def test_two_databases_in_memory_are_two() -> None:
     for engine in ("sqlite", "duckdb"):
-        with Catalog(f"{engine}://") as one, Catalog(f"{engine}://") as other:
+        with Catalog(f"{engine}:///:memory:") as one, Catalog(f"{engine}:///:memory:") as other:
             one.init()
             other.init()
             create(one)

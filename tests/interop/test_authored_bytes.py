@@ -110,7 +110,7 @@ DEFINITIONS = {
 
 @pytest.fixture(scope="module")
 def catalog() -> Iterator[Catalog]:
-    with Catalog("sqlite://") as opened:
+    with Catalog("sqlite:///:memory:") as opened:
         opened.init()
         yield opened
 

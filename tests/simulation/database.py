@@ -19,7 +19,7 @@ __all__ = ["ScheduledDatabase", "Surroundings"]
 
 T = TypeVar("T")
 
-_URL: Final = "sqlite://"
+_URL: Final = "sqlite:///:memory:"
 _JULIAN_EPOCH: Final = 2440587.5
 _DAY: Final = 86_400.0
 

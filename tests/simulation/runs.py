@@ -184,7 +184,7 @@ class _Run:
 def _settings(plan: Plan) -> Settings:
     """Times are short where waiting costs steps, and in the proportions of the defaults."""
     return Settings(
-        catalog=CatalogSettings(url="sqlite://", stage_above=plan.stage_above),
+        catalog=CatalogSettings(url="sqlite:///:memory:", stage_above=plan.stage_above),
         writer=replace(WriterSettings(), retries=3, look_ahead=plan.look_ahead),
         mirror=MirrorSettings(
             runner="local",

@@ -26,6 +26,7 @@ __all__ = [
     "environment",
     "following",
     "typed",
+    "typed_in_colour",
     "typed_on_a_disk",
     "typed_on_a_terminal",
     "typed_without_power",
@@ -70,11 +71,15 @@ def typed(
 
 def typed_on_a_terminal(*arguments: str, folder: Path, columns: int) -> str:
     """What a command shows on a terminal of this width, without its colours; it has to succeed."""
+    shown = typed_in_colour(*arguments, folder=folder, columns=columns)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+
+
+def typed_in_colour(*arguments: str, folder: Path, columns: int, settings: Mapping[str, str] = NOTHING) -> str:
+    """What a command shows on a terminal of this width, with its colours; it has to succeed."""
     ours, theirs = pty.openpty()
-    settings = {"TERM": "xterm", "COLUMNS": str(columns)}
-    with subprocess.Popen(
-        [*COMMAND, *arguments], cwd=folder, env=environment(settings), stdout=theirs, stderr=theirs
-    ) as process:
+    known = environment({"TERM": "xterm", "COLUMNS": str(columns), **settings})
+    with subprocess.Popen([*COMMAND, *arguments], cwd=folder, env=known, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = _all_of(ours)
     if process.returncode:
@@ -91,7 +96,7 @@ def _all_of(terminal: int) -> str:
         pass
     finally:
         os.close(terminal)
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r\n", "\n")
+    return shown.decode().replace("\r\n", "\n")
 
 
 def can_mount() -> bool:

@@ -23,7 +23,7 @@ from deltamirror.errors import DeltaMirrorError
 
 column = '{"name":"id","type":"long","nullable":true,"metadata":{"example":"yes"}}'
 file = Add(path="a", partition_values={}, size=1, modification_time=1, data_change=True)
-with Catalog("sqlite://") as catalog:
+with Catalog("sqlite:///:memory:") as catalog:
     catalog.init()
     table = catalog.create_table("t", location="t", schema='{"type":"struct","fields":[%s]}' % column)
     protocol = table.snapshot().protocol
@@ -38,7 +38,7 @@ with Catalog("sqlite://") as catalog:
         tx.append("t", [file])
     print(tx.result.versions)
 try:
-    with Catalog("sqlite://") as catalog:
+    with Catalog("sqlite:///:memory:") as catalog:
         catalog.init()
         print(catalog.create_table("t", location="t", schema="id long", features=["EXAMPLE"]).snapshot().version)
 except DeltaMirrorError as error:

@@ -1,7 +1,7 @@
 """The Python face of deltamirror: catalogs, tables, transactions.
 
 >>> from deltamirror import Add, Catalog
->>> catalog = Catalog("sqlite://")
+>>> catalog = Catalog("sqlite:///:memory:")
 >>> catalog.init()
 5
 >>> orders = catalog.create_table(

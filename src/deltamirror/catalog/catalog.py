@@ -21,6 +21,7 @@ from deltamirror.arguments import (
     texts,
 )
 from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of
+from deltamirror.catalog.places import require_own_folder
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
 from deltamirror.catalog.verification import FileVerifier
@@ -110,7 +111,7 @@ class Catalog:
             features=texts(features, "features"),
             description=optional_text(description, "description"),
         )
-        self.check()
+        require_own_folder(definition.location, self.tables(), self._storage)
         if has_delta_log(definition.location, self._storage):
             raise AlreadyExists(
                 f"there is a Delta table at {definition.location} already",

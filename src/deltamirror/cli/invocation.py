@@ -60,7 +60,7 @@ class Invocation:
         return {} if self.catalog is None else {"catalog.url": self.catalog}
 
 
-_IN_MEMORY: Final = tuple(f"{engine}://{file}" for engine in ("sqlite", "duckdb") for file in ("", "/", "/:memory:"))
+_IN_MEMORY: Final = ("sqlite:///:memory:", "duckdb:///:memory:")
 
 _OPTIONS = (
     click.option("--json", "json_", is_flag=True, help="Answer with one JSON document."),

@@ -17,6 +17,8 @@ from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
 from deltamirror.ops.engine import MirrorEngine
+from deltamirror.pipeline.failures.policy import policy_of, way_out
+from deltamirror.txnlog.queue.status import TableStatus
 from deltamirror.work import Failure, Lane
 
 __all__ = ["mirror"]
@@ -31,10 +33,11 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
     """Publish the commits of all tables to their _delta_log/.
 
     Checkpoints and version checksums are written, too. Any number of these commands may run at once, on any number of
-    machines: they share the tables. With --once, the exit status is 0, or that of the first failure, or 2 while
-    somebody else's commit stands in a log; a failure of one table does not keep others from being published. With
-    --follow, the logs are compared with the database in the background, every reconcile.interval. SIGTERM and Ctrl-C
-    end it when the work in hand is finished, and within mirror.lease; a second Ctrl-C at once.
+    machines: they share the tables. With --once, the exit status is 0, or that of the first failure; a table in
+    quarantine whose versions wait, or whose log holds another writer's commit, is a failure that stands. A failure of
+    one table does not keep others from being published. With --follow, the logs are compared with the database in the
+    background, every reconcile.interval. SIGTERM and Ctrl-C end it when the work in hand is finished, and within
+    mirror.lease; a second Ctrl-C at once.
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
@@ -118,6 +121,29 @@ class _Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Quarantined:
+    """A table that is not published to until an operator acts, though it has something to publish."""
+
+    table: str
+    reason: str
+    hint: str
+    exit_status: int
+
+    @classmethod
+    def of(cls, table: TableStatus) -> "_Quarantined":
+        code = Diverged.code if table.error is None or table.diverged_version is not None else table.error.code
+        reason = one_line(table.quarantine_reason or "")
+        exit_status = policy_of(code).error.exit_status
+        return cls(table=table.name, reason=reason, hint=way_out(table), exit_status=exit_status)
+
+    def line(self) -> str:
+        return f"{self.table} is in quarantine: {self.reason}; {self.hint}"
+
+    def document(self) -> dict[str, object]:
+        return {"table": self.table, "reason": self.reason, "hint": self.hint}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Report:
     """What a run came to, with the names of tables."""
 
@@ -126,6 +152,8 @@ class _Report:
     failed: tuple[_Failed, ...]
     diverged: Mapping[str, int]
     """Tables whose logs hold what somebody else wrote, with the first such version."""
+    quarantined: tuple[_Quarantined, ...]
+    """Tables in quarantine whose logs lack versions, or hold somebody else's."""
     unpublished: int
     stopped: bool
 
@@ -145,6 +173,11 @@ class _Report:
                 for (key, lane), failure in tally.failed.items()
             ),
             diverged={table.name: table.diverged_version for table in tables if table.diverged_version is not None},
+            quarantined=tuple(
+                _Quarantined.of(table)
+                for table in tables
+                if table.quarantined_at is not None and (table.lag_versions or table.diverged_version is not None)
+            ),
             unpublished=sum(table.lag_versions for table in tables),
             stopped=stopped,
         )
@@ -153,7 +186,7 @@ class _Report:
     def exit_status(self) -> int:
         if self.failed:
             return self.failed[0].failure.error.exit_status
-        return Diverged.exit_status if self.diverged else 0
+        return self.quarantined[0].exit_status if self.quarantined else 0
 
     def lines(self) -> list[str]:
         done = [
@@ -165,14 +198,9 @@ class _Report:
         lines = [f"{' and '.join(did).capitalize()}." if did else nothing]
         lines += [failed.line() for failed in self.failed]
         told = {failed.table for failed in self.failed if isinstance(failed.failure.error, Diverged)}
-        lines += [
-            f"{table}: version {version} of its log is somebody else's, and the table stands still; "
-            f"`deltamirror adopt {table}` takes it in"
-            for table, version in self.diverged.items()
-            if table not in told
-        ]
+        lines += [each.line() for each in self.quarantined if each.table not in told]
         if self.unpublished:
-            interrupted = self.stopped and not (self.failed or self.diverged)
+            interrupted = self.stopped and not (self.failed or self.quarantined)
             then = "`deltamirror mirror --once` goes on" if interrupted else "`deltamirror status` shows why"
             lines.append(f"{counted(self.unpublished, 'version')} not published; {then}.")
         return lines
@@ -184,6 +212,7 @@ class _Report:
             "checkpoints": self.checkpoints,
             "failures": [failed.document() for failed in self.failed],
             "diverged": self.diverged,
+            "quarantined": [each.document() for each in self.quarantined],
             "unpublished": self.unpublished,
             "stopped": self.stopped,
         }

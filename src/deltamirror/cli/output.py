@@ -3,7 +3,7 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -46,6 +46,8 @@ class Grid:
     empty: str
     optional: tuple[str, ...] = ()
     """Columns that a narrow terminal does without, in this order."""
+    colour: Callable[[Sequence[object]], str] = lambda _: ""
+    """The colour of a row on a terminal that has colours, unless ``NO_COLOR`` is set."""
 
 
 View: TypeAlias = Lines | Fields | Grid
@@ -142,7 +144,7 @@ def _write_grid(grid: Grid) -> None:
         click.echo(grid.empty)
     elif sys.stdout.isatty() and not following:
         console = Console(highlight=False)
-        console.print(_laid_out(*_fitting(grid, first, console.width)))
+        console.print(_laid_out(*_fitting(grid, first, console.width), [grid.colour(row) for row in first]))
     else:
         sys.stdout.writelines(f"{line}\n" for line in _aligned(grid.columns, first, chain(following, rows)))
         sys.stdout.flush()
@@ -160,12 +162,12 @@ def _fitting(
     return [grid.columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
-def _laid_out(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> RichTable:
+def _laid_out(columns: Sequence[str], rows: Sequence[Sequence[object]], colours: Sequence[str]) -> RichTable:
     table = RichTable(box=None, header_style="bold", pad_edge=False)
     for index, name in enumerate(columns):
         table.add_column(name, justify="right" if _numeric(rows, index) else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(RichText(_cell(value)) for value in row))
+    for row, colour in zip(rows, colours, strict=True):
+        table.add_row(*(RichText(_cell(value)) for value in row), style=colour)
     return table
 
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from deltamirror.errors import NotFound, PermissionDenied, Unavailable
-from deltamirror.pipeline.failures.policy import policy_of
+from deltamirror.pipeline.failures.policy import policy_of, way_out
 from deltamirror.storage.location import local_path
 from deltamirror.txnlog.queue.status import TableStatus
 from deltamirror.work import Stage
 
-__all__ = ["guide", "remedy", "way_out"]
+__all__ = ["advice", "guide", "remedy"]
 
 _ON_DISK: Final[Mapping[str, str]] = {
     Unavailable.code: "nothing, if the disk comes back: the mirror tries again by itself; check the disk and its "
@@ -32,15 +32,13 @@ def remedy(code: str, *, stage: str | None, location: str) -> str:
     return on_disk or policy_of(code).remedy
 
 
+def advice(table: TableStatus, code: str, *, stage: str | None) -> str:
+    """What to do about a failure of a table; in quarantine only what ends that gets it any further."""
+    if table.quarantined_at is not None:
+        return way_out(table)
+    return remedy(code, stage=stage, location=table.location)
+
+
 def guide(code: str) -> str:
     """Where the guides say more about it."""
     return f"docs/guides/{policy_of(code).guide}"
-
-
-def way_out(table: TableStatus) -> str:
-    """What ends the quarantine of a table."""
-    if table.diverged_version is None:
-        return f"`deltamirror repair {table.name}`"
-    return (
-        f"`deltamirror adopt {table.name}` takes in what somebody else wrote, from version {table.diverged_version} on"
-    )

@@ -10,12 +10,13 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
-from deltamirror.cli.remedies import guide, remedy, way_out
+from deltamirror.cli.remedies import advice, guide
 from deltamirror.config import redact_text
 from deltamirror.ops.report import TableReport, report_on
+from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.content.superseded import KeptSuperseded
 from deltamirror.txnlog.queue.escalations import Escalation
-from deltamirror.txnlog.queue.status import Attempt
+from deltamirror.txnlog.queue.status import Attempt, TableStatus
 
 __all__ = ["report_"]
 
@@ -48,7 +49,7 @@ def _document(report: TableReport) -> dict[str, object]:
         "published": status.published,
         "head": status.head,
         "escalations": [_escalation_document(each) for each in report.escalations],
-        "attempts": [_attempt_document(each, status.location) for each in report.attempts],
+        "attempts": [_attempt_document(each, status) for each in report.attempts],
         "superseded": [asdict(each) for each in report.superseded],
     }
 
@@ -57,12 +58,12 @@ def _escalation_document(escalation: Escalation) -> dict[str, object]:
     return {**asdict(escalation), "error_message": redact_text(escalation.error_message)}
 
 
-def _attempt_document(attempt: Attempt, location: str) -> dict[str, object]:
+def _attempt_document(attempt: Attempt, table: TableStatus) -> dict[str, object]:
     code, message = attempt.error_code, attempt.error_message
     told = {"error_message": None if message is None else redact_text(message)}
     if code is None:
         return {**asdict(attempt), **told, "hint": None, "guide": None}
-    hint = remedy(code, stage=attempt.error_stage, location=location)
+    hint = advice(table, code, stage=attempt.error_stage)
     return {**asdict(attempt), **told, "hint": hint, "guide": guide(code)}
 
 
@@ -76,7 +77,7 @@ def _lines(report: TableReport) -> Iterator[str]:
     for escalation in report.escalations:
         yield _escalated(escalation)
     for attempt in report.attempts:
-        yield from _told(attempt, status.location)
+        yield from _told(attempt, status)
     if not report.attempts:
         yield "No attempt failed."
     for each in report.superseded:
@@ -96,7 +97,7 @@ def _escalated(escalation: Escalation) -> str:
     return f"Escalated {moment(escalation.opened_at)}{end}: {what}, {escalation.error_code}"
 
 
-def _told(attempt: Attempt, location: str) -> Iterator[str]:
+def _told(attempt: Attempt, table: TableStatus) -> Iterator[str]:
     what = f"{_what(attempt.lane, attempt.version)}, attempt {attempt.attempt}"
     code = attempt.error_code
     if code is None:
@@ -109,7 +110,8 @@ def _told(attempt: Attempt, location: str) -> Iterator[str]:
     if attempt.found_digest:
         yield f"  sha256 expected: {attempt.expected_digest}"
         yield f"  sha256 found:    {attempt.found_digest}"
-    yield f"  what to do: {remedy(code, stage=attempt.error_stage, location=location)}"
+    if table.quarantined_at is None:
+        yield f"  what to do: {advice(table, code, stage=attempt.error_stage)}"
     yield f"  more: {guide(code)}"
 
 

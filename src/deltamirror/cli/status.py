@@ -11,10 +11,11 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
 from deltamirror.cli.parameters import seconds
-from deltamirror.cli.remedies import remedy, way_out
+from deltamirror.cli.remedies import advice
 from deltamirror.cli.stores import StoreStatus
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
+from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 
@@ -89,7 +90,7 @@ def _error_document(table: TableStatus, error: LastError | None) -> dict[str, ob
 
 
 def _remedy(table: TableStatus, error: LastError) -> str:
-    return remedy(error.code, stage=error.stage, location=table.location)
+    return advice(table, error.code, stage=error.stage)
 
 
 _COLUMNS: Final = (
@@ -101,7 +102,13 @@ _OPTIONAL: Final = ("PENDING", "CHECKPOINT", "ERROR", "FOR")
 
 def _grid(tables: Sequence[TableStatus]) -> Grid:
     rows, empty = [_row(table) for table in tables], "No tables. `deltamirror table create` makes one."
-    return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL)
+    return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL, colour=_colour)
+
+
+def _colour(row: Sequence[object]) -> str:
+    """Red: the table waits for an operator. Yellow: something failed, and is tried again."""
+    shown = dict(zip(_COLUMNS, row, strict=True))
+    return "red" if shown["STATE"] == "quarantined" else "yellow" if shown["ERROR"] else ""
 
 
 def _row(table: TableStatus) -> tuple[object, ...]:
@@ -119,9 +126,10 @@ def _codes(table: TableStatus) -> str:
 
 def _tell_remedies(tables: Sequence[TableStatus]) -> None:
     for table in tables:
-        if table.quarantined_at is not None:
-            say(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}")
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
+        if table.quarantined_at is not None:
+            say(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}{more}")
+            continue
         for error in _errors(table):
             cause = one_line(error.message)
             say(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
@@ -186,13 +194,18 @@ def _log(table: TableStatus) -> str:
 def _told(table: TableStatus, error: LastError | None) -> str:
     if error is None:
         return ""
-    again = "at once" if error.next_attempt_at is None else moment(error.next_attempt_at)
-    return "\n".join(
-        (
-            f"{error.code} at version {error.version}, {moment(error.at)}",
-            redact_text(error.message),
-            f"stage {error.stage}{f', object {error.key}' if error.key else ''}",
-            f"{counted(error.attempts, 'attempt')}, the next one: {again}",
-            f"what to do: {_remedy(table, error)}",
-        )
-    )
+    lines = [
+        f"{error.code} at version {error.version}, {moment(error.at)}",
+        redact_text(error.message),
+        f"stage {error.stage}{f', object {error.key}' if error.key else ''}",
+        f"{counted(error.attempts, 'attempt')}, the next one: {_next_attempt(table, error)}",
+    ]
+    if table.quarantined_at is None:
+        lines.append(f"what to do: {_remedy(table, error)}")
+    return "\n".join(lines)
+
+
+def _next_attempt(table: TableStatus, error: LastError) -> str:
+    if table.quarantined_at is not None:
+        return "when the quarantine ends"
+    return "at once" if error.next_attempt_at is None else moment(error.next_attempt_at)

@@ -30,12 +30,12 @@ class StoreStatus:
 
     def line(self) -> str | None:
         """What to know of a store that is not in use as usual."""
-        breaker = self.breaker
+        breaker, why = self.breaker, reason(self.breaker)
         match breaker.state:
             case BreakerState.OPEN:
-                return f"store {breaker.store}: left alone until {moment(breaker.retry_at)}: {reason(breaker)}"
+                return f"store {breaker.store}: circuit open, next probe at {moment(breaker.retry_at)}: {why}"
             case BreakerState.HALF_OPEN:
-                return f"store {breaker.store}: since {moment(breaker.changed_at)} {reason(breaker)}"
+                return f"store {breaker.store}: circuit half-open since {moment(breaker.changed_at)}: {why}"
             case BreakerState.CLOSED:
                 return None
 

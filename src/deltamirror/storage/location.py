@@ -1,7 +1,8 @@
 """Table locations: one canonical form for each place.
 
 ``s3a://b/t/``, ``s3n://b//t`` and ``s3://b/t`` are one place; so are ``/data/t``, ``//data/t``, ``file:/data/t``
-and ``file:///data/t/``. Two tables may not share a location, and none may lie inside another.
+and ``file:///data/t/``, and the hosts of one Azure account. Two tables may not share a location, and none may lie
+inside another. Links on a disk are left as they are; ``places`` compares what they lead to.
 """
 
 import os
@@ -25,17 +26,19 @@ _SCHEMES = {
 }
 _WITH_ACCOUNT = ("abfs", "abfss")
 """As in ``abfs://container@account.dfs.core.windows.net/path``."""
-_WINDOWS_DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
+_WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+"""With a drive, or with a server behind two backslashes."""
+_FIRST_PRINTABLE = 0x20
 _USERINFO = re.compile(r"//.*@")
 
 
 def canonical_location(location: str, *, or_bucket: bool = False) -> str:
     """The one spelling under which the catalog knows this place; a whole bucket is none, unless told so."""
-    if not location or location != location.strip() or any(ord(c) < 0x20 for c in location):
+    if not location or location != location.strip() or _has_controls(location):
         raise _invalid(location, "is empty or has blanks or control characters around it")
     if not _is_utf8(location):
         raise _invalid(location, "is not UTF-8 text")
-    if _WINDOWS_DRIVE.match(location):
+    if _WINDOWS_PATH.match(location):
         raise _invalid(location, "is a Windows path")
     if location == "~" or location.startswith("~/"):
         raise _invalid(location, "begins with ~, which only a shell takes for the home folder")
@@ -88,7 +91,17 @@ def _file_url_path(location: str) -> str:
         raise _invalid(location, "names another host")
     if parts.query or parts.fragment or not parts.path.startswith("/"):
         raise _invalid(location, "is not a plain absolute file URL")
-    return unquote(parts.path)
+    return _decoded(location, parts.path)
+
+
+def _decoded(given: str, path: str) -> str:
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise _invalid(given, "is not UTF-8 text") from None
+    if _has_controls(decoded):
+        raise _invalid(given, "has control characters in it")
+    return decoded
 
 
 def _remote(given: str, scheme: str, rest: str, *, or_bucket: bool) -> str:
@@ -105,7 +118,20 @@ def _remote(given: str, scheme: str, rest: str, *, or_bucket: bool) -> str:
         raise _invalid(given, "is a whole bucket: a table needs a folder of its own")
     if any(part in (".", "..") for part in path):
         raise _invalid(given, "contains '.' or '..'")
-    return f"{_SCHEMES[scheme]}://{'/'.join([bucket, *path])}"
+    return f"{_SCHEMES[scheme]}://{'/'.join([_with_one_host(bucket), *path])}"
+
+
+def _with_one_host(bucket: str) -> str:
+    """A container with the host of its account: hosts have no cases, may end with a dot, and each account has two."""
+    container, at, host = bucket.partition("@")
+    account, *domain = host.lower().rstrip(".").split(".")
+    if domain[:1] == ["blob"]:
+        domain[0] = "dfs"
+    return container + at + ".".join([account, *domain])
+
+
+def _has_controls(text: str) -> bool:
+    return any(ord(character) < _FIRST_PRINTABLE for character in text)
 
 
 def _is_utf8(text: str) -> bool:

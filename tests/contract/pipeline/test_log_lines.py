@@ -110,7 +110,7 @@ def test_an_outage_is_told_of_once_however_often_it_is_tried(catalog: Catalog, t
         catalog.wait_until_published({"a": 2, "b": 2}, seconds=60)
     said = [" ".join(line["message"].split()[:6]) for line in lines if line["level"] in ("warning", "error")]
     failed, escalated = ([f"version 0 of table '{each}' {what}" for each in "ab"] for what in ("failed", "does"))
-    store = ["the store file:/// is left alone", "the store file:/// is in use"] if breaker else []
+    store = ["store file:///: circuit open, next probe", "store file:///: circuit closed: it is"] if breaker else []
     assert sorted(said) == sorted([*failed, *escalated, *store])
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deltamirror.errors import InvalidLocation
 from deltamirror.storage.location import canonical_location, is_inside
 
 ACCOUNT = "c@account.dfs.core.windows.net"
@@ -12,11 +13,38 @@ ACCOUNT = "c@account.dfs.core.windows.net"
     [
         (["/data/t", "//data/t", "///data//t/", "/data/x/../t", "file:/data/t", "file:////data/t"], "file:///data/t"),
         (["s3://b/t", "s3a://b/t/", "s3n://b//t", "S3://b/t"], "s3://b/t"),
-        ([f"abfss://{ACCOUNT}/t", f"abfs://{ACCOUNT}//t/"], f"abfs://{ACCOUNT}/t"),
+        (
+            [
+                f"abfss://{ACCOUNT}/t",
+                f"abfs://{ACCOUNT}//t/",
+                "abfss://c@Account.DFS.core.windows.net/t",
+                "abfss://c@account.blob.core.windows.net/t",
+                "abfss://c@account.dfs.core.windows.net./t",
+            ],
+            f"abfs://{ACCOUNT}/t",
+        ),
     ],
 )
 def test_all_spellings_of_a_place_are_one(spellings: list[str], canonical: str) -> None:
     assert {canonical_location(each) for each in spellings} == {canonical}
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("file:///data/%E9", "is not UTF-8 text"),
+        ("file:///data/%00", "has control characters in it"),
+        (r"C:\x", "is a Windows path"),
+        (r"\\srv\x", "is a Windows path"),
+    ],
+)
+def test_what_would_become_another_place_is_refused(location: str, why: str) -> None:
+    with pytest.raises(InvalidLocation, match=why):
+        canonical_location(location)
+
+
+def test_a_name_in_any_language_may_be_encoded() -> None:
+    assert canonical_location("file:///data/%C3%A9") == canonical_location("/data/é")
 
 
 @pytest.mark.parametrize(

@@ -286,11 +286,12 @@ class TableRules:
             raise _broken("size.negative", action, index, "size", action.size)
 
     def _check_partitions(self, action: _File, values: Mapping[str, str | None], index: int | None) -> None:
+        exact = not (self.verbatim or _restates(action))
         for name, value in values.items():
             if name not in self.partitions and not (isinstance(action, Remove) and name in self.left_partitions):
                 raise _broken("partition.unknown", action, index, "partitionValues", name)
             # Readers do not parse the values of a remove, and it has to repeat those of its file.
-            if value and not isinstance(action, Remove) and not self.partitions[name].is_readable(value):
+            if value and not isinstance(action, Remove) and not self.partitions[name].is_readable(value, exact=exact):
                 raise _broken("partition.value", action, index, f"partitionValues.{name}", value)
         if not isinstance(action, Remove):  # which leaves out null values, and may leave out all of them
             self._check_presence(action, values, index)

@@ -51,9 +51,12 @@ class PartitionColumn:
             return self.nullable
         return type(text) is str and text != "" and (self.is_canonical is None or self.is_canonical(text))
 
-    def is_readable(self, text: str) -> bool:
-        """Whether every reader takes the text, which is not empty, for the same value."""
-        if not _is_value(self.kind, _BEYOND_MICROSECONDS.sub("", text)):
+    def is_readable(self, text: str, *, exact: bool = False) -> bool:
+        """Whether every reader takes the text, which is not empty, for the same value.
+
+        Readers cut a time to microseconds; ``exact``: one that would lose digits is none.
+        """
+        if not _is_value(self.kind, text if exact else _BEYOND_MICROSECONDS.sub("", text)):
             return False
         match self.kind:
             case Decimal(_, scale):

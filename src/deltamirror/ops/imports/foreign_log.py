@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
-from deltamirror.delta.actions import Protocol
+from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.lines import canonical_json
 from deltamirror.deltalog.admission import require_importable
 from deltamirror.deltalog.checkpoints import checkpoint_pieces
@@ -30,6 +30,7 @@ class ForeignLog:
     def __init__(self, store: Store, address: StoreAddress, from_version: int | None) -> None:
         self.address = address
         self._store = store
+        self._ids: set[str] = set()
         self._listing = read_listing(store)
         found: Reach = reach(self._listing, from_version=from_version)
         self.first, self.last, self.base = found.first, found.last, found.base
@@ -74,6 +75,18 @@ class ForeignLog:
                 continue  # a checkpoint without its commit
             if meta is None or (meta.size, meta.modified) != (file.num_bytes, file.modified):
                 raise changed(self._store, f"the commit of version {file.version}")
+
+    def first_seen_ids(self, parts: Iterable[Part]) -> set[str]:
+        """The ids of the table that these parts state, and none before them."""
+        stated = {action.id for part in parts for action in part.small if isinstance(action, Metadata)}
+        fresh = stated - self._ids
+        self._ids |= stated
+        return fresh
+
+    def is_at(self, store: Store) -> bool:
+        """Whether another store has these very objects: a copy has other times, or other tags."""
+        own = list(self._read_so_far())
+        return all(_is_same(meta, store.head(meta.key)) for meta in (own[0], own[-1]))
 
     def has_grown(self) -> bool:
         """Whether versions were added since it was listed, which from then on belong to it.
@@ -122,6 +135,13 @@ class ForeignLog:
     def _read_so_far(self) -> Iterator[Meta]:
         yield from () if self.base is None else self.base.metas
         yield from (self._listing.commits[each] for each in self._versions(self.first))
+
+
+def _is_same(listed: Meta, found: Meta | None) -> bool:
+    """Listings give parts of seconds that the answer for one object does not have."""
+    if found is None:
+        return False
+    return (listed.size, listed.etag, listed.modified // 1000) == (found.size, found.etag, found.modified // 1000)
 
 
 def _metas(listing: LogListing) -> Iterator[Meta]:

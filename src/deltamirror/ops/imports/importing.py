@@ -2,13 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.catalog import Catalog
-from deltamirror.config import Settings
+from deltamirror.catalog.places import require_own_folder
+from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.errors import (
     AlreadyExists,
@@ -22,13 +23,16 @@ from deltamirror.errors import (
 )
 from deltamirror.ops.imports.foreign_log import ForeignLog
 from deltamirror.pipeline.run.log_reading import Harvester
+from deltamirror.pipeline.run.slices import Part
 from deltamirror.pipeline.service.owners import is_gone
+from deltamirror.storage.location import local_path
 from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.places import Folder, folder_of
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.imports.importing import Import, begin_import, no_foundation
 from deltamirror.txnlog.imports.parts import CommitPart
 from deltamirror.txnlog.queue.backlog import count_files
-from deltamirror.txnlog.tables.registry import TableInfo, require_free, require_name, table_info
+from deltamirror.txnlog.tables.registry import TableInfo, require_free, require_name, table_info, tables_of_delta_id
 
 __all__ = ["ImportOrder", "Imported", "Observer", "TableImporter"]
 
@@ -83,7 +87,7 @@ class TableImporter:
         self._settings = settings
         self._harvester = harvester
         self._owner = owner
-        self._under_way: set[str] = set()
+        self._under_way: set[Folder | str] = set()
         self._lock = threading.Lock()
 
     def run(self, order: ImportOrder, *, observe: Observer = lambda *_: None) -> Imported:
@@ -103,6 +107,7 @@ class TableImporter:
         with self._database.read() as connection:
             require_free(connection, name=order.name, location=address.location)
         with self._alone_at(address.location):
+            require_own_folder(address.location, self._catalog.tables(), self._settings.storage)
             return self._again(order, address, work)
 
     def _again(self, order: ImportOrder, address: StoreAddress, work: Callable[[ForeignLog], Imported]) -> Imported:
@@ -125,15 +130,16 @@ class TableImporter:
     @contextmanager
     def _alone_at(self, location: str) -> Iterator[None]:
         """Two imports of one location by this process would both be its owner."""
+        place = folder_of(location, self._settings.storage)
         with self._lock:
-            if location in self._under_way:
+            if place in self._under_way:
                 raise Refused(f"{location} is being imported already", hint="name each location once")
-            self._under_way.add(location)
+            self._under_way.add(place)
         try:
             yield
         finally:
             with self._lock:
-                self._under_way.discard(location)
+                self._under_way.discard(place)
 
     def _stored(self, order: ImportOrder, log: ForeignLog, observe: Observer) -> Imported:
         stored = begin_import(
@@ -162,7 +168,7 @@ class TableImporter:
             slices = log.slices(stored.table_id, stored.next_version, stored.next_part)
             with closing(self._harvester.read(slices)) as batches:
                 for parts in batches:
-                    log.check(parts)
+                    self._check(log, parts)
                     stored.store(parts)
                     observe(stored.next_version - log.first, log.last - log.first + 1)
             if not log.has_grown():
@@ -171,6 +177,30 @@ class TableImporter:
             f"the table at {log.address.location} is being written to: it is at version {log.last} by now",
             hint="stop its writers for the time of the import",
         )
+
+    def _check(self, log: ForeignLog, parts: Sequence[Part]) -> None:
+        log.check(parts)
+        for delta_id in log.first_seen_ids(parts):
+            self._require_own_objects(log, delta_id)
+
+    def _require_own_objects(self, log: ForeignLog, delta_id: str) -> None:
+        """Refuse a log in a remote store that is a table's by another address.
+
+        A copy has the id of its origin, too, and is a table of its own: its objects are others.
+        """
+        location = log.address.location
+        if local_path(location) is not None:
+            return
+        with self._database.read() as connection:
+            twins = tables_of_delta_id(connection, delta_id)
+        for twin in twins:
+            if _is_at(log, twin, self._settings.storage):
+                raise AlreadyExists(
+                    f"the log at {location} is that of the table {twin.name!r} at {twin.location}: the same objects",
+                    hint="a log belongs to one table; a copy of it may be imported, a replica that a store keeps not",
+                    table=twin.name,
+                    location=twin.location,
+                )
 
     def _completed(self, stored: Import, order: ImportOrder, log: ForeignLog) -> TableInfo:
         try:
@@ -206,7 +236,7 @@ class TableImporter:
         last = log.last
         with closing(self._harvester.read(log.slices(0, log.first, 0))) as batches:
             for parts in batches:
-                log.check(parts)
+                self._check(log, parts)
                 found.update(type(action) for part in parts for action in part.small)
                 if isinstance(parts[-1], CommitPart):
                     observe(parts[-1].version + 1 - log.first, last - log.first + 1)
@@ -215,6 +245,16 @@ class TableImporter:
                 raise no_foundation(log.address.location, name)
         log.has_grown()
         return _imported(order, log, last=last, num_files=None)
+
+
+def _is_at(log: ForeignLog, table: TableInfo, storage: StorageSettings) -> bool:
+    """Whether a log's objects are those of a table; a place that these keys do not open is another one."""
+    try:
+        return log.is_at(store_at(table.location, storage))
+    except DeltaMirrorError as error:
+        if error.retryable:
+            raise
+        return False
 
 
 def _table_of(stored: Import, look: Callable[[], TableInfo]) -> TableInfo | None:

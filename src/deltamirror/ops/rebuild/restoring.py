@@ -32,7 +32,7 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
             raise place_gone(log).error
         _require_ours(log, findings)
         _require_predecessor(log, findings, wanted[0])
-        _require_mirrored(logs, table)
+        logs.require_mirrored(table)
         missing = [each for each in findings.missing if each.version in wanted]
         turn.take_back(gone(log, each) for each in missing)
         for each in findings.checkpoints:
@@ -70,10 +70,3 @@ def _require_predecessor(log: KeptLog, findings: Findings, first: int) -> None:
             hint=f"`deltamirror rebuild {log.name}` writes all that is gone, in order",
             table=log.name,
         )
-
-
-def _require_mirrored(logs: Logs, table: str) -> None:
-    (status,) = logs.engine.status(table)
-    if status.state in ("paused", "quarantined"):
-        hint = f"`deltamirror status {table}` shows why; `deltamirror repair {table}` ends a quarantine"
-        raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)

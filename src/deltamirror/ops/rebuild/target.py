@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from deltamirror.catalog.places import require_own_folder
+from deltamirror.config import StorageSettings
 from deltamirror.deltalog.gaps import spelled
 from deltamirror.errors import InvalidInput, InvalidLocation, NotFound, Refused
 from deltamirror.storage.location import is_inside
@@ -12,13 +14,15 @@ __all__ = ["require_free_place", "wanted_versions"]
 
 def require_free_place(location: str, tables: Iterable[TableInfo]) -> None:
     """Refuse a location that is, or lies in or around, that of any table of the catalog."""
-    for other in tables:
+    known = list(tables)
+    for other in known:
         if is_inside(location, other.location) or is_inside(other.location, location):
             raise InvalidLocation(
                 f"{location} is the location of table {other.name!r}, or one of them lies in the other",
                 hint="name a folder outside of every table; without --to the log of the table itself is written again",
                 location=location,
             )
+    require_own_folder(location, known, StorageSettings())
 
 
 def wanted_versions(table: TableInfo, location: str, asked: range | None) -> range:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from deltamirror.errors import DeltaMirrorError, Refused, Throttled
+from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
 from deltamirror.ops.reconcile.failures import diverged, gone, place_gone, reason
 from deltamirror.ops.reconcile.table_logs import Logs
@@ -83,12 +83,9 @@ class Reconciler:
         with self._engine.database.read() as connection:
             if not tables:
                 return kept_logs(connection)
-            active = {log.name for log in kept_logs(connection)}
             named = [kept_log(connection, name) for name in tables]
         for log in named:
-            if log.name not in active:
-                hint = f"`deltamirror status {log.name}` shows why"
-                raise Refused(f"table {log.name!r} is not mirrored", hint=hint, table=log.name)
+            self._logs.require_mirrored(log.name)
         return named
 
     def _tried(self, log: KeptLog, strategy: Strategy) -> TableReconciled:

@@ -8,9 +8,11 @@ from types import TracebackType
 from typing import Self
 
 from deltamirror.deltalog.pointer import POINTER_KEY
+from deltamirror.errors import Refused
 from deltamirror.ops.reconcile.aside import set_aside
 from deltamirror.ops.reconcile.checksums import write_checksums
 from deltamirror.ops.reconcile.examination import Findings, Look, examine
+from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.pipeline.run.inspection import Inspector
 from deltamirror.pipeline.service.engine import PublishingEngine
 from deltamirror.pipeline.service.turns import Turns
@@ -49,6 +51,13 @@ class Logs:
     def store(self, log: KeptLog) -> Store:
         """The store that a log is in."""
         return self._inspector.store(self._address(log))
+
+    def require_mirrored(self, table: str) -> None:
+        """Refuse a table that is paused or in quarantine."""
+        (status,) = self.engine.status(table)
+        if status.state != "active":
+            hint = way_out(status) if status.state == "quarantined" else f"`deltamirror status {table}` shows why"
+            raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)
 
     def is_left_alone(self, log: KeptLog) -> bool:
         """Whether nobody makes requests to the store of a log. Once it may be tried, logs are looked at, too."""

@@ -153,7 +153,7 @@ def reason(breaker: Breaker) -> str:
         case BreakerState.OPEN:
             return f"{breaker.failures} failures in a row, the last: {breaker.error_code}: {breaker.error_message}"
         case BreakerState.HALF_OPEN:
-            return "one unit of work tries whether it is back"
+            return "one unit of work probes whether it is back"
         case BreakerState.CLOSED:
             return "it is back"
 

@@ -69,8 +69,8 @@ class Breakers:
         found = gate.shut.get(prefix)
         if found is not None and found.state is BreakerState.OPEN and prefix not in gate.tried:
             raise Unavailable(
-                f"the store {found.store} is left alone until {_moment(found.retry_at)}: {reason(found)}",
-                hint="the mirror then tries it by itself; `deltamirror mirror --once` tries it at once",
+                f"store {found.store}: circuit open, next probe at {_moment(found.retry_at)}: {reason(found)}",
+                hint="the mirror then probes it by itself; `deltamirror mirror --once` does so at once",
             )
 
     def end_pause(self, location: str) -> None:
@@ -163,12 +163,12 @@ def _say(before: Breaker, after: Breaker) -> None:
         case BreakerState.OPEN:
             # That it was tried in vain is no news: an outage may last for days.
             level = logging.WARNING if before.state is BreakerState.CLOSED else logging.DEBUG
-            until = _moment(after.retry_at)
-            _log.log(level, "the store %s is left alone until %s: %s", after.store, until, reason(after), extra=fields)
+            what, probe = "store %s: circuit open, next probe at %s: %s", _moment(after.retry_at)
+            _log.log(level, what, after.store, probe, reason(after), extra=fields)
         case BreakerState.HALF_OPEN:
-            _log.debug("the store %s: %s", after.store, reason(after), extra=fields)
+            _log.debug("store %s: circuit half-open: %s", after.store, reason(after), extra=fields)
         case BreakerState.CLOSED:
-            _log.warning("the store %s is in use again: %s", after.store, reason(after), extra=fields)
+            _log.warning("store %s: circuit closed: %s", after.store, reason(after), extra=fields)
 
 
 def _moment(milliseconds: int | None) -> str:

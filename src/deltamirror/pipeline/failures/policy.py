@@ -8,6 +8,7 @@ from typing import Final
 
 from deltamirror import errors
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.txnlog.queue.status import TableStatus
 from deltamirror.work import Failure, Stage
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Severity",
     "policy_of",
     "speaks_of_store",
+    "way_out",
 ]
 
 
@@ -261,6 +263,21 @@ _STORE_STAGES: Final = frozenset({Stage.OPEN, Stage.CHECK, Stage.PUT, Stage.VERI
 def policy_of(code: str) -> Policy:
     """What becomes of a class of failure; one that is not known is taken for a defect."""
     return POLICIES.get(code, POLICIES[errors.Internal.code])
+
+
+def way_out(table: TableStatus) -> str:
+    """What ends the quarantine of a table: the one advice that holds, whatever failed before."""
+    name, error, foreign = table.name, table.error, table.diverged_version
+    if foreign is None and error is not None and error.code == errors.NotFound.code:
+        return (
+            f"mount the disk, or bring the bucket back, and `deltamirror repair {name}`; where it is lost for good, "
+            f"`deltamirror repair {name} --begin-anew` writes the log again"
+        )
+    replace = f"`deltamirror repair {name} --replace-altered` saves what was found, and puts what the database has"
+    if foreign is None:
+        return replace
+    adopt = f"`deltamirror adopt {name}` takes in what somebody else wrote, from version {foreign} on"
+    return f"{replace}; then {adopt}" if error is not None and error.version < foreign else adopt
 
 
 def speaks_of_store(failure: Failure) -> bool:

@@ -14,6 +14,7 @@ from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.failures.backoff import RetryPolicy
 from deltamirror.pipeline.failures.circuit import Breakers
 from deltamirror.pipeline.failures.escalation import EscalationPolicy
+from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.run.opening import open_runner
 from deltamirror.pipeline.run.runner import Runner
@@ -242,8 +243,7 @@ class PublishingEngine:
         if status.state == "quarantined":
             raise Refused(
                 f"table {table!r} is in quarantine: {status.quarantine_reason}",
-                hint=f"`deltamirror report {table}` shows what was found; "
-                f"`deltamirror {'repair' if status.diverged_version is None else 'adopt'} {table}` ends it",
+                hint=f"{way_out(status)}; `deltamirror report {table}` shows what was found",
                 table=table,
             )
         return status

@@ -74,7 +74,7 @@ class LookAhead:
             news = mark_diverged(session, table.id, version=seen.version, reason=reason)
         if news:
             fields = {"table": table.name, "table_id": table.id, "version": seen.version}
-            what = "table %r is left alone: %s; run `deltamirror adopt %s`"
+            what = "table %r is in quarantine: %s; run `deltamirror adopt %s`"
             _log.error(what, table.name, reason, table.name, extra=fields)
         return True
 

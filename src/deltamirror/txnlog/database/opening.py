@@ -62,6 +62,8 @@ def _parsed(text: str) -> URL:
         raise _wrong(text)
     if url.get_backend_name() in _FILES and url.host is not None:
         raise _slash_short(url, text)
+    if url.get_backend_name() in _FILES and not url.database:
+        raise _without_file(url, text)
     if url.database is not None and url.database != url.database.strip():
         raise _blank(text)
     return url
@@ -72,6 +74,16 @@ def _blank(text: str) -> InvalidSettings:
     return InvalidSettings(
         f"the catalog URL {redact_url(text)!r} has a blank before or after the name of the database",
         hint="remove the blank, or the end of the line, from the URL",
+        key="catalog.url",
+    )
+
+
+def _without_file(url: URL, text: str) -> InvalidSettings:
+    """As where a variable for the file is empty: all commits would be gone with the process."""
+    engine = url.get_backend_name()
+    return InvalidSettings(
+        f"the catalog URL {redact_url(text)!r} names no file: it would be in memory, and gone with the process",
+        hint=f"name a file: {engine}:///lake.db; {engine}:///:memory: is a catalog in memory, for tests in Python",
         key="catalog.url",
     )
 

@@ -12,6 +12,7 @@ from sqlalchemy.sql import ColumnElement
 from deltamirror.delta.commitinfo import create_table_parameters
 from deltamirror.delta.conflicts import ReadSet
 from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
+from deltamirror.delta.lines import json_text
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, Refused
 from deltamirror.storage.location import canonical_location, is_inside
 from deltamirror.txnlog.commit.draft import draft_of
@@ -20,7 +21,7 @@ from deltamirror.txnlog.commit.request import Change, Committed, Operation
 from deltamirror.txnlog.content.state import TableState, no_such_table
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import heads, imports, tables
+from deltamirror.txnlog.database.schema import heads, imports, metadata, tables
 
 __all__ = [
     "TableInfo",
@@ -35,6 +36,7 @@ __all__ = [
     "require_free",
     "require_name",
     "table_info",
+    "tables_of_delta_id",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_][A-Za-z0-9_\-]*)*")
@@ -75,6 +77,14 @@ def table_info(connection: Connection, name: str) -> TableInfo:
     if row is None:
         raise no_such_table(connection, name)
     return _info(row)
+
+
+def tables_of_delta_id(connection: Connection, delta_id: str) -> list[TableInfo]:
+    """The tables whose metaData names this id; those that have it elsewhere in that line, too."""
+    c, own = metadata.c, metadata.c.table_id == tables.c.table_id
+    named = c.line.contains(f'"id":{json_text(delta_id)}', autoescape=True)
+    query = _INFO.join(metadata, own & (c.version == heads.c.metadata_version)).where(named)
+    return [_info(row) for row in connection.execute(query.order_by(tables.c.name))]
 
 
 def create_table(database: Database, definition: TableDefinition, *, engine_info: str) -> Committed:

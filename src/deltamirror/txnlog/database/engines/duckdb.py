@@ -65,7 +65,7 @@ class DuckdbDatabase(Database):
     name: ClassVar[str] = "duckdb"
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
-        self.path = url.database or ":memory:"
+        self.path = url.database or ""
         self.file = None if self.path == ":memory:" else Path(self.path)
         _require_own_format(self.file)
         # Under a name, all threads have one database in memory; each would have its own.

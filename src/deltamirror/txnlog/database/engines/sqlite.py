@@ -40,7 +40,7 @@ class SqliteDatabase(Database):
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         self.path = url.database or ""
-        self._is_memory = self.path in ("", ":memory:")
+        self._is_memory = self.path == ":memory:"
         # One connection for all threads: each would have a database of its own.
         shared = {"poolclass": StaticPool} if self._is_memory else {}
         # A connection is used by one thread at a time, but not always by the same: stages are written by their own.

@@ -1,0 +1,113 @@
+"""Whatever put a table into quarantine: every command says so, and the one advice that is given works."""
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LOCAL = ("mirror", "--once", "--runner", "local")
+NAMED = re.compile(r"`deltamirror ([^`]+)`")
+RUNS = {"repair", "adopt", "rebuild", "reconcile", "mirror", "checkpoint"}
+"""Commands that do something; ``report`` and ``status`` only show."""
+
+
+@pytest.fixture
+def lived(orders, add) -> Any:
+    """A prompt with the table ``orders`` at version 3, published, and at version 4, which is not."""
+    for name in "abc":
+        orders("commit", "orders", "-", stdin=add(path=f"{name}.parquet"))
+    orders(*LOCAL)
+    orders("commit", "orders", "-", stdin=add(path="d.parquet"))
+    return orders
+
+
+def file_of(prompt: Any, version: int) -> Path:
+    found: Path = prompt.folder / f"lake/orders/_delta_log/{version:020}.json"
+    return found
+
+
+def lose_place(prompt: Any) -> None:
+    shutil.rmtree(prompt.folder / "lake/orders")
+
+
+def alter(prompt: Any) -> None:
+    file_of(prompt, 2).write_bytes(file_of(prompt, 2).read_bytes() + b"\n")
+
+
+def put_foreign(prompt: Any) -> None:
+    other = file_of(prompt, 3).read_bytes().replace(b"c.parquet", b"theirs.parquet")
+    later = re.sub(rb'(?<="inCommitTimestamp":)[0-9]+', lambda found: b"%d" % (int(found[0]) + 1), other)
+    file_of(prompt, 4).write_bytes(later)
+
+
+def do_both(prompt: Any) -> None:
+    alter(prompt)
+    put_foreign(prompt)
+
+
+def bring_back(prompt: Any) -> None:
+    (prompt.folder / "lake/orders").mkdir()
+
+
+REASONS: dict[str, tuple[Callable[[Any], None], int]] = {
+    "place gone": (lose_place, 11),
+    "altered": (alter, 2),
+    "foreign": (put_foreign, 2),
+    "both": (do_both, 2),
+}
+
+
+@pytest.fixture(params=REASONS)
+def stopped(lived, request: pytest.FixtureRequest) -> tuple[Any, int]:
+    """The table in quarantine, and the exit status of a mirror that cannot publish it."""
+    damage, exit_status = REASONS[request.param]
+    damage(lived)
+    lived("reconcile", "--strategy", "full", "--runner", "local", exits=exit_status)
+    return lived, exit_status
+
+
+def test_versions_that_wait_in_quarantine_are_a_failure_that_stands(stopped) -> None:
+    prompt, exit_status = stopped
+    for _ in range(2):
+        said = prompt(*LOCAL, exits=exit_status).stdout
+        assert "orders is in quarantine: " in said
+        assert NAMED.search(said)
+
+
+def test_the_one_advice_of_a_quarantine_works(stopped) -> None:
+    prompt, _ = stopped
+    shown, listed, [table] = prompt("status", "orders").stdout, prompt("status").stdout, statuses(prompt)
+    assert shown.count("what to do: ") == 1
+    assert "next one: at once" not in shown
+    advised = commands(shown)
+    assert commands(listed) == advised == commands(table["error"]["hint"])
+    refusal = prompt.error("reconcile", "orders", "--runner", "local", exits=16)
+    assert commands(refusal["hint"]) == advised
+    for command in advised:
+        prompt(*command.split(), exits=None)
+        if statuses(prompt)[0]["state"] == "active":
+            break
+    prompt(*LOCAL)
+    assert [(each["state"], each["lag_versions"], each["error"]) for each in statuses(prompt)] == [("active", 0, None)]
+
+
+def statuses(prompt: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = prompt.json("status")["tables"]
+    return found
+
+
+def commands(text: str) -> list[str]:
+    """The commands that are named and do something, in order."""
+    return [each for each in NAMED.findall(" ".join(text.split())) if each.split()[0] in RUNS]
+
+
+def test_a_place_that_is_brought_back_is_repaired(lived) -> None:
+    lose_place(lived)
+    lived("reconcile", "--strategy", "full", "--runner", "local", exits=11)
+    lived("repair", "orders", exits=11)
+    bring_back(lived)
+    lived("repair", "orders")
+    lived(*LOCAL)

@@ -1,0 +1,123 @@
+"""One folder, and one log, is one table, whichever path or address leads there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from deltamirror import Catalog
+from deltamirror.config import StorageSettings
+from deltamirror.errors import AlreadyExists, DeltaMirrorError, InvalidLocation
+from deltamirror.ops.imports.importing import ImportOrder
+from deltamirror.ops.rebuild.rebuilding import rebuild
+from deltamirror.storage import clients
+from deltamirror.storage.open import store_at
+from tests.support.foreign_logs import HISTORY, put_log
+from tests.support.importers import imported, importer_of
+from tests.support.lake import opened
+
+LOG = dict(enumerate(HISTORY))
+
+
+@pytest.fixture
+def catalog(sqlite_lake: str) -> Iterator[Catalog]:
+    with opened(sqlite_lake) as found:
+        yield found
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Path:
+    """A folder with the folder ``blue``, and ``current``, which leads to it."""
+    (tmp_path / "blue").mkdir()
+    (tmp_path / "current").symlink_to("blue")
+    return tmp_path
+
+
+def create(catalog: Catalog, name: str, location: Path) -> None:
+    catalog.create_table(name, location=location, schema="id long")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_folder_behind_a_link_is_the_same_folder(catalog: Catalog, links: Path, exists: bool) -> None:
+    create(catalog, "t", links / "blue" / "t")
+    if exists:
+        (links / "blue" / "t").mkdir()
+    with pytest.raises(AlreadyExists) as refused:
+        create(catalog, "u", links / "current" / "t")
+    assert (refused.value.table, refused.value.location) == ("t", f"file://{links}/current/t")
+    assert f"{links}/current/t is the folder file://{links}/blue/t, which belongs to the table 't'" in str(
+        refused.value
+    )
+    with pytest.raises(InvalidLocation, match="lie in one another, through a link"):
+        create(catalog, "u", links / "current" / "t" / "inner")
+    with pytest.raises(InvalidLocation, match="lie in one another, through a link"):
+        create(catalog, "u", links / "current")
+    create(catalog, "u", links / "current" / "u")
+    with pytest.raises(AlreadyExists):
+        create(catalog, "v", links / "blue" / "u")
+    assert [table.location for table in catalog.tables()] == [f"file://{links}/blue/t", f"file://{links}/current/u"]
+
+
+def test_a_link_counts_for_the_folder_that_it_leads_to_at_the_time(catalog: Catalog, links: Path) -> None:
+    create(catalog, "t", links / "current" / "t")
+    (links / "current").unlink()
+    (links / "current").symlink_to("green")  # which is not there yet
+    create(catalog, "u", links / "blue" / "t")
+    with pytest.raises(AlreadyExists):
+        create(catalog, "v", links / "green" / "t")
+
+
+def test_a_link_that_leads_nowhere_is_a_place_of_its_own(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    create(catalog, "t", tmp_path / "t")
+    with pytest.raises(DeltaMirrorError, match="loop"):
+        create(catalog, "u", tmp_path / "loop" / "t")
+
+
+@pytest.mark.parametrize("act", ["run", "check"])
+def test_a_table_is_imported_once_whichever_path_leads_to_it(catalog: Catalog, links: Path, act: str) -> None:
+    there = store_at(str(links / "blue" / "t"), StorageSettings())
+    put_log(there, LOG)
+    imported(catalog, there)
+    with importer_of(catalog) as (importer, reader), pytest.raises(AlreadyExists, match="by another path"):
+        getattr(importer, act)(ImportOrder(location=str(links / "current" / "t"), name="u"))
+    assert reader.slices == []
+
+
+def test_a_log_is_not_rebuilt_into_a_table_behind_a_link(catalog: Catalog, links: Path) -> None:
+    create(catalog, "t", links / "blue" / "t")
+    with pytest.raises(AlreadyExists, match="by another path"):
+        rebuild(catalog.database, "t", to=store_at(str(links / "current" / "t"), StorageSettings()))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket that has a second name, as an access point of S3 is one: with ``-alias`` behind it."""
+    name, plain = str(uuid4()), clients._memory
+    monkeypatch.setattr(clients, "_memory", lambda bucket: plain(bucket.removesuffix("-alias")))
+    return name
+
+
+@pytest.mark.parametrize("act", ["run", "check"])
+def test_a_log_behind_another_address_is_known_by_its_objects(catalog: Catalog, bucket: str, act: str) -> None:
+    there = store_at(f"memory://{bucket}/t", StorageSettings())
+    put_log(there, LOG)
+    imported(catalog, there)
+    alias = ImportOrder(location=f"memory://{bucket}-alias/t", name="u")
+    with importer_of(catalog) as (importer, _), pytest.raises(AlreadyExists, match="the same objects") as refused:
+        getattr(importer, act)(alias)
+    assert (refused.value.table, refused.value.location) == ("t", there.location)
+    assert [table.name for table in catalog.tables()] == ["t"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_a_copy_of_a_log_is_a_table_of_its_own(catalog: Catalog, tmp_path: Path, kind: str) -> None:
+    root = str(tmp_path) if kind == "disk" else f"memory://{uuid4()}"
+    origin, copy = (store_at(f"{root}/{name}", StorageSettings()) for name in ("t", "copy"))
+    put_log(origin, LOG)
+    put_log(copy, LOG)
+    imported(catalog, origin)
+    with importer_of(catalog) as (importer, _):
+        importer.run(ImportOrder(location=copy.location, name="copy"))
+    assert [table.name for table in catalog.tables()] == ["copy", "t"]
