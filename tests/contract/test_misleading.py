@@ -1,5 +1,6 @@
 """What a log holds beside its commits, and misleads readers: found by what it says, and moved out of their sight."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,6 +188,51 @@ def test_a_wrong_checksum_is_moved_aside_where_none_are_written(lake: Catalog, t
         assert reconciled(engine, Strategy.FULL)[0].misleading == (f"_delta_log/{wrong.name}",)
     assert not wrong.exists()
     assert saved(table) == [wrong.name]
+
+
+ODD_NAMES = (
+    "3.json",
+    "6.json",
+    f"{6:026}.json",
+    f"{3:026}.json",
+    "99999999999999999999.json",
+    "5.checkpoint.parquet",
+    f"{4:020}.checkpoint.1.1.parquet",
+    "6.crc",
+    "2.3.compacted.json",
+)
+
+
+@BOTH
+def test_names_that_only_spark_takes_for_log_files_are_moved_aside_and_stop_no_table(
+    engine: MirrorEngine, table: Table, strategy: Strategy
+) -> None:
+    log = log_of(table)
+    before = {path.name for path in log.iterdir()}
+    for name in ODD_NAMES:
+        shutil.copy(log / f"{5:020}.json", log / name)
+        os.utime(log / name, (0, 0))
+    found, _ = reconciled(engine, strategy)
+    assert sorted(found.misleading) == sorted(f"_delta_log/{name}" for name in ODD_NAMES)
+    assert (found.foreign, found.altered, found.left) == ((), (), 0)
+    assert {path.name for path in log.iterdir()} == {*before, "_deltamirror"}
+    assert saved(table) == sorted(ODD_NAMES)
+    assert engine.status("t")[0].state == "active"
+    append(table)
+    mirror(engine)
+    assert_seen(table)
+
+
+def test_a_misspelt_name_among_the_commits_of_somebody_else_is_no_commit_of_theirs(
+    engine: MirrorEngine, table: Table
+) -> None:
+    delta_rs_appends(table, 1)
+    shutil.copy(log_of(table) / f"{6:020}.json", log_of(table) / f"{7:021}.json")
+    assert reconciled(engine, Strategy.SMART)[0].foreign == (6,)
+    assert saved(table) == [f"{7:021}.json"]
+    adopted(engine)
+    assert engine.status("t")[0].state == "active"
+    assert_seen(table)
 
 
 def test_an_empty_object_above_the_head_is_foreign(engine: MirrorEngine, table: Table) -> None:

@@ -14,6 +14,7 @@ from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy
 from deltamirror.ops.reconcile.repair import repair
 from tests.damage.kinds import damaged
 from tests.damage.lake import INTERVAL, KINDS, Lake
+from tests.damage.spark_names import broken_names
 from tests.support.adoptions import logs_of
 from tests.support.lake import paths
 from tests.support.mirrors import append, mirror_of
@@ -93,6 +94,7 @@ def _wrong(catalog: Catalog, lake: Lake, duckdb: DuckDB, when: str) -> Iterator[
             yield f"{when}, delta-rs at {version}: {seen}"
     if (files := _by_duckdb(duckdb, lake.table)) != paths(table):
         yield f"{when}, DuckDB: {files}"
+    yield from (f"{when}, Spark: {why}" for why in broken_names(lake.log, first=table.info().log_start))
 
 
 def _by_delta_rs(table: Path, version: int | None) -> object:

@@ -129,6 +129,24 @@ def _add_nothing(lake: Lake, random: Random) -> str:
     return f"wrote {data!r} to {path.name}"
 
 
+def _misspell(lake: Lake, random: Random) -> str:
+    """An object of the donor under a name that Spark alone takes for one of the log."""
+    version, theirs = (
+        random.randrange(_HIGHEST),
+        random.choice([each for each in _donor(lake) if each.suffix != ".crc"]),
+    )
+    kind = random.choice(
+        ["json", "crc", "checkpoint.parquet", "checkpoint.1.1.parquet", f"{version + 1}.compacted.json"]
+    )
+    number = random.choice(
+        [f"{version}", f"{version:010}", f"{version:021}", f"{version:026}", "9" * 19, "9" * 20, "9" * 30]
+    )
+    path = lake.log / f"{number}.{kind}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(random.choice([b"", theirs.read_bytes()]))
+    return f"added {path.name}"
+
+
 def _point(lake: Lake, random: Random) -> str:
     """The pointer names another version, another form, or is no pointer."""
     path, version = lake.log / "_last_checkpoint", random.randrange(_HIGHEST)
@@ -184,10 +202,11 @@ KINDS: Final[Mapping[str, Damage]] = {
     "add their checkpoint": _add_their_checkpoint,
     "add compaction": _add_compaction,
     "add nothing": _add_nothing,
+    "misspell": _misspell,
     "point": _point,
     "lose log": _lose_log,
     "lose place": _lose_place,
 }
 
-_ADDING: Final = (_add_theirs, _add_their_checkpoint, _add_compaction, _add_nothing, _point)
+_ADDING: Final = (_add_theirs, _add_their_checkpoint, _add_compaction, _add_nothing, _misspell, _point)
 """What can be done to a log that has no object."""

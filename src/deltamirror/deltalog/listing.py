@@ -78,14 +78,17 @@ class LogListing:
 def read_listing(store: Store) -> LogListing:
     """The log below a store's location; an error that says what is there instead where there is none.
 
-    Empty checkpoints, which writers leave that died, and incomplete ones are passed over, as readers do.
+    Empty checkpoints, which writers leave that died, and incomplete ones are passed over, as readers do. A
+    misspelt name is an error: Delta Lake on Spark fails at it, or reads something else than other readers.
     """
     commits: dict[int, Meta] = {}
     checksums: dict[int, Meta] = {}
     compactions: list[CompactionFile] = []
     checkpoints: list[tuple[CheckpointName, Meta]] = []
-    for name, meta in numbered_files(store):
+    for name, meta in numbered_files(store, first=0):
         match names.parse(name):
+            case names.Misspelt():
+                raise _misspelt(store, meta)
             case names.Commit(version):
                 commits[version] = meta
             case names.Checksum(version):
@@ -136,6 +139,14 @@ def _complete(checkpoints: Iterable[tuple[CheckpointName, Meta]]) -> Iterator[Ch
     for (of_version, of_parts), found in parts.items():
         if len(found) == of_parts:
             yield CheckpointFiles(version=of_version, kind="parts", metas=tuple(found[each] for each in sorted(found)))
+
+
+def _misspelt(store: Store, meta: Meta) -> InvalidInput:
+    return InvalidInput(
+        f"the log at {store.location} has {meta.key}: Delta Lake on Spark takes it for a file of the log, and other "
+        "readers do not, since versions have 20 digits and parts of a checkpoint 10",
+        hint="no Delta writer writes such a name: find out what it is, and move it out of the log",
+    )
 
 
 def _no_log(store: Store) -> DeltaMirrorError:

@@ -38,6 +38,8 @@ _EARLY: Final = "belongs to a version that is not in the log"
 _ASTRAY: Final = "leads readers to no checkpoint of this log"
 _OTHERWISE: Final = "tells readers something else of a checkpoint than its file"
 
+_MISSPELT: Final = "has a name that Delta Lake on Spark takes for a file of the log, and that no writer gives to one"
+
 _UNREADABLE: Final = (InvalidInput, Unsupported, pa.ArrowException, LookupError, TypeError, ValueError)
 """What a file of anybody's making may lead to."""
 
@@ -112,7 +114,12 @@ class Shortcuts:
         return {files.version for files in self._sound}
 
     def misleading(self, recorded: Collection[str]) -> Iterator[Misleading]:
-        """Those that mislead readers; ``recorded`` are names of checkpoints that are compared by their digests."""
+        """Those that mislead readers; ``recorded`` are names of checkpoints that are compared by their digests.
+
+        What is misspelt belongs to nobody's commits, and is no commit itself: no writer writes such a name.
+        """
+        for number, metas in self.listed.misspelt.items():
+            yield from (Misleading(version=number, meta=meta, reason=_MISSPELT) for meta in metas)
         states = _States(self.database, self.log)
         for files in self.listed.checkpoints:
             wrong = self._is_ours_to_judge(files.version) and self._of_checkpoint(files, recorded, states)
