@@ -16,7 +16,7 @@ from deltamirror.ops.reconcile.repair import Repaired, repair
 from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lake import opened, paths
 from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.reconcilers import reconciled, reconciler_of, reconciling
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.requirement("R56")]
 
@@ -188,6 +188,64 @@ def test_a_wrong_checksum_is_moved_aside_where_none_are_written(lake: Catalog, t
         assert reconciled(engine, Strategy.FULL)[0].misleading == (f"_delta_log/{wrong.name}",)
     assert not wrong.exists()
     assert saved(table) == [wrong.name]
+
+
+def theirs(table: Table, name: str, *, of: int) -> Path:
+    """A checkpoint of a version under the name of another, with the time of what was there before all of it."""
+    target = log_of(table) / name
+    shutil.copy(log_of(table) / f"{of:020}.checkpoint.parquet", target)
+    os.utime(target, (0, 0))
+    return target
+
+
+def test_a_checkpoint_that_readers_begin_with_is_judged_at_once_however_old_its_file_is(
+    engine: MirrorEngine, table: Table
+) -> None:
+    wrong = theirs(table, f"{5:020}.checkpoint.parquet", of=4)
+    assert seen(table) != (5, paths(table))
+    assert reconciled(engine, Strategy.SMART)[0].misleading == (f"_delta_log/{wrong.name}",)
+    assert_seen(table)
+
+
+def test_an_older_checkpoint_of_somebody_else_is_judged_when_the_samples_come_round(
+    engine: MirrorEngine, table: Table
+) -> None:
+    append(table, 4)
+    mirror(engine)
+    assert reconciled(engine, Strategy.SMART)[0].misleading == ()  # of versions 0 to 4
+    wrong = theirs(table, f"{3:020}.checkpoint.parquet", of=4)
+    rounds = [reconciled(engine, Strategy.SMART)[0].misleading for _ in range(2)]
+    assert rounds == [(), (f"_delta_log/{wrong.name}",)]
+    assert saved(table) == [wrong.name]
+
+
+def test_what_was_judged_is_not_read_again_by_the_same_process_unless_it_changes(
+    engine: MirrorEngine, table: Table
+) -> None:
+    deltalake.DeltaTable(log_of(table).parent).create_checkpoint()
+    found = log_of(table) / f"{5:020}.checkpoint.parquet"
+    os.utime(found, (0, 0))
+    with reconciler_of(engine) as (reconciler, inspector):
+        for looks, times in enumerate([(0, 0), (0, 0), (1, 1)], 1):
+            os.utime(found, times)
+            before = len(inspector.reads)
+            assert reconciler.run(Strategy.SMART, ["t"]).tables[0].misleading == ()
+            assert (f"_delta_log/{found.name}" in inspector.reads[before:]) == (looks != 2)
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1 and something else"], ids=["emptied", "of another size"])
+def test_a_checkpoint_of_ours_is_judged_by_its_size_whatever_its_time_is(
+    engine: MirrorEngine, table: Table, data: bytes
+) -> None:
+    append(table, 4)
+    mirror(engine)
+    reconciled(engine, Strategy.SMART)  # versions 0 to 4: the next sample has others
+    ours = log_of(table) / f"{4:020}.checkpoint.parquet"
+    before, found = ours.read_bytes(), ours.stat()
+    ours.write_bytes(data)
+    os.utime(ours, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    assert reconciled(engine, Strategy.SMART)[0].checkpoints == (4,)
+    assert ours.read_bytes() == before
 
 
 ODD_NAMES = (

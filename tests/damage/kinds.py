@@ -1,7 +1,9 @@
 """What somebody else may do to a log: objects deleted, emptied, cut, replaced, added, swapped, or pointed elsewhere."""
 
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -21,8 +23,30 @@ _HIGHEST: Final = 13
 
 
 def damaged(lake: Lake, random: Random, count: int) -> list[str]:
-    """Do so many things to a log; what they were."""
-    return [random.choice(list(KINDS.values() if _objects(lake) else _ADDING))(lake, random) for _ in range(count)]
+    """Do so many things to a log; what they were. What is put has a time of any kind, as a copy may have."""
+    before = {path: path.read_bytes() for path in _objects(lake)}
+    done = [random.choice(list(KINDS.values() if _objects(lake) else _ADDING))(lake, random) for _ in range(count)]
+    when = random.choice(list(_TIMES))
+    for path in _objects(lake):
+        if before.get(path) != path.read_bytes():
+            moment = _TIMES[when](lake, path)
+            os.utime(path, (moment, moment))
+    return [*done, f"time: {when}"]
+
+
+def _original(lake: Lake, path: Path) -> float:
+    """When what was there before was put, or the log's last object."""
+    kept = lake.kept_log / path.relative_to(lake.log)
+    found = kept if kept.exists() else max(lake.kept_log.iterdir(), key=lambda each: each.stat().st_mtime)
+    return found.stat().st_mtime
+
+
+_TIMES: Final[Mapping[str, Callable[[Lake, Path], float]]] = {
+    "old": lambda _lake, _path: 0,
+    "original": _original,
+    "now": lambda _lake, _path: time.time(),
+    "future": lambda _lake, _path: time.time() + 86_400,
+}
 
 
 def _delete(lake: Lake, random: Random) -> str:

@@ -16,7 +16,7 @@ from deltamirror.pipeline.service.engine import MirrorEngine
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress
-from deltamirror.storage.store import Store
+from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.txnlog.queue.findings import Turn
 
@@ -35,6 +35,7 @@ class Logs:
         self.engine = engine
         self._inspector = inspector
         mirror = engine.settings.mirror
+        self._judged: dict[int, frozenset[Meta]] = {}
         self._turns = Turns(engine.database, owner=engine.owner, seconds=mirror.lease, poll=mirror.poll)
 
     def __enter__(self) -> Self:
@@ -58,8 +59,11 @@ class Logs:
     def examine(self, log: KeptLog, look: Look) -> Findings:
         """What is not in a log as it should be."""
         with self.engine.breakers.looking(log.location):
-            look = replace(look, writes_checksums=self.engine.settings.mirror.checksums)
-            return examine(self.engine.database, log, self._inspector, self._address(log), look)
+            known = self._judged.pop(log.table_id, frozenset())
+            look = replace(look, judged=known, writes_checksums=self.engine.settings.mirror.checksums)
+            findings = examine(self.engine.database, log, self._inspector, self._address(log), look)
+            self._judged[log.table_id] = findings.judged
+            return findings
 
     def write_checksums(self, log: KeptLog, findings: Findings) -> int:
         """Write the version checksums that a log should have, and does not; how many."""
