@@ -10,7 +10,7 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
-from deltamirror.errors import Diverged, LogChanged, NotFound
+from deltamirror.errors import Diverged, InvalidLocation, LogChanged, NotFound
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import Repaired, repair
 from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
@@ -290,6 +290,69 @@ def test_a_misspelt_name_among_the_commits_of_somebody_else_is_no_commit_of_thei
     assert saved(table) == [f"{7:021}.json"]
     adopted(engine)
     assert engine.status("t")[0].state == "active"
+    assert_seen(table)
+
+
+LINKED = (f"{3:020}.json", f"{4:020}.checkpoint.parquet", f"{5:020}.crc", "_last_checkpoint")
+
+
+@BOTH
+@pytest.mark.parametrize("target", ["donor", "nothing"])
+def test_a_link_in_the_place_of_an_object_is_taken_away_and_the_object_written_again(
+    engine: MirrorEngine, table: Table, tmp_path: Path, strategy: Strategy, target: str
+) -> None:
+    (tmp_path / "donor").write_bytes(b"somebody's")
+    before = {path.name: path.read_bytes() for path in log_of(table).iterdir()}
+    for name in LINKED:
+        (log_of(table) / name).unlink()
+        (log_of(table) / name).symlink_to(tmp_path / target)
+    (log_of(table) / f"{2:020}.json").unlink()
+    (log_of(table) / f"{9:020}.json").symlink_to(tmp_path / target)
+    found, _ = reconciled(engine, strategy)
+    assert (found.error, found.missing, found.left) == (None, (2, 3), 0)
+    assert {path.name: path.read_bytes() for path in log_of(table).iterdir()} == before
+    assert not any(path.is_symlink() for path in log_of(table).iterdir())
+    assert (tmp_path / "donor").read_bytes() == b"somebody's"
+    assert_seen(table)
+
+
+@pytest.mark.parametrize("name", [f"{5:020}.crc", "_last_checkpoint", f"{4:020}.json"])
+def test_a_folder_in_the_place_of_an_object_stops_the_table_and_keeps_nothing_else_from_coming_back(
+    engine: MirrorEngine, table: Table, name: str
+) -> None:
+    place, lost = log_of(table) / name, log_of(table) / f"{2:020}.json"
+    before = lost.read_bytes()
+    place.unlink()
+    place.mkdir()
+    lost.unlink()
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert isinstance(found.error, InvalidLocation)
+    assert lost.read_bytes() == before
+    (status,) = engine.status("t")
+    assert (status.state, f"_delta_log/{name} is a folder" in str(status.quarantine_reason)) == ("quarantined", True)
+    with pytest.raises(InvalidLocation, match=f"_delta_log/{name} is a folder"):
+        repaired(engine)
+    place.rmdir()
+    repaired(engine)
+    assert engine.status("t")[0].state == "active"
+    assert_seen(table)
+
+
+def test_where_nothing_can_be_moved_aside_the_table_stops_and_the_place_for_it_is_named(
+    engine: MirrorEngine, table: Table
+) -> None:
+    log = log_of(table)
+    (log / "_deltamirror").write_bytes(b"no folder")
+    shutil.copy(log / f"{5:020}.json", log / "6.json")
+    (log / f"{2:020}.json").unlink()
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert (found.missing, (log / f"{2:020}.json").exists()) == ((2,), True)
+    reason = str(engine.status("t")[0].quarantine_reason)
+    assert "_delta_log/6.json" in reason
+    assert "_delta_log/_deltamirror" in reason
+    (log / "_deltamirror").unlink()
+    repaired(engine)
+    assert saved(table) == ["6.json"]
     assert_seen(table)
 
 

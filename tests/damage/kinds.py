@@ -171,6 +171,35 @@ def _misspell(lake: Lake, random: Random) -> str:
     return f"added {path.name}"
 
 
+def _link(lake: Lake, random: Random) -> str:
+    """An object becomes a link: to the same bytes, to those of another table, or to nothing."""
+    path = random.choice(_objects(lake))
+    same = lake.folder / "elsewhere"
+    shutil.copy(path, same)
+    target = random.choice([same, random.choice(_donor(lake)), lake.folder / "nothing"])
+    path.unlink()
+    path.symlink_to(target)
+    return f"linked {_name(lake, path)} to {target.name}"
+
+
+def _add_link(lake: Lake, random: Random) -> str:
+    """A link under a name of the log that is free."""
+    version, kind = random.randrange(_HIGHEST), random.choice(["json", "crc", "checkpoint.parquet"])
+    path, target = lake.log / f"{version:020}.{kind}", random.choice(_donor(lake))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.symlink_to(target)
+    return f"added a link {path.name} to {target.name}"
+
+
+def _folder(lake: Lake, random: Random) -> str:
+    """An object becomes a folder."""
+    path = random.choice([each for each in _objects(lake) if each.parent == lake.log] or _objects(lake))
+    path.unlink()
+    path.mkdir()
+    return f"made {_name(lake, path)} a folder"
+
+
 def _point(lake: Lake, random: Random) -> str:
     """The pointer names another version, another form, or is no pointer."""
     path, version = lake.log / "_last_checkpoint", random.randrange(_HIGHEST)
@@ -203,7 +232,7 @@ def _lose_place(lake: Lake, _: Random) -> str:
 
 
 def _objects(lake: Lake) -> list[Path]:
-    return sorted(path for path in lake.log.rglob("*") if path.is_file())
+    return sorted(path for path in lake.log.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _donor(lake: Lake) -> list[Path]:
@@ -227,10 +256,13 @@ KINDS: Final[Mapping[str, Damage]] = {
     "add compaction": _add_compaction,
     "add nothing": _add_nothing,
     "misspell": _misspell,
+    "link": _link,
+    "add link": _add_link,
+    "folder": _folder,
     "point": _point,
     "lose log": _lose_log,
     "lose place": _lose_place,
 }
 
-_ADDING: Final = (_add_theirs, _add_their_checkpoint, _add_compaction, _add_nothing, _misspell, _point)
+_ADDING: Final = (_add_theirs, _add_their_checkpoint, _add_compaction, _add_nothing, _misspell, _add_link, _point)
 """What can be done to a log that has no object."""

@@ -1,12 +1,13 @@
 """Holding the log of a table against its records: what is missing from it, what is altered, what is not ours."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from deltamirror.batches import batched
-from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, checkpoint_name, parse
+from deltamirror.delta.names import LOG_DIRECTORY, LogFile, UuidCheckpoint, checkpoint_name, parse
 from deltamirror.deltalog.comparison import ListedLog, list_log
+from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.ops.reconcile.checksums import expected_checksums
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
 from deltamirror.pipeline.run.inspection import Inspector
@@ -14,7 +15,7 @@ from deltamirror.publish.checkpoint.companions import damaged_sidecar
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.presence import has_place
 from deltamirror.storage.ranges import stored_digest
-from deltamirror.storage.store import Meta, Store
+from deltamirror.storage.store import ETag, Meta, Obstacle, Store
 from deltamirror.txnlog.content.superseded import is_superseded
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.expected_objects import (
@@ -83,6 +84,8 @@ class Findings:
     """What readers go by, and says something else than SQL, or belongs to no version of the log."""
     judged: frozenset[Meta] = frozenset()
     """Shortcuts of others that were read, at this look or before, and mislead nobody."""
+    obstacles: list[Obstacle] = field(default_factory=list)
+    """What is in the place of an object, is none, and is not ours to take away."""
     is_place_gone: bool = False
     """Whether there is nothing at the table's location, not even its folder, though the table was published there."""
 
@@ -99,6 +102,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
     with database.read() as connection:
         head = kept_log(connection, log.name).head
     examination = _Examination(database, log, inspector, address, look, listed)
+    examination.look_for_obstacles()
     for first in range(log.log_start, head + 1, _WINDOW):
         examination.compare(first, min(first + _WINDOW - 1, head))
     examination.look_above(head)
@@ -120,8 +124,16 @@ class _Examination:
     findings: Findings = field(default_factory=Findings)
     _doubtful: list[int] = field(default_factory=list)
     """Versions of ours whose checksums have to be read."""
+    _obstacles: frozenset[str] = frozenset()
     _last_put: int = -1
     """The newest version that ever was in the log."""
+
+    def look_for_obstacles(self) -> None:
+        """What has the name of a file of the log, and is none. Readers follow links; we do not, nor keep them."""
+        found = [each for each in self._store.obstacles(LOG_DIRECTORY) if _is_of_log(each.key)]
+        self._obstacles = frozenset(each.key for each in found)
+        self.findings.obstacles += [each for each in found if not each.is_link]
+        self.findings.misleading += [_link(each) for each in found if each.is_link]
 
     def compare(self, first: int, last: int) -> None:
         """The commits of some versions."""
@@ -171,6 +183,7 @@ class _Examination:
             awaited=awaited,
             foreign=min((each.version for each in self.findings.foreign), default=None),
             modified_after=_EVER if self.look.full else self.look.since,
+            obstacles=self._obstacles,
             sample=self.look.sample,
             judged=self.look.judged,
         )
@@ -254,13 +267,30 @@ class _Examination:
         if damaged is not None and damaged.version not in {each.version for each in self.findings.checkpoints}:
             self.findings.checkpoints.append(damaged)
 
-    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterable[Difference]:
-        self.findings.checked += len(expected)
-        return self.inspector.differences(self.address, expected) if expected else ()
+    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+        """What is not as it should be. An object is missing where something else has its name: that is not opened."""
+        yield from (
+            Difference(version=each.version, key=each.key, found="") for each in expected if each.key in self._obstacles
+        )
+        objects = [each for each in expected if each.key not in self._obstacles]
+        self.findings.checked += len(objects)
+        if objects:
+            yield from self.inspector.differences(self.address, objects)
 
     @property
     def _store(self) -> Store:
         return self.inspector.store(self.address)
+
+
+def _is_of_log(key: str) -> bool:
+    return key == POINTER_KEY or parse(key.removeprefix(f"{LOG_DIRECTORY}/")) is not None
+
+
+def _link(found: Obstacle) -> Misleading:
+    file = parse(found.key.removeprefix(f"{LOG_DIRECTORY}/"))
+    meta = Meta(found.key, size=0, modified=0, etag=ETag(""))
+    version = file.version if isinstance(file, LogFile) else -1
+    return Misleading(version=version, meta=meta, reason=found.what, is_link=True)
 
 
 def _wrong_checksum(meta: Meta, version: int) -> Misleading:

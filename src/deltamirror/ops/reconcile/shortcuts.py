@@ -52,6 +52,8 @@ class Misleading:
     meta: Meta
     reason: str
     """In words that follow on the name of the object."""
+    is_link: bool = False
+    """Whether it is a symbolic link, of which nothing is kept but its target, in words."""
 
 
 class _States:
@@ -104,6 +106,8 @@ class Shortcuts:
     """The first version that is somebody else's: from there on shortcuts belong to their commits."""
     modified_after: int
     """What was modified since (ms) is read; what is out of place is found by its name."""
+    obstacles: frozenset[str] = frozenset()
+    """The keys of what is no object, in the place of one."""
     sample: range = range(0)
     """What belongs to these versions is read, whatever its time: copies keep the time of what they were made of."""
     judged: frozenset[Meta] = frozenset()
@@ -149,7 +153,8 @@ class Shortcuts:
 
         To be asked once all that is ``misleading`` is known.
         """
-        found, newest = self.store.read(POINTER_KEY), -1 if ours is None else ours.version
+        found = None if POINTER_KEY in self.obstacles else self.store.read(POINTER_KEY)
+        newest = -1 if ours is None else ours.version
         self.checked += found is not None or ours is not None
         if found is None:
             return (None if ours is None else Difference(version=newest, key=POINTER_KEY, found="")), None
