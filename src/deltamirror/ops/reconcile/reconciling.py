@@ -138,7 +138,7 @@ class Reconciler:
             turn.make_due(_OVER)  # the store answers
         if stops:
             self._stop(log, findings, turn)
-            left = done.left + len(findings.altered) + len(findings.foreign) + len(findings.obstacles)
+            left = done.left + len(findings.altered) + len(findings.foreign)
             error = obstructed(log, findings.obstacles) if findings.obstacles else done.error
             return replace(done, left=left, error=error)
         return replace(done, repaired=done.repaired + self._logs.write_checksums(log, findings))
