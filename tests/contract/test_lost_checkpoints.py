@@ -75,6 +75,8 @@ def test_what_cannot_be_written_again_is_said_to_be_left_and_not_forgotten_for_a
     with reconciling(catalog) as engine:
         found, _ = reconciled(engine, Strategy.FULL)
         assert (found.checkpoints, found.repaired, found.left) == ((2,), 0, 1)
+        with catalog.database.write() as session:  # as if the folder came after the comparison
+            session.connection.exec_driver_sql("UPDATE dl_tables SET quarantined_at = NULL, quarantine_reason = NULL")
         append(table, 1)
         engine.run(once=True)
         assert one_of(table, f"{6:020}.checkpoint.parquet").is_file()
@@ -96,17 +98,13 @@ def test_a_sidecar_is_written_again_with_its_checkpoint(
     assert len(before) == 5
     sidecar = one_of(table, f"_sidecars/{version:020}.*")
     data = sidecar.read_bytes()
-    # Listings tell nothing of older sidecars, and sizes nothing of bytes: that takes reading all of them.
-    found_by_looking = strategy is Strategy.FULL or (version == 4 and damage != "other bytes")
     if damage == "gone":
         sidecar.unlink()
     else:
         sidecar.write_bytes(data[:-1] if damage == "shorter" else data[:20] + bytes([data[20] ^ 1]) + data[21:])
     with reconciling(lake) as engine:
         found, _ = reconciled(engine, strategy)
-        assert found.checkpoints == ((version,) if found_by_looking else ())
-        assert (found.repaired, found.left) == (int(found_by_looking), 0)
-        assert reconciled(engine, Strategy.FULL)[0].left == 0
+        assert (found.checkpoints, found.repaired, found.left) == ((version,), 1, 0)
         assert reconciled(engine, Strategy.FULL)[0].checkpoints == ()
     assert sidecar.read_bytes() == data
     assert len(deltalake.DeltaTable(log_of(table).parent, version=version).file_uris()) == version

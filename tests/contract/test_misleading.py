@@ -1,5 +1,6 @@
 """What a log holds beside its commits, and misleads readers: found by what it says, and moved out of their sight."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,13 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
-from deltamirror.errors import Diverged, LogChanged, NotFound
+from deltamirror.errors import Diverged, InvalidLocation, LogChanged, NotFound
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import Repaired, repair
 from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lake import opened, paths
 from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.reconcilers import reconciled, reconciler_of, reconciling
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.requirement("R56")]
 
@@ -187,6 +188,172 @@ def test_a_wrong_checksum_is_moved_aside_where_none_are_written(lake: Catalog, t
         assert reconciled(engine, Strategy.FULL)[0].misleading == (f"_delta_log/{wrong.name}",)
     assert not wrong.exists()
     assert saved(table) == [wrong.name]
+
+
+def theirs(table: Table, name: str, *, of: int) -> Path:
+    """A checkpoint of a version under the name of another, with the time of what was there before all of it."""
+    target = log_of(table) / name
+    shutil.copy(log_of(table) / f"{of:020}.checkpoint.parquet", target)
+    os.utime(target, (0, 0))
+    return target
+
+
+def test_a_checkpoint_that_readers_begin_with_is_judged_at_once_however_old_its_file_is(
+    engine: MirrorEngine, table: Table
+) -> None:
+    wrong = theirs(table, f"{5:020}.checkpoint.parquet", of=4)
+    assert seen(table) != (5, paths(table))
+    assert reconciled(engine, Strategy.SMART)[0].misleading == (f"_delta_log/{wrong.name}",)
+    assert_seen(table)
+
+
+def test_an_older_checkpoint_of_somebody_else_is_judged_when_the_samples_come_round(
+    engine: MirrorEngine, table: Table
+) -> None:
+    append(table, 4)
+    mirror(engine)
+    assert reconciled(engine, Strategy.SMART)[0].misleading == ()  # of versions 0 to 4
+    wrong = theirs(table, f"{3:020}.checkpoint.parquet", of=4)
+    rounds = [reconciled(engine, Strategy.SMART)[0].misleading for _ in range(2)]
+    assert rounds == [(), (f"_delta_log/{wrong.name}",)]
+    assert saved(table) == [wrong.name]
+
+
+def test_what_was_judged_is_not_read_again_by_the_same_process_unless_it_changes(
+    engine: MirrorEngine, table: Table
+) -> None:
+    deltalake.DeltaTable(log_of(table).parent).create_checkpoint()
+    found = log_of(table) / f"{5:020}.checkpoint.parquet"
+    os.utime(found, (0, 0))
+    with reconciler_of(engine) as (reconciler, inspector):
+        for looks, times in enumerate([(0, 0), (0, 0), (1, 1)], 1):
+            os.utime(found, times)
+            before = len(inspector.reads)
+            assert reconciler.run(Strategy.SMART, ["t"]).tables[0].misleading == ()
+            assert (f"_delta_log/{found.name}" in inspector.reads[before:]) == (looks != 2)
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1 and something else"], ids=["emptied", "of another size"])
+def test_a_checkpoint_of_ours_is_judged_by_its_size_whatever_its_time_is(
+    engine: MirrorEngine, table: Table, data: bytes
+) -> None:
+    append(table, 4)
+    mirror(engine)
+    reconciled(engine, Strategy.SMART)  # versions 0 to 4: the next sample has others
+    ours = log_of(table) / f"{4:020}.checkpoint.parquet"
+    before, found = ours.read_bytes(), ours.stat()
+    ours.write_bytes(data)
+    os.utime(ours, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    assert reconciled(engine, Strategy.SMART)[0].checkpoints == (4,)
+    assert ours.read_bytes() == before
+
+
+ODD_NAMES = (
+    "3.json",
+    "6.json",
+    f"{6:026}.json",
+    f"{3:026}.json",
+    "99999999999999999999.json",
+    "5.checkpoint.parquet",
+    f"{4:020}.checkpoint.1.1.parquet",
+    "6.crc",
+    "2.3.compacted.json",
+)
+
+
+@BOTH
+def test_names_that_only_spark_takes_for_log_files_are_moved_aside_and_stop_no_table(
+    engine: MirrorEngine, table: Table, strategy: Strategy
+) -> None:
+    log = log_of(table)
+    before = {path.name for path in log.iterdir()}
+    for name in ODD_NAMES:
+        shutil.copy(log / f"{5:020}.json", log / name)
+        os.utime(log / name, (0, 0))
+    found, _ = reconciled(engine, strategy)
+    assert sorted(found.misleading) == sorted(f"_delta_log/{name}" for name in ODD_NAMES)
+    assert (found.foreign, found.altered, found.left) == ((), (), 0)
+    assert {path.name for path in log.iterdir()} == {*before, "_deltamirror"}
+    assert saved(table) == sorted(ODD_NAMES)
+    assert engine.status("t")[0].state == "active"
+    append(table)
+    mirror(engine)
+    assert_seen(table)
+
+
+def test_a_misspelt_name_among_the_commits_of_somebody_else_is_no_commit_of_theirs(
+    engine: MirrorEngine, table: Table
+) -> None:
+    delta_rs_appends(table, 1)
+    shutil.copy(log_of(table) / f"{6:020}.json", log_of(table) / f"{7:021}.json")
+    assert reconciled(engine, Strategy.SMART)[0].foreign == (6,)
+    assert saved(table) == [f"{7:021}.json"]
+    adopted(engine)
+    assert engine.status("t")[0].state == "active"
+    assert_seen(table)
+
+
+LINKED = (f"{3:020}.json", f"{4:020}.checkpoint.parquet", f"{5:020}.crc", "_last_checkpoint")
+
+
+@BOTH
+@pytest.mark.parametrize("target", ["donor", "nothing"])
+def test_a_link_in_the_place_of_an_object_is_taken_away_and_the_object_written_again(
+    engine: MirrorEngine, table: Table, tmp_path: Path, strategy: Strategy, target: str
+) -> None:
+    (tmp_path / "donor").write_bytes(b"somebody's")
+    before = {path.name: path.read_bytes() for path in log_of(table).iterdir()}
+    for name in LINKED:
+        (log_of(table) / name).unlink()
+        (log_of(table) / name).symlink_to(tmp_path / target)
+    (log_of(table) / f"{2:020}.json").unlink()
+    (log_of(table) / f"{9:020}.json").symlink_to(tmp_path / target)
+    found, _ = reconciled(engine, strategy)
+    assert (found.error, found.missing, found.left) == (None, (2, 3), 0)
+    assert {path.name: path.read_bytes() for path in log_of(table).iterdir()} == before
+    assert not any(path.is_symlink() for path in log_of(table).iterdir())
+    assert (tmp_path / "donor").read_bytes() == b"somebody's"
+    assert_seen(table)
+
+
+@pytest.mark.parametrize("name", [f"{5:020}.crc", "_last_checkpoint", f"{4:020}.json"])
+def test_a_folder_in_the_place_of_an_object_stops_the_table_and_keeps_nothing_else_from_coming_back(
+    engine: MirrorEngine, table: Table, name: str
+) -> None:
+    place, lost = log_of(table) / name, log_of(table) / f"{2:020}.json"
+    before = lost.read_bytes()
+    place.unlink()
+    place.mkdir()
+    lost.unlink()
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert isinstance(found.error, InvalidLocation)
+    assert lost.read_bytes() == before
+    (status,) = engine.status("t")
+    assert (status.state, f"_delta_log/{name} is a folder" in str(status.quarantine_reason)) == ("quarantined", True)
+    with pytest.raises(InvalidLocation, match=f"_delta_log/{name} is a folder"):
+        repaired(engine)
+    place.rmdir()
+    repaired(engine)
+    assert engine.status("t")[0].state == "active"
+    assert_seen(table)
+
+
+def test_where_nothing_can_be_moved_aside_the_table_stops_and_the_place_for_it_is_named(
+    engine: MirrorEngine, table: Table
+) -> None:
+    log = log_of(table)
+    (log / "_deltamirror").write_bytes(b"no folder")
+    shutil.copy(log / f"{5:020}.json", log / "6.json")
+    (log / f"{2:020}.json").unlink()
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert (found.missing, (log / f"{2:020}.json").exists()) == ((2,), True)
+    reason = str(engine.status("t")[0].quarantine_reason)
+    assert "_delta_log/6.json" in reason
+    assert "_delta_log/_deltamirror" in reason
+    (log / "_deltamirror").unlink()
+    repaired(engine)
+    assert saved(table) == ["6.json"]
+    assert_seen(table)
 
 
 def test_an_empty_object_above_the_head_is_foreign(engine: MirrorEngine, table: Table) -> None:

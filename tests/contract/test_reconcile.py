@@ -16,6 +16,7 @@ from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import DeltaMirrorError, Diverged, LeaseLost, NotFound, Refused, Throttled, Unavailable
 from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.ops.reconcile.repair import repair
 from deltamirror.ops.report import report_on
 from deltamirror.publish import commits
 from deltamirror.storage.open import store_at
@@ -24,6 +25,7 @@ from deltamirror.txnlog.queue.findings import Turn
 from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.txnlog.queue.status import Attempt, attempts
 from deltamirror.work import CommitWork, Lane
+from tests.support.adoptions import logs_of
 from tests.support.catalogs import ENGINES
 from tests.support.commit_units import commit_key
 from tests.support.lake import add, execute, settings_for
@@ -105,9 +107,10 @@ def test_a_row_turns_success_only_when_the_object_is_there(catalog: Catalog, tmp
         assert found.error is not None
         assert states(catalog, "FAILED") == [2, 4]
         assert (engine.status("t")[0].published, engine.status("t")[0].failed) == (1, 2)
+        assert "is a folder" in str(engine.status("t")[0].quarantine_reason)
         (log_of(table) / f"{2:020}.json").rmdir()
-        again, _ = reconciled(engine, Strategy.INCREMENTAL)
-        assert (again.repaired, again.left) == (2, 0)
+        with logs_of(engine) as logs:
+            assert repair(logs, "t").published == 6
     assert {version: file_of(table, version).read_bytes() for version in kept} == kept
     assert states(catalog) == list(range(7))
 

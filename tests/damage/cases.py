@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import deltalake
 
@@ -12,8 +13,10 @@ from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy
 from deltamirror.ops.reconcile.repair import repair
+from deltamirror.txnlog.queue.expected_objects import kept_log
 from tests.damage.kinds import damaged
 from tests.damage.lake import INTERVAL, KINDS, Lake
+from tests.damage.spark_names import broken_names
 from tests.support.adoptions import logs_of
 from tests.support.lake import paths
 from tests.support.mirrors import append, mirror_of
@@ -35,7 +38,7 @@ class Case:
 def drawn(seed: int) -> Case:
     """The case of a seed."""
     random = Random(seed)
-    return Case(seed, random.choice(KINDS), random.choice(["reconcile", "repair"]), random.choice([1, 1, 1, 2, 3]))
+    return Case(seed, random.choice(KINDS), random.choice(list(_REMEDIES)), random.choice([1, 1, 1, 2, 3]))
 
 
 def run(case: Case, lake: Lake, duckdb: DuckDB) -> tuple[Sequence[str], Sequence[str]]:
@@ -43,7 +46,7 @@ def run(case: Case, lake: Lake, duckdb: DuckDB) -> tuple[Sequence[str], Sequence
     lake.restore()
     done = damaged(lake, Random(case.seed), case.count)
     with lake.opened() as catalog, mirror_of(catalog) as engine:
-        stopped = (_reconciled if case.remedy == "reconcile" else _repaired)(engine)
+        stopped = _REMEDIES[case.remedy](engine)
         if stopped:
             names_one = LOG_DIRECTORY in stopped or str(lake.table) in stopped
             return done, [] if names_one else [f"stopped, and no object is named: {stopped}"]
@@ -61,6 +64,22 @@ def _reconciled(engine: MirrorEngine) -> str:
     return status.quarantine_reason or ""
 
 
+def _looked_at(engine: MirrorEngine) -> str:
+    """Why the table is stopped, after looks as those of a service: as many as all samples take."""
+    with logs_of(engine) as logs:
+        for _ in range(_LOOKS):
+            with engine.database.read() as connection:
+                log = kept_log(connection, "t")
+            if engine.status("t")[0].state != "active":
+                break
+            found = Reconciler(logs).look(log)
+            engine.run(once=True)
+    [status] = engine.status("t")
+    if found.error is not None and status.state == "active":
+        return f"(but active) {found.error}"
+    return status.quarantine_reason or ""
+
+
 def _repaired(engine: MirrorEngine) -> str:
     """Why the table is not repaired; empty where it is."""
     try:
@@ -69,6 +88,10 @@ def _repaired(engine: MirrorEngine) -> str:
     except DeltaMirrorError as error:
         return error.message
     return ""
+
+
+_LOOKS: Final = 3
+_REMEDIES: Final = {"reconcile": _reconciled, "repair": _repaired, "look": _looked_at}
 
 
 def _goes_on(catalog: Catalog, engine: MirrorEngine, lake: Lake, duckdb: DuckDB) -> Iterator[str]:
@@ -93,6 +116,7 @@ def _wrong(catalog: Catalog, lake: Lake, duckdb: DuckDB, when: str) -> Iterator[
             yield f"{when}, delta-rs at {version}: {seen}"
     if (files := _by_duckdb(duckdb, lake.table)) != paths(table):
         yield f"{when}, DuckDB: {files}"
+    yield from (f"{when}, Spark: {why}" for why in broken_names(lake.log, first=table.info().log_start))
 
 
 def _by_delta_rs(table: Path, version: int | None) -> object:

@@ -1,7 +1,9 @@
 """What somebody else may do to a log: objects deleted, emptied, cut, replaced, added, swapped, or pointed elsewhere."""
 
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -21,8 +23,30 @@ _HIGHEST: Final = 13
 
 
 def damaged(lake: Lake, random: Random, count: int) -> list[str]:
-    """Do so many things to a log; what they were."""
-    return [random.choice(list(KINDS.values() if _objects(lake) else _ADDING))(lake, random) for _ in range(count)]
+    """Do so many things to a log; what they were. What is put has a time of any kind, as a copy may have."""
+    before = {path: path.read_bytes() for path in _objects(lake)}
+    done = [random.choice(list(KINDS.values() if _objects(lake) else _ADDING))(lake, random) for _ in range(count)]
+    when = random.choice(list(_TIMES))
+    for path in _objects(lake):
+        if before.get(path) != path.read_bytes():
+            moment = _TIMES[when](lake, path)
+            os.utime(path, (moment, moment))
+    return [*done, f"time: {when}"]
+
+
+def _original(lake: Lake, path: Path) -> float:
+    """When what was there before was put, or the log's last object."""
+    kept = lake.kept_log / path.relative_to(lake.log)
+    found = kept if kept.exists() else max(lake.kept_log.iterdir(), key=lambda each: each.stat().st_mtime)
+    return found.stat().st_mtime
+
+
+_TIMES: Final[Mapping[str, Callable[[Lake, Path], float]]] = {
+    "old": lambda _lake, _path: 0,
+    "original": _original,
+    "now": lambda _lake, _path: time.time(),
+    "future": lambda _lake, _path: time.time() + 86_400,
+}
 
 
 def _delete(lake: Lake, random: Random) -> str:
@@ -129,6 +153,53 @@ def _add_nothing(lake: Lake, random: Random) -> str:
     return f"wrote {data!r} to {path.name}"
 
 
+def _misspell(lake: Lake, random: Random) -> str:
+    """An object of the donor under a name that Spark alone takes for one of the log."""
+    version, theirs = (
+        random.randrange(_HIGHEST),
+        random.choice([each for each in _donor(lake) if each.suffix != ".crc"]),
+    )
+    kind = random.choice(
+        ["json", "crc", "checkpoint.parquet", "checkpoint.1.1.parquet", f"{version + 1}.compacted.json"]
+    )
+    number = random.choice(
+        [f"{version}", f"{version:010}", f"{version:021}", f"{version:026}", "9" * 19, "9" * 20, "9" * 30]
+    )
+    path = lake.log / f"{number}.{kind}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(random.choice([b"", theirs.read_bytes()]))
+    return f"added {path.name}"
+
+
+def _link(lake: Lake, random: Random) -> str:
+    """An object becomes a link: to the same bytes, to those of another table, or to nothing."""
+    path = random.choice(_objects(lake))
+    same = lake.folder / "elsewhere"
+    shutil.copy(path, same)
+    target = random.choice([same, random.choice(_donor(lake)), lake.folder / "nothing"])
+    path.unlink()
+    path.symlink_to(target)
+    return f"linked {_name(lake, path)} to {target.name}"
+
+
+def _add_link(lake: Lake, random: Random) -> str:
+    """A link under a name of the log that is free."""
+    version, kind = random.randrange(_HIGHEST), random.choice(["json", "crc", "checkpoint.parquet"])
+    path, target = lake.log / f"{version:020}.{kind}", random.choice(_donor(lake))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.symlink_to(target)
+    return f"added a link {path.name} to {target.name}"
+
+
+def _folder(lake: Lake, random: Random) -> str:
+    """An object becomes a folder."""
+    path = random.choice([each for each in _objects(lake) if each.parent == lake.log] or _objects(lake))
+    path.unlink()
+    path.mkdir()
+    return f"made {_name(lake, path)} a folder"
+
+
 def _point(lake: Lake, random: Random) -> str:
     """The pointer names another version, another form, or is no pointer."""
     path, version = lake.log / "_last_checkpoint", random.randrange(_HIGHEST)
@@ -161,7 +232,7 @@ def _lose_place(lake: Lake, _: Random) -> str:
 
 
 def _objects(lake: Lake) -> list[Path]:
-    return sorted(path for path in lake.log.rglob("*") if path.is_file())
+    return sorted(path for path in lake.log.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _donor(lake: Lake) -> list[Path]:
@@ -184,10 +255,14 @@ KINDS: Final[Mapping[str, Damage]] = {
     "add their checkpoint": _add_their_checkpoint,
     "add compaction": _add_compaction,
     "add nothing": _add_nothing,
+    "misspell": _misspell,
+    "link": _link,
+    "add link": _add_link,
+    "folder": _folder,
     "point": _point,
     "lose log": _lose_log,
     "lose place": _lose_place,
 }
 
-_ADDING: Final = (_add_theirs, _add_their_checkpoint, _add_compaction, _add_nothing, _point)
+_ADDING: Final = (_add_theirs, _add_their_checkpoint, _add_compaction, _add_nothing, _misspell, _add_link, _point)
 """What can be done to a log that has no object."""

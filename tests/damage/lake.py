@@ -45,6 +45,11 @@ class Lake:
         """The log of a longer history of the same table, of which the first versions are the same."""
         return self.folder / "donor"
 
+    @property
+    def kept_log(self) -> Path:
+        """The folder of the log as it was kept."""
+        return self.folder / "kept" / "t" / LOG_DIRECTORY
+
     @contextmanager
     def opened(self) -> Iterator[Catalog]:
         """The catalog, as a process that has not looked at anything."""

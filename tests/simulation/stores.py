@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced, Store
+from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced, Store
 
 __all__ = ["Calls", "ScheduledStore"]
 
@@ -67,6 +67,9 @@ class ScheduledStore:
 
     def copy(self, source: str, target: str) -> None:
         self.calls.call(self, "copy", target, partial(self.inner.copy, source, target))
+
+    def obstacles(self, folder: str) -> Sequence[Obstacle]:
+        return self.inner.obstacles(folder)
 
     def sweep_temporaries(self, folder: str = "", *, before: int) -> int:
         return self.calls.call(self, "sweep", folder, partial(self.inner.sweep_temporaries, folder, before=before))

@@ -5,7 +5,7 @@ from threading import Lock
 from typing import TypeVar
 
 from deltamirror.errors import Unavailable
-from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced, Store
+from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced, Store
 
 __all__ = ["RecordingStore"]
 
@@ -72,6 +72,9 @@ class RecordingStore:
 
     def folders(self, folder: str = "") -> Sequence[str]:
         return self._store.folders(folder)
+
+    def obstacles(self, folder: str) -> Sequence[Obstacle]:
+        return self._store.obstacles(folder)
 
     def sweep_temporaries(self, folder: str = "", *, before: int) -> int:
         return self._store.sweep_temporaries(folder, before=before)

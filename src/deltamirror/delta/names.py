@@ -1,8 +1,9 @@
 """Names of the files in ``_delta_log/``, parsed once into ordered values.
 
 Values sort by version, and within a version as a listing does: compactions, checkpoints, the checksum, the commit.
-Versions are written with 20 digits. A name with fewer is not a log file: a listing that starts at a version would
-not find it.
+Every writer spells versions with 20 digits, and parts with 10. Delta Lake on Spark reads any number of digits: its
+listing from version 5 on has ``6.json``, which is version 6 to it. Such a name is ``Misspelt``: no file of the log, and
+yet one for a reader.
 """
 
 import re
@@ -24,6 +25,7 @@ __all__ = [
     "Commit",
     "Compaction",
     "LogFile",
+    "Misspelt",
     "UuidCheckpoint",
     "checkpoint_name",
     "checksum_name",
@@ -42,15 +44,25 @@ LAST_CHECKPOINT = "_last_checkpoint"
 CheckpointFormat: TypeAlias = Literal["json", "parquet"]
 
 _LARGEST_VERSION = 2**63 - 1
+_MOST_PARTS = 2**31 - 1
 _NAME = re.compile(
-    r"(?P<version>[0-9]{20,})\."
+    r"(?P<version>[0-9]{20})\."
     r"(?:(?P<commit>json)"
     r"|(?P<checksum>crc)"
-    r"|(?P<end>[0-9]{20,})\.compacted\.json"
+    r"|(?P<end>[0-9]{20})\.compacted\.json"
     r"|(?P<checkpoint>checkpoint\.parquet)"
-    r"|checkpoint\.(?P<part>[0-9]+)\.(?P<parts>[0-9]+)\.parquet"
+    r"|checkpoint\.(?P<part>[0-9]{10})\.(?P<parts>[0-9]{10})\.parquet"
     r"|checkpoint\.(?P<unique>[^./]+)\.(?P<format>json|parquet))"
 )
+_NAME_FOR_SPARK = re.compile(
+    r"([0-9]+)"
+    r"(?:\.json"
+    r"|\.crc"
+    r"|[^/][0-9]+[^/]compacted[^/]json"
+    r"|\.checkpoint(?:\.[0-9]+\.[0-9]+)?\.parquet"
+    r"|\.checkpoint\.[^./]+\.(?:json|parquet))"
+)
+"""The patterns of Delta Lake on Spark in one. Where it has dots in those of compactions, any character may be."""
 
 _SIDECAR = re.compile(r"([0-9]{20,})\.checkpoint\..+")
 
@@ -136,15 +148,30 @@ class Compaction(LogFile):
         return f"{self.end:020d}.compacted.json"
 
 
-def parse(name: str) -> LogFile | None:
+@dataclass(frozen=True, slots=True)
+class Misspelt:
+    """A name that Delta Lake on Spark takes for a log file, and that no writer gives to one."""
+
+    number: int
+    """The number that it begins with."""
+
+
+def parse(name: str) -> LogFile | Misspelt | None:
     """The log file of a bare name; ``None`` for every other: temporary and hidden files, sidecars, staged commits.
 
     >>> parse("00000000000000000007.json")
     Commit(version=7)
+    >>> parse("7.json")
+    Misspelt(number=7)
     """
     found = _NAME.fullmatch(name)
-    if found is None or int(found["version"]) > _LARGEST_VERSION:
-        return None
+    file = None if found is None or int(found["version"]) > _LARGEST_VERSION else _parse_spelt(found)
+    if file is None and (odd := _NAME_FOR_SPARK.fullmatch(name)):
+        return Misspelt(int(odd[1]))
+    return file
+
+
+def _parse_spelt(found: re.Match[str]) -> LogFile | None:
     version = Version(int(found["version"]))
     if found["commit"]:
         return Commit(version)
@@ -161,7 +188,7 @@ def _parse_numbered(version: Version, found: re.Match[str]) -> LogFile | None:
         return Compaction(version, end) if version < end <= _LARGEST_VERSION else None
     if found["part"]:
         part, parts = int(found["part"]), int(found["parts"])
-        return CheckpointPart(version, part, parts) if 1 <= part <= parts else None
+        return CheckpointPart(version, part, parts) if 1 <= part <= parts <= _MOST_PARTS else None
     return UuidCheckpoint(version, found["unique"], "json" if found["format"] == "json" else "parquet")
 
 

@@ -1,8 +1,9 @@
 """Objects of a log, held against what they should be: by one listing, or byte for byte."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from deltamirror.delta import names
@@ -23,11 +24,13 @@ class ListedLog:
     checksums: Mapping[int, Meta]
     others: Mapping[str, Meta]
     """By name: checkpoints, and what else begins with a version."""
+    misspelt: Mapping[int, Sequence[Meta]] = field(default_factory=dict)
+    """What only Delta Lake on Spark takes for files of the log, by the numbers that the names begin with."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing."""
-        return not (self.commits or self.checksums or self.others)
+        return not (self.commits or self.checksums or self.others or self.misspelt)
 
     @property
     def checkpoints(self) -> tuple[CheckpointFiles, ...]:
@@ -48,15 +51,18 @@ def list_log(store: Store, *, first: int) -> ListedLog:
     commits: dict[int, Meta] = {}
     checksums: dict[int, Meta] = {}
     others: dict[str, Meta] = {}
+    misspelt: defaultdict[int, list[Meta]] = defaultdict(list)
     for name, meta in numbered_files(store, first=first):
         match names.parse(name):
             case names.Commit(version):
                 commits[version] = meta
             case names.Checksum(version):
                 checksums[version] = meta
+            case names.Misspelt(number):
+                misspelt[number].append(meta)
             case _:
                 others[name] = meta
-    return ListedLog(commits, checksums, others)
+    return ListedLog(commits, checksums, others, misspelt)
 
 
 def difference(store: Store, expected: ExpectedObject) -> Difference | None:

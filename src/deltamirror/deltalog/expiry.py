@@ -30,7 +30,7 @@ def pointed_version(store: Store) -> int | None:
 def is_usable(store: Store, name: str, digest: bytes) -> bool:
     """Whether a checkpoint is in the log as it was written, with its sidecars and the commit of its version."""
     file, meta = names.parse(name), store.head(f"{names.LOG_DIRECTORY}/{name}")
-    if file is None or meta is None or _digest(store, meta) != digest:
+    if not isinstance(file, names.CHECKPOINTS) or meta is None or _digest(store, meta) != digest:
         return False
     needed = [names.commit_key(file.version)]
     needed += [f"{names.SIDECARS}/{sidecar}" for sidecar in named_sidecars(store, meta)]
@@ -46,7 +46,7 @@ def expired_objects(store: Store, *, log_start: int, unversioned_before: int) ->
     old, kept = list[tuple[str, Meta]](), list[Meta]()
     for name, meta in numbered_files(store):
         file = names.parse(name)
-        if file is not None and file.version <= log_start:
+        if isinstance(file, names.LogFile) and file.version <= log_start:
             old.append((name, meta))
         if isinstance(file, names.CHECKPOINTS) and file.version >= log_start and meta.size:
             kept.append(meta)

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Final, Literal, TypeAlias
 
 from deltamirror.delta import names
-from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
+from deltamirror.errors import DeltaMirrorError, InvalidInput, InvalidLocation, NotFound
 from deltamirror.storage.store import Meta, Store
 
 __all__ = [
@@ -78,14 +78,17 @@ class LogListing:
 def read_listing(store: Store) -> LogListing:
     """The log below a store's location; an error that says what is there instead where there is none.
 
-    Empty checkpoints, which writers leave that died, and incomplete ones are passed over, as readers do.
+    Empty checkpoints, which writers leave that died, and incomplete ones are passed over, as readers do. A
+    misspelt name is an error: Delta Lake on Spark fails at it, or reads something else than other readers.
     """
     commits: dict[int, Meta] = {}
     checksums: dict[int, Meta] = {}
     compactions: list[CompactionFile] = []
     checkpoints: list[tuple[CheckpointName, Meta]] = []
-    for name, meta in numbered_files(store):
+    for name, meta in numbered_files(store, first=0):
         match names.parse(name):
+            case names.Misspelt():
+                raise _misspelt(store, meta)
             case names.Commit(version):
                 commits[version] = meta
             case names.Checksum(version):
@@ -94,6 +97,7 @@ def read_listing(store: Store) -> LogListing:
                 compactions.append(CompactionFile(first=version, last=end, meta=meta))
             case names.Checkpoint() | names.CheckpointPart() | names.UuidCheckpoint() as file:
                 checkpoints.append((file, meta))
+    _require_objects(store)
     complete = complete_checkpoints(checkpoints)
     if not commits and not complete:
         raise _no_log(store)
@@ -136,6 +140,25 @@ def _complete(checkpoints: Iterable[tuple[CheckpointName, Meta]]) -> Iterator[Ch
     for (of_version, of_parts), found in parts.items():
         if len(found) == of_parts:
             yield CheckpointFiles(version=of_version, kind="parts", metas=tuple(found[each] for each in sorted(found)))
+
+
+def _require_objects(store: Store) -> None:
+    """Refuse what has the name of a file of the log, and is none: readers may follow a link, and we do not."""
+    for found in store.obstacles(names.LOG_DIRECTORY):
+        name = found.key.removeprefix(_FOLDER)
+        if name == names.LAST_CHECKPOINT or names.parse(name) is not None:
+            raise InvalidLocation(
+                f"in the log at {store.location}, {found.key} {found.what}",
+                hint="put the file itself in its place, or move it out of the log",
+            )
+
+
+def _misspelt(store: Store, meta: Meta) -> InvalidInput:
+    return InvalidInput(
+        f"the log at {store.location} has {meta.key}: Delta Lake on Spark takes it for a file of the log, and other "
+        "readers do not, since versions have 20 digits and parts of a checkpoint 10",
+        hint="no Delta writer writes such a name: find out what it is, and move it out of the log",
+    )
 
 
 def _no_log(store: Store) -> DeltaMirrorError:

@@ -61,16 +61,16 @@ def expired_files(listed: Iterable[tuple[str, Meta]], *, log_start: int) -> list
     of a log stays.
     """
     parsed = ((names.parse(name), meta) for name, meta in listed)
-    doomed = [(file, meta) for file, meta in parsed if file is not None and _is_before(file, log_start)]
+    doomed = [(file, meta) for file, meta in parsed if isinstance(file, names.LogFile) and _is_before(file, log_start)]
     return [meta for _, meta in sorted(doomed, key=lambda each: (each[0].version, _place(each[0]), each[0].name))]
 
 
 def expired_originals(listed: Iterable[Meta], *, log_start: int) -> Iterator[Meta]:
     """Saved originals of objects that lie before the start of the log; they are named ``<name>.<digest>``."""
     for meta in listed:
-        file = names.parse(meta.key.rpartition("/")[2].rpartition(".")[0])
-        if file is not None and file.version < log_start:
-            yield meta
+        match names.parse(meta.key.rpartition("/")[2].rpartition(".")[0]):
+            case names.LogFile(version) | names.Misspelt(version) if version < log_start:
+                yield meta
 
 
 def expired_sidecars(

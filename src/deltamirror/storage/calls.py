@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from deltamirror.errors import LeaseLost, Unavailable
 from deltamirror.storage.object_store import LARGE
-from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced, Store
+from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced, Store
 
 if TYPE_CHECKING:
     from deltamirror.config import StorageSettings
@@ -251,6 +251,10 @@ class BoundedStore:
     def folders(self, folder: str = "") -> Sequence[str]:
         """As the store does."""
         return self._run("list", folder, partial(self.inner.folders, folder))
+
+    def obstacles(self, folder: str) -> Sequence[Obstacle]:
+        """As the store does."""
+        return self._run("list", folder, partial(self.inner.obstacles, folder))
 
     def delete(self, keys: Iterable[str]) -> None:
         """As the store does."""

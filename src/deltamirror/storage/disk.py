@@ -14,7 +14,7 @@ from deltamirror.storage import files
 from deltamirror.storage.failures import from_os
 from deltamirror.storage.keys import check_data, check_folder, check_key, is_hidden, is_temporary
 from deltamirror.storage.location import canonical_location
-from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced
+from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced
 
 __all__ = ["DiskStore"]
 
@@ -104,10 +104,12 @@ class DiskStore:
             return None if stat.S_ISDIR(found.st_mode) else _meta(key, found)
 
     def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Meta]:
-        """One folder after the other, each sorted."""
+        """One folder after the other, each sorted. What is neither file nor folder is no object."""
         check_folder(folder)
         for key, entry in self._walk(f"{folder}/" if folder else "", after):
-            if not is_hidden(entry.name) and (found := self._stat(key, entry)):
+            if is_hidden(entry.name) or (found := self._stat(key, entry)) is None:
+                continue
+            if stat.S_ISREG(found.st_mode):
                 yield _meta(key, found)
 
     def folders(self, folder: str = "") -> Sequence[str]:
@@ -115,6 +117,14 @@ class DiskStore:
         check_folder(folder)
         with self._translated("list", folder):
             return sorted(name[:-1] for name, _ in _entries(self._folder(folder)) if name.endswith("/"))
+
+    def obstacles(self, folder: str) -> Sequence[Obstacle]:
+        """Symbolic links, folders, and pipes and the like, in the order of their names."""
+        check_folder(folder)
+        with self._translated("list", folder):
+            entries = _entries(self._folder(folder))
+            found = [(entry, _obstacle(entry)) for _, entry in entries if not entry.is_file(follow_symlinks=False)]
+        return [Obstacle(f"{folder}/{entry.name}", what, entry.is_symlink()) for entry, what in found]
 
     def delete(self, keys: Iterable[str]) -> None:
         """Unlink the files, then sync each folder once."""
@@ -132,7 +142,7 @@ class DiskStore:
         """Write the copy as any other file, in pieces."""
         with self._translated("copy", source):
             try:
-                with files.opened(self._path(source)) as file:
+                with files.opened(self._path(source)) as file, self._translated("write", target):
                     _moved(self._path(target), _chunks(file))
             except FileNotFoundError:
                 raise NotFound(f"there is no {source} in {self.location}") from None
@@ -196,6 +206,12 @@ def _entries(folder: Path) -> list[tuple[str, os.DirEntry[str]]]:
     except FileNotFoundError:
         return []
     return sorted(named, key=lambda pair: pair[0])
+
+
+def _obstacle(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return f"is a symbolic link to {Path(entry.path).readlink()}"
+    return "is a folder" if entry.is_dir(follow_symlinks=False) else "is neither a file nor a folder"
 
 
 def _is_file(target: Path) -> bool:

@@ -19,7 +19,7 @@ from deltamirror.batches import batched
 from deltamirror.errors import DeltaMirrorError, NotFound, Throttled
 from deltamirror.storage.failures import is_broken_off, is_missing_bucket, status_of, translated
 from deltamirror.storage.keys import check_data, check_folder, check_key, is_hidden, is_temporary
-from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Replaced, Store
+from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced, Store
 from deltamirror.storage.throttling import AskedPause
 
 if TYPE_CHECKING:
@@ -141,6 +141,10 @@ class ObjectStore:
         with self._translated("list", folder):
             found = obstore.list_with_delimiter(self.clients.calls, self._folder(folder))
         return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
+
+    def obstacles(self, folder: str) -> Sequence[Obstacle]:
+        """None: every name is free, or an object's."""
+        return ()
 
     def delete(self, keys: Iterable[str]) -> None:
         """In bulk where the store can; one by one when one is missing, which ends a bulk on some stores.

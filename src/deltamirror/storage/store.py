@@ -16,7 +16,7 @@ from typing import NewType, Protocol, TypeAlias
 
 from deltamirror.errors import NotFound
 
-__all__ = ["Changed", "Created", "Data", "ETag", "Exists", "Meta", "Object", "Replaced", "Store", "rename"]
+__all__ = ["Changed", "Created", "Data", "ETag", "Exists", "Meta", "Object", "Obstacle", "Replaced", "Store", "rename"]
 
 ETag = NewType("ETag", str)
 """Names one content of one object, for ``replace``. Opaque: every store has its own."""
@@ -32,6 +32,16 @@ class Meta:
     size: int
     modified: int
     etag: ETag
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A name that an object may need, and that something else has, which a listing of objects does not show."""
+
+    key: str
+    what: str
+    """In words that follow on the key: ``is a symbolic link to …``."""
+    is_link: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,9 @@ class Store(Protocol):
 
     def folders(self, folder: str = "") -> Sequence[str]:
         """The names of the folders directly in a folder (``""``: the location), sorted; they need not be walked."""
+
+    def obstacles(self, folder: str) -> Sequence[Obstacle]:
+        """What is directly in a folder under a name, and is no object: only disks have that."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; one that is missing is fine."""

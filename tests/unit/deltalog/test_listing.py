@@ -46,9 +46,18 @@ def test_a_listing_has_commits_checkpoints_compactions_and_checksums(any_store: 
 
 def test_files_of_the_folder_that_are_none_of_the_log_are_passed_over(store: Store) -> None:
     put_log(store, {0: HISTORY[0]})
-    for name in ("7.json", "00000000000000000009/00000000000000000008.json", "_staged_commits/x.json", "a.json"):
+    for name in ("0.json", "00000000000000000009/00000000000000000008.json", "_staged_commits/x.json", "a.json"):
         store.put(f"_delta_log/{name}", b"{}\n")
     assert list(read_listing(store).commits) == [0]
+
+
+@pytest.mark.parametrize("name", ["7.json", f"{1:026}.json", "5.checkpoint.parquet", f"{1:020}.checkpoint.1.1.parquet"])
+def test_a_log_that_spark_reads_otherwise_is_refused_by_the_name_of_the_object(store: Store, name: str) -> None:
+    put_log(store, {0: HISTORY[0]})
+    store.put(f"_delta_log/{name}", b"{}\n")
+    with pytest.raises(InvalidInput, match=f"_delta_log/{name}") as refused:
+        read_listing(store)
+    assert "move it out of the log" in refused.value.hint
 
 
 def test_a_checkpoint_in_parts_counts_when_all_parts_are_there(store: Store) -> None:

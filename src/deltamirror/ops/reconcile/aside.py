@@ -10,7 +10,7 @@ from deltamirror.steps import Step
 from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import Created, Meta, Object, Store
 
-__all__ = ["changing", "save", "set_aside"]
+__all__ = ["changing", "remove_link", "save", "set_aside"]
 
 _DIGITS: Final = 12
 
@@ -41,6 +41,13 @@ def set_aside(store: Store, meta: Meta) -> str:
     with Step.REMOVE_MISLEADING:
         store.delete([meta.key])
     return aside
+
+
+def remove_link(store: Store, key: str) -> None:
+    """Take a symbolic link away, and nothing of what it leads to. What is an object by this time stays."""
+    if any(each.is_link and each.key == key for each in store.obstacles(LOG_DIRECTORY)):
+        with Step.REMOVE_MISLEADING:
+            store.delete([key])
 
 
 def _copied(store: Store, meta: Meta) -> str:

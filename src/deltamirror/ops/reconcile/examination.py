@@ -1,12 +1,13 @@
 """Holding the log of a table against its records: what is missing from it, what is altered, what is not ours."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from deltamirror.batches import batched
-from deltamirror.delta.names import LOG_DIRECTORY, UuidCheckpoint, checkpoint_name, parse
+from deltamirror.delta.names import LOG_DIRECTORY, LogFile, UuidCheckpoint, checkpoint_name, parse
 from deltamirror.deltalog.comparison import ListedLog, list_log
+from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.ops.reconcile.checksums import expected_checksums
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
 from deltamirror.pipeline.run.inspection import Inspector
@@ -14,7 +15,7 @@ from deltamirror.publish.checkpoint.companions import damaged_sidecar
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.presence import has_place
 from deltamirror.storage.ranges import stored_digest
-from deltamirror.storage.store import Meta, Store
+from deltamirror.storage.store import ETag, Meta, Obstacle, Store
 from deltamirror.txnlog.content.superseded import is_superseded
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.expected_objects import (
@@ -33,7 +34,11 @@ __all__ = ["CLOCKS_APART", "Findings", "Look", "examine"]
 CLOCKS_APART: Final = 300_000
 """By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
+_EVER: Final = -(2**63)
+"""Before every time that a store may tell of an object."""
 _WINDOW: Final = 10_000
+_SAMPLED_BYTES: Final = 16 * 1024 * 1024
+"""The largest checkpoint of ours that is read for a sample."""
 _MOST_CHECKSUMS: Final = 1_000
 _MOST_FOREIGN: Final = 100
 """So many commits of somebody else say enough."""
@@ -47,6 +52,8 @@ class Look:
     sample: range = range(0)
     since: int = 0
     """Objects that were modified before this time (ms) were looked at."""
+    judged: frozenset[Meta] = frozenset()
+    """Shortcuts of others that were read before, and mislead nobody."""
     writes_checksums: bool = True
     """Whether version checksums that are missing, or wrong, are written again."""
 
@@ -75,6 +82,10 @@ class Findings:
     """Versions from the newest checkpoint on that have no ``.crc``, and any whose ``.crc`` is not the one we put."""
     misleading: list[Misleading] = field(default_factory=list)
     """What readers go by, and says something else than SQL, or belongs to no version of the log."""
+    judged: frozenset[Meta] = frozenset()
+    """Shortcuts of others that were read, at this look or before, and mislead nobody."""
+    obstacles: list[Obstacle] = field(default_factory=list)
+    """What is in the place of an object, is none, and is not ours to take away."""
     is_place_gone: bool = False
     """Whether there is nothing at the table's location, not even its folder, though the table was published there."""
 
@@ -91,6 +102,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
     with database.read() as connection:
         head = kept_log(connection, log.name).head
     examination = _Examination(database, log, inspector, address, look, listed)
+    examination.look_for_obstacles()
     for first in range(log.log_start, head + 1, _WINDOW):
         examination.compare(first, min(first + _WINDOW - 1, head))
     examination.look_above(head)
@@ -112,8 +124,16 @@ class _Examination:
     findings: Findings = field(default_factory=Findings)
     _doubtful: list[int] = field(default_factory=list)
     """Versions of ours whose checksums have to be read."""
+    _obstacles: frozenset[str] = frozenset()
     _last_put: int = -1
     """The newest version that ever was in the log."""
+
+    def look_for_obstacles(self) -> None:
+        """What has the name of a file of the log, and is none. Readers follow links; we do not, nor keep them."""
+        found = [each for each in self._store.obstacles(LOG_DIRECTORY) if _is_of_log(each.key)]
+        self._obstacles = frozenset(each.key for each in found)
+        self.findings.obstacles += [each for each in found if not each.is_link]
+        self.findings.misleading += [_link(each) for each in found if each.is_link]
 
     def compare(self, first: int, last: int) -> None:
         """The commits of some versions."""
@@ -139,14 +159,17 @@ class _Examination:
 
     def compare_checkpoints(self, checkpoints: Sequence[KeptCheckpoint]) -> None:
         """Whether the checkpoints that are recorded are there as they were written, with their sidecars."""
-        suspects = [each for each in map(self._suspect, checkpoints) if each is not None]
+        ours = [each for each in checkpoints if each.digest is not None]
+        newest = ours[-1].version if ours else -1
+        suspects = [each for each in (self._suspect(each, newest) for each in checkpoints) if each is not None]
         self.findings.checkpoints += self._differences(suspects)
         lost = {each.version for each in self.findings.checkpoints}
-        ours = [each for each in checkpoints if each.digest is not None]
-        for each in ours if self.look.full else ours[-1:]:
-            if each.version not in lost and isinstance(parse(each.name), UuidCheckpoint):
+        for each in ours:
+            is_whole = self.look.full or (each.version in self.look.sample and each.num_bytes <= _SAMPLED_BYTES)
+            is_due = (is_whole or each.version == newest) and each.version not in lost
+            if is_due and isinstance(parse(each.name), UuidCheckpoint):
                 self.findings.checked += 1
-                self._note(damaged_sidecar(self._store, _key(each), each.version, whole=self.look.full))
+                self._note(damaged_sidecar(self._store, _key(each), each.version, whole=is_whole))
 
     def compare_shortcuts(self, checkpoints: Sequence[KeptCheckpoint], head: int, awaited: frozenset[int]) -> None:
         """Whether readers that do not go by the commits see what SQL says; of what is not recorded, by what it says."""
@@ -159,7 +182,10 @@ class _Examination:
             last_put=max(self._last_put, self.log.published),
             awaited=awaited,
             foreign=min((each.version for each in self.findings.foreign), default=None),
-            modified_after=-1 if self.look.full else self.look.since,
+            modified_after=_EVER if self.look.full else self.look.since,
+            obstacles=self._obstacles,
+            sample=self.look.sample,
+            judged=self.look.judged,
         )
         recorded = {each.name for each in checkpoints if each.digest is not None}
         self.findings.misleading += shortcuts.misleading(recorded)
@@ -169,6 +195,7 @@ class _Examination:
         if self.log.log_start > 0 and self.log.log_start not in shortcuts.sound_versions:
             self._note(Difference(version=self.log.log_start, key=_first_key(self.log.log_start), found=""))
         self.findings.checked += shortcuts.checked
+        self.findings.judged = frozenset(shortcuts.passed)
 
     def look_around(self) -> None:
         """Whether there is nothing in the log because all of its place is gone."""
@@ -211,31 +238,59 @@ class _Examination:
         if meta is None or put_at is None:
             return False
         # To say what one has to hold, all files of the table may have to be counted: not because clocks are apart.
-        return self.look.is_suspect(meta, written_at=put_at + CLOCKS_APART)
+        return not meta.size or self.look.is_suspect(meta, written_at=put_at + CLOCKS_APART)
 
-    def _suspect(self, checkpoint: KeptCheckpoint) -> ExpectedObject | None:
+    def _suspect(self, checkpoint: KeptCheckpoint, newest: int) -> ExpectedObject | None:
         """The file of a checkpoint, if it has to be read. One that nothing builds on only has to be there."""
         meta = self.listed.others.get(checkpoint.name)
-        if not self.look.is_suspect(meta, written_at=checkpoint.written_at):
-            return None
-        if meta is not None and checkpoint.digest is None:
+        if meta is not None and (checkpoint.digest is None or not self._is_doubtful(checkpoint, meta, newest)):
             return None
         # A wrong digest differs, and so does nothing; the size of one file among sidecars is not recorded.
         pieces = ((0 if meta is None else meta.size, checkpoint.digest or b""),)
         return ExpectedObject(version=checkpoint.version, key=_key(checkpoint), pieces=pieces)
+
+    def _is_doubtful(self, checkpoint: KeptCheckpoint, meta: Meta, newest: int) -> bool:
+        """Whether the file of a checkpoint of ours has to be read: large ones only by what the listing says of them."""
+        if self.look.is_suspect(meta, written_at=checkpoint.written_at):
+            return True
+        if isinstance(parse(checkpoint.name), UuidCheckpoint):
+            # Its size is not recorded, but that of all files together; the newest is read for its sidecars anyway.
+            is_sampled = checkpoint.version == newest or checkpoint.version in self.look.sample
+        elif meta.size != checkpoint.num_bytes:
+            return True
+        else:
+            is_sampled = checkpoint.version in self.look.sample
+        return is_sampled and meta.size <= _SAMPLED_BYTES
 
     def _note(self, damaged: Difference | None) -> None:
         """What belongs to a checkpoint is written again with it."""
         if damaged is not None and damaged.version not in {each.version for each in self.findings.checkpoints}:
             self.findings.checkpoints.append(damaged)
 
-    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterable[Difference]:
-        self.findings.checked += len(expected)
-        return self.inspector.differences(self.address, expected) if expected else ()
+    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+        """What is not as it should be. An object is missing where something else has its name: that is not opened."""
+        yield from (
+            Difference(version=each.version, key=each.key, found="") for each in expected if each.key in self._obstacles
+        )
+        objects = [each for each in expected if each.key not in self._obstacles]
+        self.findings.checked += len(objects)
+        if objects:
+            yield from self.inspector.differences(self.address, objects)
 
     @property
     def _store(self) -> Store:
         return self.inspector.store(self.address)
+
+
+def _is_of_log(key: str) -> bool:
+    return key == POINTER_KEY or parse(key.removeprefix(f"{LOG_DIRECTORY}/")) is not None
+
+
+def _link(found: Obstacle) -> Misleading:
+    file = parse(found.key.removeprefix(f"{LOG_DIRECTORY}/"))
+    meta = Meta(found.key, size=0, modified=0, etag=ETag(""))
+    version = file.version if isinstance(file, LogFile) else -1
+    return Misleading(version=version, meta=meta, reason=found.what, is_link=True)
 
 
 def _wrong_checksum(meta: Meta, version: int) -> Misleading:

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from deltamirror.delta.names import commit_key
-from deltamirror.errors import Diverged, NotFound
+from deltamirror.errors import Diverged, InvalidLocation, NotFound
 from deltamirror.ops.reconcile.examination import Findings
 from deltamirror.ops.stored_commits import file_digest
+from deltamirror.storage.store import Obstacle
 from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import commit_work
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.work import Difference, Failure, Stage
 
-__all__ = ["diverged", "gone", "not_ours", "place_gone", "reason"]
+__all__ = ["diverged", "gone", "not_ours", "obstructed", "place_gone", "reason"]
 
 _NAMED: Final = 3
 
@@ -86,6 +87,17 @@ def not_ours(log: KeptLog, findings: Findings, first: Difference, *, hint: str) 
         version=first.version,
         key=first.key,
         found=first.found,
+    )
+
+
+def obstructed(log: KeptLog, obstacles: Sequence[Obstacle]) -> InvalidLocation:
+    """Something is in the place of an object, or cannot be moved out of readers' sight."""
+    more = f"; and {len(obstacles) - _NAMED} more" if len(obstacles) > _NAMED else ""
+    named = "; ".join(f"{each.key} {each.what}" for each in obstacles[:_NAMED])
+    return InvalidLocation(
+        f"in the log of table {log.name!r}, {named}{more}",
+        hint=f"move it out of the log, and `deltamirror repair {log.name}`",
+        location=log.location,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
-from deltamirror.ops.reconcile.failures import diverged, gone, place_gone, reason
+from deltamirror.ops.reconcile.failures import diverged, gone, obstructed, place_gone, reason
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.failures.policy import STORE_CODES
 from deltamirror.txnlog.queue.expected_objects import KeptLog, count_unpublished, kept_log, kept_logs, lost_checkpoints
@@ -116,7 +116,7 @@ class Reconciler:
         done = TableReconciled(
             table=log.name,
             checked=findings.checked,
-            missing=tuple(each.version for each in findings.missing),
+            missing=tuple(sorted(each.version for each in findings.missing)),
             altered=tuple(each.version for each in findings.altered),
             foreign=tuple(each.version for each in findings.foreign),
             checkpoints=tuple(each.version for each in findings.checkpoints),
@@ -128,14 +128,16 @@ class Reconciler:
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
         self._logs.set_aside(log, findings, turn)
-        stops = bool(findings.altered or findings.foreign)
+        stops = bool(findings.altered or findings.foreign or findings.obstacles)
         if findings.missing or findings.checkpoints or insist:
             done = self._finished(log, done, last=None if insist and not stops else log.published)
         elif log.head > log.published:
             turn.make_due(_OVER)  # the store answers
         if stops:
             self._stop(log, findings, turn)
-            return replace(done, left=done.left + len(findings.altered) + len(findings.foreign))
+            left = done.left + len(findings.altered) + len(findings.foreign)
+            error = obstructed(log, findings.obstacles) if findings.obstacles else done.error
+            return replace(done, left=left, error=error)
         return replace(done, repaired=done.repaired + self._logs.write_checksums(log, findings))
 
     def _finished(self, log: KeptLog, done: TableReconciled, *, last: int | None) -> TableReconciled:
@@ -166,8 +168,9 @@ class Reconciler:
     def _stop(self, log: KeptLog, findings: Findings, turn: Turn) -> None:
         database = self._engine.database
         failures = [diverged(database, log, each) for each in (*findings.altered, *findings.foreign)]
-        why = reason(findings)
+        blocked = [obstructed(log, findings.obstacles).message] if findings.obstacles else []
+        why = "; ".join(filter(None, [reason(findings), *blocked]))
         turn.stop(failures, reason=why, diverged=min((each.version for each in findings.foreign), default=None))
-        first = min(failure.version for failure in failures)
+        first = min((failure.version for failure in failures), default=log.published)
         fields = {"table": log.name, "table_id": log.table_id, "version": first}
         _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name, extra=fields)

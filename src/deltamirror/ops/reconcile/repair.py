@@ -7,7 +7,7 @@ from typing import Final
 
 from deltamirror.ops.reconcile.aside import changing, save
 from deltamirror.ops.reconcile.examination import Findings, Look
-from deltamirror.ops.reconcile.failures import diverged, gone, not_ours, place_gone
+from deltamirror.ops.reconcile.failures import diverged, gone, not_ours, obstructed, place_gone
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.stored_commits import stored_chunks
 from deltamirror.publish.assembly import commit_data
@@ -75,6 +75,8 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew:
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
         saved += logs.set_aside(log, findings, turn)
+        if findings.obstacles:
+            raise obstructed(log, findings.obstacles)
         turn.lift_quarantine()
         mirrored = logs.engine.mirror(table)
         checksums = logs.write_checksums(log, findings)
@@ -126,4 +128,4 @@ def _replace(database: Database, log: KeptLog, store: Store, altered: Difference
 
 
 def _versions(found: Sequence[Difference]) -> tuple[int, ...]:
-    return tuple(each.version for each in found)
+    return tuple(sorted(each.version for each in found))

@@ -4,7 +4,7 @@ All of it is derived from the commits, so that a reader need not read them. It i
 it there: a shortcut misleads readers if it says something else than SQL, or is of a version that SQL does not have.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -38,6 +38,8 @@ _EARLY: Final = "belongs to a version that is not in the log"
 _ASTRAY: Final = "leads readers to no checkpoint of this log"
 _OTHERWISE: Final = "tells readers something else of a checkpoint than its file"
 
+_MISSPELT: Final = "has a name that Delta Lake on Spark takes for a file of the log, and that no writer gives to one"
+
 _UNREADABLE: Final = (InvalidInput, Unsupported, pa.ArrowException, LookupError, TypeError, ValueError)
 """What a file of anybody's making may lead to."""
 
@@ -50,6 +52,8 @@ class Misleading:
     meta: Meta
     reason: str
     """In words that follow on the name of the object."""
+    is_link: bool = False
+    """Whether it is a symbolic link, of which nothing is kept but its target, in words."""
 
 
 class _States:
@@ -101,10 +105,19 @@ class Shortcuts:
     foreign: int | None
     """The first version that is somebody else's: from there on shortcuts belong to their commits."""
     modified_after: int
-    """Only what was modified since (ms) is read; what is out of place is found by its name."""
+    """What was modified since (ms) is read; what is out of place is found by its name."""
+    obstacles: frozenset[str] = frozenset()
+    """The keys of what is no object, in the place of one."""
+    sample: range = range(0)
+    """What belongs to these versions is read, whatever its time: copies keep the time of what they were made of."""
+    judged: frozenset[Meta] = frozenset()
+    """Objects that were read before, and mislead nobody; they are not read again for the sample."""
     checked: int = 0
     """How many objects were read."""
+    passed: set[Meta] = field(default_factory=set)
+    """Objects that mislead nobody, by what was read of them; at versions that stay what they are."""
     _sound: list[CheckpointFiles] = field(default_factory=list)
+    _newest_recorded: int = -1
 
     @property
     def sound_versions(self) -> set[int]:
@@ -112,7 +125,14 @@ class Shortcuts:
         return {files.version for files in self._sound}
 
     def misleading(self, recorded: Collection[str]) -> Iterator[Misleading]:
-        """Those that mislead readers; ``recorded`` are names of checkpoints that are compared by their digests."""
+        """Those that mislead readers; ``recorded`` are names of checkpoints that are compared by their digests.
+
+        What is misspelt belongs to nobody's commits, and is no commit itself: no writer writes such a name.
+        """
+        for number, metas in self.listed.misspelt.items():
+            yield from (Misleading(version=number, meta=meta, reason=_MISSPELT) for meta in metas)
+        ours = [files.version for files in self.listed.checkpoints if files.name in recorded]
+        self._newest_recorded = max(ours, default=-1)
         states = _States(self.database, self.log)
         for files in self.listed.checkpoints:
             wrong = self._is_ours_to_judge(files.version) and self._of_checkpoint(files, recorded, states)
@@ -133,7 +153,8 @@ class Shortcuts:
 
         To be asked once all that is ``misleading`` is known.
         """
-        found, newest = self.store.read(POINTER_KEY), -1 if ours is None else ours.version
+        found = None if POINTER_KEY in self.obstacles else self.store.read(POINTER_KEY)
+        newest = -1 if ours is None else ours.version
         self.checked += found is not None or ours is not None
         if found is None:
             return (None if ours is None else Difference(version=newest, key=POINTER_KEY, found="")), None
@@ -153,18 +174,20 @@ class Shortcuts:
     def _of_checkpoint(self, files: CheckpointFiles, recorded: Collection[str], states: _States) -> str:
         if files.version > self.head:
             return _BEYOND
-        if files.name in recorded or not self._is_young(*files.metas):
+        if files.name in recorded or not self._is_due(files.version, files.metas):
             return ""
         self.checked += len(files.metas)
-        return _difference(partial(read_checkpoint, self.store, files), *states.at(files.version))
+        wrong = _difference(partial(read_checkpoint, self.store, files), *states.at(files.version))
+        return wrong or self._pass(files.version, files.metas)
 
     def _of_compaction(self, compaction: CompactionFile, states: _States) -> str:
         if compaction.last > self.head:
             return _BEYOND
-        if not self._is_young(compaction.meta):
+        if not self._is_due(compaction.last, [compaction.meta]):
             return ""
         self.checked += 1
-        return _difference(partial(states.with_compaction, self.store, compaction), *states.at(compaction.last))
+        wrong = _difference(partial(states.with_compaction, self.store, compaction), *states.at(compaction.last))
+        return wrong or self._pass(compaction.last, [compaction.meta])
 
     def _of_pointer(self, reading: Reading, meta: Meta, ours: KeptCheckpoint | None) -> str:
         pointer = reading.pointer
@@ -177,9 +200,9 @@ class Shortcuts:
         reached = next((files for files in self._sound if leads_to(pointer, files)), None)
         if reached is None:
             return "" if self._is_being_written(pointer) else _ASTRAY
-        if self._is_young(meta) and not repeats(self.store, pointer, reached):
+        if self._is_due(pointer.version, [meta]) and not repeats(self.store, pointer, reached):
             return _OTHERWISE
-        return ""
+        return self._pass(pointer.version, [meta])
 
     def _is_lost(self, checkpoint: KeptCheckpoint, version: int) -> bool:
         return version == checkpoint.version and version not in {files.version for files in self.listed.checkpoints}
@@ -191,8 +214,24 @@ class Shortcuts:
         later = list_log(self.store, first=pointer.version).checkpoints
         return any(leads_to(pointer, files) for files in takewhile(lambda each: each.version == pointer.version, later))
 
-    def _is_young(self, *metas: Meta) -> bool:
-        return any(meta.modified > self.modified_after for meta in metas)
+    def _is_due(self, version: int, metas: Sequence[Meta]) -> bool:
+        """Whether objects of a version have to be read: touched since the last look, or new to this process.
+
+        The latter for those of the sample, and for those that readers of the newest version go by before they come to
+        a checkpoint of ours.
+        """
+        if any(meta.modified > self.modified_after for meta in metas):
+            return True
+        if self.judged.issuperset(metas):
+            self.passed.update(metas)
+            return False
+        return version in self.sample or version >= self._newest_recorded
+
+    def _pass(self, version: int, metas: Sequence[Meta]) -> str:
+        """Nothing is wrong with objects. What is not published may become another version, by an adoption."""
+        if version <= self.log.published:
+            self.passed.update(metas)
+        return ""
 
 
 def _unexpired(state: CheckpointState, committed_at: int) -> CheckpointState:

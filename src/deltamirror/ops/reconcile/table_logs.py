@@ -8,17 +8,18 @@ from types import TracebackType
 from typing import Self
 
 from deltamirror.deltalog.pointer import POINTER_KEY
-from deltamirror.errors import Refused
-from deltamirror.ops.reconcile.aside import set_aside
+from deltamirror.errors import DeltaMirrorError, Refused
+from deltamirror.ops.reconcile.aside import remove_link, set_aside
 from deltamirror.ops.reconcile.checksums import write_checksums
 from deltamirror.ops.reconcile.examination import Findings, Look, examine
+from deltamirror.ops.reconcile.shortcuts import Misleading
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.pipeline.run.inspection import Inspector
 from deltamirror.pipeline.service.engine import PublishingEngine
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress
-from deltamirror.storage.store import Store
+from deltamirror.storage.store import Meta, Obstacle, Store
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.txnlog.queue.findings import Turn
 
@@ -37,6 +38,7 @@ class Logs:
         self.engine = engine
         self._inspector = inspector
         mirror = engine.settings.mirror
+        self._judged: dict[int, frozenset[Meta]] = {}
         self._turns = Turns(engine.database, owner=engine.owner, seconds=mirror.lease, poll=mirror.poll)
 
     def __enter__(self) -> Self:
@@ -67,24 +69,43 @@ class Logs:
     def examine(self, log: KeptLog, look: Look) -> Findings:
         """What is not in a log as it should be."""
         with self.engine.breakers.looking(log.location):
-            look = replace(look, writes_checksums=self.engine.settings.mirror.checksums)
-            return examine(self.engine.database, log, self._inspector, self._address(log), look)
+            known = self._judged.pop(log.table_id, frozenset())
+            look = replace(look, judged=known, writes_checksums=self.engine.settings.mirror.checksums)
+            findings = examine(self.engine.database, log, self._inspector, self._address(log), look)
+            self._judged[log.table_id] = findings.judged
+            return findings
 
     def write_checksums(self, log: KeptLog, findings: Findings) -> int:
         """Write the version checksums that a log should have, and does not; how many."""
         return write_checksums(self.engine.database, log, self.store(log), findings.checksums)
 
     def set_aside(self, log: KeptLog, findings: Findings, turn: Turn) -> tuple[str, ...]:
-        """Move what misleads readers to where no reader looks, the pointer first; where it is kept."""
+        """Move what misleads readers to where no reader looks, the pointer first; where it is kept.
+
+        One that cannot be moved keeps no other from it: it is an obstacle from then on.
+        """
         wrong = sorted(findings.misleading, key=lambda each: each.meta.key != POINTER_KEY)
         kept = []
         for each in wrong:
             turn.require()
-            kept.append(set_aside(self.store(log), each.meta))
+            try:
+                kept.append(self._out_of_sight(log, each))
+            except DeltaMirrorError as error:
+                if error.retryable:
+                    raise
+                what = f"{each.reason}, and cannot be moved aside: {error.message}"
+                findings.obstacles.append(Obstacle(each.meta.key, what, is_link=False))
+                continue
             fields = {"table": log.name, "table_id": log.table_id, "version": each.version}
-            what = "%s in the log of table %r %s; it is moved to %s"
-            _log.warning(what, each.meta.key, log.name, each.reason, kept[-1] or "nowhere, being empty", extra=fields)
+            told = f"it is moved to {kept[-1]}" if kept[-1] else "it is taken away"
+            _log.warning("%s in the log of table %r %s; %s", each.meta.key, log.name, each.reason, told, extra=fields)
         return tuple(filter(None, kept))
+
+    def _out_of_sight(self, log: KeptLog, found: Misleading) -> str:
+        if found.is_link:
+            remove_link(self.store(log), found.meta.key)
+            return ""
+        return set_aside(self.store(log), found.meta)
 
     @contextmanager
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:

@@ -17,7 +17,7 @@ from deltamirror.deltalog.checkpoint.parquet import SCHEMA_KEY
 from deltamirror.deltalog.commits import read_whole
 from deltamirror.deltalog.listing import CheckpointFiles
 from deltamirror.deltalog.parquet import opened
-from deltamirror.errors import InvalidInput
+from deltamirror.errors import InvalidInput, InvalidLocation
 from deltamirror.publish.checkpoint.sidecars import TopFile, read_top
 from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import Store
@@ -47,11 +47,14 @@ def damaged_sidecar(store: Store, key: str, version: int, *, whole: bool) -> Dif
 
 def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, whole: bool) -> Difference | None:
     key = f"{names.SIDECARS}/{sidecar.path}"
-    if not whole:
-        meta = store.head(key)
-        if meta is not None and meta.size == sidecar.size_in_bytes:
-            return None
-    digest = stored_digest(store, key)
+    try:
+        if not whole:
+            meta = store.head(key)
+            if meta is not None and meta.size == sidecar.size_in_bytes:
+                return None
+        digest = stored_digest(store, key)
+    except InvalidLocation:
+        digest = None  # a link in its place, which is not followed
     if digest is not None and file.is_as_written(sidecar, version, digest):
         return None
     return Difference(version=version, key=key, found="" if digest is None else digest.hex())
