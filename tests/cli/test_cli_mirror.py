@@ -78,7 +78,7 @@ def test_the_log_names_tables_by_their_names(orders, add) -> None:
     log.parent.mkdir(parents=True)
     log.write_text("in the way")
     failed = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
-    assert "warning pipeline.service: version 0 of table 'orders' failed at " in failed
+    assert "warning pipeline.service.service: version 0 of table 'orders' failed at " in failed
     log.unlink()
     (log / f"{1:020}.crc").mkdir(parents=True)
     done = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
