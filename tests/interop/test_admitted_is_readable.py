@@ -81,7 +81,7 @@ def _no_rule_for_paths(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_rule_for_partition_values(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionColumn, "is_readable", lambda *_: True)
+    patch.setattr(PartitionColumn, "is_readable", lambda *_, **__: True)
     patch.setattr(PartitionColumn, "respelled", lambda _, text, **__: text)
 
 
