@@ -1,7 +1,7 @@
 """The simulation is able to fail: with each mitigation switched off, it shows the failure that it prevents."""
 
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import chain, count, islice
 
 import pytest
 
@@ -23,4 +23,4 @@ def test_a_defect_is_found(name: str) -> None:
 
 
 def _concerned(defect: Defect) -> Iterator[Plan]:
-    return islice(filter(defect.concerns, map(drawn, count())), defect.within)
+    return islice(filter(defect.concerns, map(drawn, chain([defect.seed], count()))), defect.within)
