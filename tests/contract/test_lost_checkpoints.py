@@ -136,7 +136,7 @@ def test_a_repair_writes_all_of_it_again(lake: Catalog, tmp_path: Path) -> None:
     for path in (one_of(table, f"_sidecars/{2:020}.*"), one_of(table, f"{4:020}.checkpoint.*")):
         path.unlink()
     with mirror_of(lake) as engine, logs_of(engine) as logs:
-        assert repair(logs, "t").checkpoints == (4, 2)
+        assert sorted(repair(logs, "t").checkpoints) == [2, 4]
         assert repair(logs, "t").checkpoints == ()
     # The file that names a sidecar says when that was written: a sidecar that is new has a new one.
     assert {name for name in before if "sidecar" in name or "_last" in name} <= checkpoints(table).keys()
