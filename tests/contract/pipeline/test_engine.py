@@ -10,6 +10,7 @@ from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import Diverged, Late, NotFound, Refused, Unavailable
 from deltamirror.pipeline.plan.planning import plan_commits
 from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.steps import Step
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Outcome, Stage, Unit
 from tests.support.catalogs import ENGINES
@@ -281,9 +282,9 @@ class CountedWrites:
     def __enter__(self):
         begun = self._database.begun
 
-        def counting():
+        def counting(*steps: Step):
             self._count += 1
-            return begun()
+            return begun(*steps)
 
         self._database.begun = counting
         return lambda: self._count
