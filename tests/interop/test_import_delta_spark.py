@@ -89,7 +89,9 @@ def of_kind(actions: Sequence[Action], kind: type[A]) -> list[A]:
     return [action for action in actions if isinstance(action, kind)]
 
 
-@pytest.mark.parametrize("table", REFERENCE.spark_opens or REFERENCE.importable)
+@pytest.mark.parametrize(
+    "table", [name for name in REFERENCE.spark_opens or REFERENCE.importable if name not in REFERENCE.by_file_system]
+)
 def test_the_state_in_sql_is_the_one_that_spark_reports(
     table: str, folder: Path, importer: tuple[Catalog, TableImporter], delta_spark: Reader
 ) -> None:

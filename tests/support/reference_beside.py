@@ -30,6 +30,8 @@ WITHOUT_SCHEMA = frozenset(
         "versions-not-contiguous",
     )
 )
+BY_FILE_SYSTEM = frozenset(name for name in WITHOUT_SCHEMA if "canonicalized-paths" in name)
+"""They add ``/path`` and remove ``file:/path``: one file to a Spark whose default file system is the disk."""
 WITHOUT_METADATA = frozenset(
     {
         "golden/data-reader-absolute-paths-escaped-chars",
@@ -124,6 +126,7 @@ def beside_the_repository() -> ReferenceSet:
         refused_logs=REFUSED_LOGS,
         refused_commits=REFUSED_COMMITS,
         no_table_to_spark=frozenset({*REFUSALS, *MISLEADING}),
+        by_file_system=BY_FILE_SYSTEM,
         emptied_pointers=frozenset({"golden/corrupted-last-checkpoint-kernel"}),
         sources=SOURCES,
         respelled="golden/basic-with-inserts-deletes-checkpoint",

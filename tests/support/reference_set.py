@@ -115,6 +115,8 @@ class ReferenceSet:
     """Tables whose protocols are as one CREATE TABLE, and what followed, made them."""
     spark_opens: tuple[str, ...] | None = None
     """The tables that Spark opens in tests; None: all that are imported."""
+    by_file_system: frozenset[str] = frozenset()
+    """Tables whose state depends on the file system that a reader takes for a path without a scheme."""
     unchecked: Mapping[str, tuple[int, tuple[int, ...]]]
     """By the table of the current release, a version after which a checksum cannot go on, and those that it meets."""
     continued: int
