@@ -10,7 +10,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
-from deltamirror.config.secrets import Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
+from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
 from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
 from deltamirror.config.storage import StorageSettings
@@ -18,6 +18,7 @@ from deltamirror.config.storage import StorageSettings
 __all__ = [
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
+    "FILE_SCHEMES",
     "BreakerSettings",
     "CatalogSettings",
     "CheckpointSettings",

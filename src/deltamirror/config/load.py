@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from deltamirror.config.keys import Key, keys
-from deltamirror.config.secrets import MASK, Secret, redact_text, redact_url, unclear_url
+from deltamirror.config.secrets import FILE_SCHEMES, MASK, Secret, redact_text, redact_url, unclear_url
 from deltamirror.config.settings import Settings
 from deltamirror.config.sources import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
 from deltamirror.errors import InvalidSettings
@@ -111,7 +111,7 @@ def _wrong_url(url: str) -> str:
     if not separator or engine not in (*SCHEMES, "postgres"):
         expected = f"expected an address that begins with {' or '.join(f'`{s}://`' for s in SCHEMES)}"
         return f"{expected}, found {redact_url(url)!r}"
-    if engine not in ("sqlite", "duckdb"):
+    if engine not in FILE_SCHEMES:
         return unclear_url(url)
     return f"expected a file without parameters, found {redact_url(url)!r}" if "?" in rest else ""
 

@@ -10,7 +10,16 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple, NoReturn
 from urllib.parse import unquote, unquote_plus
 
-__all__ = ["MASK", "Secret", "redact_text", "redact_url", "scrub", "secret_pieces", "unclear_url"]
+__all__ = [
+    "FILE_SCHEMES",
+    "MASK",
+    "Secret",
+    "redact_text",
+    "redact_url",
+    "scrub",
+    "secret_pieces",
+    "unclear_url",
+]
 
 MASK: Final = "***"
 
@@ -53,7 +62,8 @@ _HIDDEN_PARAMETERS: Final = frozenset(
     ["authorization", "headers", "motherduck_token", "password", "sig", "sslpassword", "token"]
 )
 """Their names help to find them, and are shown; any other name may itself be the end of a secret."""
-_FILE_SCHEMES: Final = ("sqlite", "duckdb")
+FILE_SCHEMES: Final = ("sqlite", "duckdb")
+"""Catalogs that are files: their addresses have no host, and nobody logs in to them."""
 _SHORTEST_PIECE: Final = 3
 
 _is_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*").fullmatch
@@ -106,10 +116,7 @@ class _Parts(NamedTuple):
     path_parameters: tuple[str, ...]
     query: tuple[str, ...]
     fragment: str
-
-    @property
-    def is_file(self) -> bool:
-        return self.scheme.partition("+")[0] in _FILE_SCHEMES
+    is_file: bool
 
     @property
     def parameters(self) -> Iterator[tuple[str, str]]:
@@ -120,19 +127,17 @@ class _Parts(NamedTuple):
 
 def _split(url: str) -> _Parts:
     scheme, _, rest = url.partition("://")
-    is_file = scheme.partition("+")[0] in _FILE_SCHEMES
+    is_file = scheme.partition("+")[0] in FILE_SCHEMES
     rest, _, fragment = (rest, "", "") if is_file else rest.partition("#")
     rest, _, query = rest.partition("?")
     authority, slash, path = rest.partition("/")
     path, *parameters = [path] if is_file else path.split(";")
-    return _Parts(
-        scheme, authority, slash + path, tuple(parameters), tuple(query.split("&")) if query else (), fragment
-    )
+    pairs = tuple(query.split("&")) if query else ()
+    return _Parts(scheme, authority, slash + path, tuple(parameters), pairs, fragment, is_file)
 
 
-def _has_unclear_end(url: str) -> bool:
+def _has_unclear_end(url: str, parts: _Parts) -> bool:
     """Whether it is open where the user and the password end: at which ``@``, or at a ``/``, ``?`` or ``#``."""
-    parts = _split(url)
     if parts.is_file:
         return "@" in parts.authority
     behind = url.partition("://")[2].removeprefix(parts.authority)
@@ -142,10 +147,10 @@ def _has_unclear_end(url: str) -> bool:
 
 def unclear_url(url: str) -> str:
     """What is wrong with an address that others may take apart in another way than we; nothing of it is repeated."""
-    scheme = url.partition("://")[0]
-    if not _has_unclear_end(url) and ("#" not in url or _split(url).is_file):
+    parts = _split(url)
+    if not _has_unclear_end(url, parts) and ("#" not in url or parts.is_file):
         return ""
-    named = f"`{scheme}://` address" if _is_scheme(scheme) else "address"
+    named = f"`{parts.scheme}://` address" if _is_scheme(parts.scheme) else "address"
     return (
         f"the {named} has a user, a password or a parameter with `@`, `/`, `?`, `#` or a blank as it is: "
         "write it percent-encoded, so that `p@ss` is `p%40ss` (`/` is %2F, `?` is %3F, `#` is %23, a blank is %20)"
@@ -164,7 +169,7 @@ def redact_url(url: str) -> str:
     if not _is_scheme(scheme):
         return MASK
     parts = _split(url)
-    if _has_unclear_end(url) or not _is_host(parts.authority.rpartition("@")[2]):
+    if _has_unclear_end(url, parts) or not _is_host(parts.authority.rpartition("@")[2]):
         return f"{scheme}://{MASK}"
     path_parameters = "".join(f";{_shown_parameter(each)}" for each in parts.path_parameters)
     query = f"?{'&'.join(map(_shown_parameter, parts.query))}" if parts.query else ""
@@ -187,10 +192,14 @@ def _shown_parameter(parameter: str) -> str:
 
 
 def secret_pieces(url: str) -> frozenset[str]:
-    """The password of an address and the parameters that may be secret, as they are written and decoded."""
+    """The password of an address and the parameters that may be secret, as they are written and decoded.
+
+    A name that no driver knows is one of them: behind an ``&`` as it is, it is the end of a password.
+    """
     parts = _split(url)
     password = parts.authority.rpartition("@")[0].partition(":")[2]
     hidden = [value for name, value in parts.parameters if name not in _SHOWN_PARAMETERS]
+    hidden += [name for name, _ in parts.parameters if name not in _SHOWN_PARAMETERS | _HIDDEN_PARAMETERS]
     spelled = (spelling for each in (password, *hidden) for spelling in (each, unquote(each), unquote_plus(each)))
     return frozenset(each for each in spelled if len(each) >= _SHORTEST_PIECE)
 

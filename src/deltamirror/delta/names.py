@@ -31,6 +31,7 @@ __all__ = [
     "checksum_name",
     "commit_key",
     "commit_name",
+    "is_log_name",
     "listing_prefix",
     "parse",
     "sidecar_name",
@@ -169,6 +170,11 @@ def parse(name: str) -> LogFile | Misspelt | None:
     if file is None and (odd := _NAME_FOR_SPARK.fullmatch(name)):
         return Misspelt(int(odd[1]))
     return file
+
+
+def is_log_name(name: str) -> bool:
+    """Whether a reader takes a name in ``_delta_log/`` for a file of the log, or for the pointer."""
+    return name == LAST_CHECKPOINT or parse(name) is not None
 
 
 def _parse_spelt(found: re.Match[str]) -> LogFile | None:

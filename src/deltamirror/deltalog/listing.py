@@ -145,8 +145,7 @@ def _complete(checkpoints: Iterable[tuple[CheckpointName, Meta]]) -> Iterator[Ch
 def _require_objects(store: Store) -> None:
     """Refuse what has the name of a file of the log, and is none: readers may follow a link, and we do not."""
     for found in store.obstacles(names.LOG_DIRECTORY):
-        name = found.key.removeprefix(_FOLDER)
-        if name == names.LAST_CHECKPOINT or names.parse(name) is not None:
+        if names.is_log_name(found.key.removeprefix(_FOLDER)):
             raise InvalidLocation(
                 f"in the log at {store.location}, {found.key} {found.what}",
                 hint="put the file itself in its place, or move it out of the log",

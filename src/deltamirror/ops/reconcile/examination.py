@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deltamirror.batches import batched
-from deltamirror.delta.names import LOG_DIRECTORY, LogFile, UuidCheckpoint, checkpoint_name, parse
+from deltamirror.delta.names import LOG_DIRECTORY, LogFile, UuidCheckpoint, checkpoint_name, is_log_name, parse
 from deltamirror.deltalog.comparison import ListedLog, list_log
-from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.ops.reconcile.checksums import expected_checksums
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
 from deltamirror.pipeline.run.inspection import Inspector
@@ -130,7 +129,7 @@ class _Examination:
 
     def look_for_obstacles(self) -> None:
         """What has the name of a file of the log, and is none. Readers follow links; we do not, nor keep them."""
-        found = [each for each in self._store.obstacles(LOG_DIRECTORY) if _is_of_log(each.key)]
+        found = [each for each in self._store.obstacles(LOG_DIRECTORY) if is_log_name(_name(each.key))]
         self._obstacles = frozenset(each.key for each in found)
         self.findings.obstacles += [each for each in found if not each.is_link]
         self.findings.misleading += [_link(each) for each in found if each.is_link]
@@ -282,12 +281,12 @@ class _Examination:
         return self.inspector.store(self.address)
 
 
-def _is_of_log(key: str) -> bool:
-    return key == POINTER_KEY or parse(key.removeprefix(f"{LOG_DIRECTORY}/")) is not None
+def _name(key: str) -> str:
+    return key.removeprefix(f"{LOG_DIRECTORY}/")
 
 
 def _link(found: Obstacle) -> Misleading:
-    file = parse(found.key.removeprefix(f"{LOG_DIRECTORY}/"))
+    file = parse(_name(found.key))
     meta = Meta(found.key, size=0, modified=0, etag=ETag(""))
     version = file.version if isinstance(file, LogFile) else -1
     return Misleading(version=version, meta=meta, reason=found.what, is_link=True)

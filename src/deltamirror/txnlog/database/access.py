@@ -211,7 +211,8 @@ class Database(ABC):
 
     def _cause(self, error: Exception) -> Exception | None:
         """The error of the driver, for the traceback, unless it tells a secret."""
-        return None if scrub(f"{error} {error!r}", self._secrets) != f"{error} {error!r}" else error
+        text = f"{error} {error!r}"
+        return error if scrub(text, self._secrets) == text else None
 
     def close(self) -> None:
         """Give back all connections. The next use opens others."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from deltamirror.config import CatalogSettings, redact_url, unclear_url
+from deltamirror.config import FILE_SCHEMES, CatalogSettings, redact_url, unclear_url
 from deltamirror.errors import InvalidSettings, MissingExtra
 from deltamirror.txnlog.database.access import Database
 
@@ -30,7 +30,6 @@ _ENGINES: dict[str, _Place] = {
 }
 
 
-_FILES = ("sqlite", "duckdb")
 _DRIVERS = (*_ENGINES, "sqlite+pysqlite", "postgresql+psycopg")
 """Whatever else SQLAlchemy knows by ``engine+driver`` is not what the engines here are made for."""
 
@@ -52,7 +51,7 @@ def open_database(settings: CatalogSettings) -> Database:
 
 
 def _parsed(text: str) -> URL:
-    if (unclear := unclear_url(text)) and not text.startswith(_FILES):
+    if (unclear := unclear_url(text)) and not text.startswith(FILE_SCHEMES):
         raise InvalidSettings(unclear, hint=_FORMS, key="catalog.url")
     try:
         url = make_url(text)
@@ -60,9 +59,9 @@ def _parsed(text: str) -> URL:
         raise _wrong(text) from None
     if url.drivername not in _DRIVERS:
         raise _wrong(text)
-    if url.get_backend_name() in _FILES and url.host is not None:
+    if url.get_backend_name() in FILE_SCHEMES and url.host is not None:
         raise _slash_short(url, text)
-    if url.get_backend_name() in _FILES and not url.database:
+    if url.get_backend_name() in FILE_SCHEMES and not url.database:
         raise _without_file(url, text)
     if url.database is not None and url.database != url.database.strip():
         raise _blank(text)
