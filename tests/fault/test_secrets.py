@@ -194,10 +194,9 @@ def test_every_command_whose_database_refuses(prompt: Prompt, secret_url: str, b
     prompt.set({"catalog.url": broken(secret_url)})
     ends = prompt.every(without=("demo",))
     assert {each.path for each, status in ends.items() if not status} == {"config show", "config check"}
-    with Catalog(settings=prompt.settings()) as catalog:
+    with pytest.raises(DeltaMirrorError) as caught, Catalog(settings=prompt.settings()) as catalog:
         assert not sings(repr(catalog), repr(catalog.database))
-        with pytest.raises(DeltaMirrorError) as caught:
-            catalog.tables()
+        catalog.tables()
     assert not sings(*told(caught.value))
 
 

@@ -112,6 +112,7 @@ def commands(setting: str, value: str) -> Iterator[str]:
 @example(secret=f"p@{CANARY}", escaped=False)
 @example(secret=f"p;{CANARY}", escaped=False)
 @example(secret=f"p/{CANARY}", escaped=False)
+@example(secret=f"&{CANARY}=0", escaped=False)
 def test_no_piece_of_a_secret_is_said(
     place: str, secret: str, escaped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,9 +130,18 @@ def test_a_password_that_is_not_encoded_is_refused_with_the_way_to_write_it(secr
         Catalog(f"postgresql://me:{quote(secret, safe='')}@127.0.0.1:1/lake").tables()
 
 
+def test_a_parameter_that_postgresql_does_not_know_is_refused_by_its_number_alone() -> None:
+    with pytest.raises(
+        InvalidSettings, match=r"parameter 2 of its address is none of PostgreSQL's.*`&`.*%26"
+    ) as caught:
+        Catalog(f"postgresql://127.0.0.1:1/lake?password=p&{CANARY}=0")
+    assert CANARY not in repr(caught.value.as_json())
+
+
 def test_what_a_driver_says_is_scrubbed_of_the_secrets_of_the_url() -> None:
     pieces = secret_pieces("postgresql://me:p%40ss@h/lake?sslpassword=o%2Fther&sslmode=require&x=ab")
     assert pieces == {"p%40ss", "p@ss", "o%2Fther", "o/ther"}
+    assert secret_pieces("postgresql://h/lake?password=half&other=1&sslmode=require") == {"half", "other"}
     assert scrub("cannot resolve 'p@ss' (p%40ss) for me: sslmode require, o/ther", pieces) == (
         "cannot resolve '***' (***) for me: sslmode require, ***"
     )

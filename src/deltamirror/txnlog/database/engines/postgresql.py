@@ -37,6 +37,7 @@ from deltamirror.errors import (
     DeltaMirrorError,
     Internal,
     InvalidInput,
+    InvalidSettings,
     PermissionDenied,
     Transient,
     Unavailable,
@@ -64,6 +65,7 @@ class PostgresqlDatabase(Database):
     appends_in_one_statement: ClassVar[bool] = True
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
+        _require_known_parameters(url)
         limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
         self._idle_limit = int(settings.busy_timeout * 1000)
         driver = url.set(drivername="postgresql+psycopg")
@@ -268,6 +270,19 @@ _BY_SQLSTATE: dict[str, tuple[type[DeltaMirrorError], str]] = {
     "pooler": (CatalogMismatch, "the pooler takes no such parameter: connect to PostgreSQL, or use ALTER ROLE … SET"),
     "58": (Unavailable, "the server has trouble with its disk"),
 }
+
+
+def _require_known_parameters(url: URL) -> None:
+    """Refuse a parameter that libpq does not know, by its number: its name may be the end of a password."""
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    for number, name in enumerate(url.query, start=1):
+        if name not in known:
+            raise InvalidSettings(
+                f"the catalog is in PostgreSQL, and parameter {number} of its address is none of PostgreSQL's; "
+                "a `&` within a value is written %26",
+                hint="see the connection parameters of libpq, as `sslmode` or `application_name`",
+                key="catalog.url",
+            )
 
 
 def _first_line(error: BaseException) -> str:
