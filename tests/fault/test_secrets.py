@@ -194,10 +194,15 @@ def test_every_command_whose_database_refuses(prompt: Prompt, secret_url: str, b
     prompt.set({"catalog.url": broken(secret_url)})
     ends = prompt.every(without=("demo",))
     assert {each.path for each, status in ends.items() if not status} == {"config show", "config check"}
-    with pytest.raises(DeltaMirrorError) as caught, Catalog(settings=prompt.settings()) as catalog:
+    with pytest.raises(DeltaMirrorError) as caught:
+        open_and_use(prompt.settings())
+    assert not sings(*told(caught.value))
+
+
+def open_and_use(settings: Settings) -> None:
+    with Catalog(settings=settings) as catalog:
         assert not sings(repr(catalog), repr(catalog.database))
         catalog.tables()
-    assert not sings(*told(caught.value))
 
 
 def remote_table(url: str, name: str, location: str) -> None:
