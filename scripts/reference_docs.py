@@ -54,6 +54,13 @@ No file is needed: every setting has a default. Values are taken, in this order,
 An unknown key or variable, or a value of the wrong type, is an error that names file and line, or the variable, even
 where another source overrides it. `deltamirror config show` lists what holds and where it comes from (passwords are
 not shown); `deltamirror config check` finds everything that is wrong.
+
+A service that runs takes a changed file within `config.reload`, or at once after SIGHUP, as a whole or not at all:
+[Configuration](../guides/configuration.md). Commands and programs read their settings when they begin.
+
+Keys with a table property may differ between tables: by that property, or in a block `[[tables]]` of the file, with
+`match = "sales.*"` and the keys, such as `mirror.enabled = false`. The property goes before the blocks, the last block
+that matches before the others, and these before what holds for all tables.
 """
 
 ERRORS_INTRODUCTION = """\
@@ -169,12 +176,12 @@ def settings_page() -> str:
     sections: dict[str, list[str]] = {}
     for key in keys(Settings):
         default = "none" if key.default is None else f"`{key.default}`"
-        unit = key.unit or "–"
-        cells = (f"`{key.name}`", key.text, key.kind, unit, default, str(key.reload), f"`{key.variable}`")
+        unit, own = key.unit or "–", f"`{key.table_property}`" if key.per_table else "–"
+        cells = (f"`{key.name}`", key.text, key.kind, unit, default, str(key.reload), f"`{key.variable}`", own)
         sections.setdefault(key.section, []).append(f"| {' | '.join(map(cell, cells))} |")
     head = [
-        "| Key | Meaning | Type | Unit | Default | A change takes effect | Variable |",
-        "|---|---|---|---|---|---|---|",
+        "| Key | Meaning | Type | Unit | Default | A change takes effect | Variable | Table property |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     texts = {section: getattr(Settings(), section).__doc__ for section in sections}
     tables = ["\n".join([f"## [{s}]", "", texts[s], "", *head, *rows, ""]) for s, rows in sections.items()]

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from deltamirror.config import Settings, load
+from deltamirror.config import LiveSettings, Settings, load
 from deltamirror.errors import InvalidInput, InvalidSettings
 
 __all__ = [
@@ -168,16 +168,21 @@ def require_function(value: object, name: str, *, hint: str) -> None:
         raise _wrong(name, "a function", value, hint)
 
 
-def settings_from(url: object, settings: object) -> Settings:
+def settings_from(url: object, settings: object) -> LiveSettings:
     """The settings to work with: those that were handed in, or those of file and environment, as for the command line.
 
-    A URL goes before theirs.
+    A URL goes before theirs. Only settings that are handed in live change afterwards.
     """
+    if isinstance(settings, LiveSettings):
+        if url is not None:
+            raise InvalidInput("settings that reload name the catalog themselves", hint="leave the url out")
+        return settings
     if settings is not None and not isinstance(settings, Settings):
         hint = "give deltamirror.config.Settings(…), or the settings that deltamirror.config.load(…) found"
         raise _wrong("settings", "a Settings", settings, hint)
     known = load(environment=os.environ).settings if settings is None else settings
-    return known if url is None else replace(known, catalog=replace(known.catalog, url=_catalog_url(url)))
+    given = known if url is None else replace(known, catalog=replace(known.catalog, url=_catalog_url(url)))
+    return LiveSettings.of(given)
 
 
 def _catalog_url(url: object) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from deltamirror.catalog import Catalog
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.imports.importing import TableImporter
 from deltamirror.ops.reconcile.table_logs import Logs
@@ -25,7 +25,7 @@ def open_catalog(settings: Settings) -> Catalog:
     return Catalog(settings=settings)
 
 
-def open_engine(settings: Settings) -> MirrorEngine:
+def open_engine(settings: Settings | LiveSettings) -> MirrorEngine:
     """The mirror of that catalog. It is a context manager; its service, or the first pass, starts Spark."""
     return MirrorEngine(settings=settings)
 

@@ -73,3 +73,36 @@ def test_a_file_of_another_name_is_taken_with_config(prompt) -> None:
     (prompt.folder / "other.toml").write_text("log.level = 'error'\n")
     assert values(prompt.json("config", "show", "--config", "other.toml"))["log.level"] == ("error", "other.toml:1")
     assert prompt.error("config", "show", "--config", "missing.toml", exits=10)["source"] == "missing.toml"
+
+
+@pytest.mark.requirement("R75")
+def test_show_for_a_table_names_the_block_or_the_property_that_a_value_comes_from(orders) -> None:
+    (orders.folder / "deltamirror.toml").write_text(
+        "[[tables]]\nmatch = 'ord*'\nmirror.enabled = false\ncheckpoint.bytes = 7\n"
+    )
+    properties = ["deltamirror.checkpointBytes=9", "delta.checkpointInterval=4", "deltamirror.mirrorVerify=sometimes"]
+    orders("table", "alter", "orders", *(word for each in properties for word in ("--set", each)))
+    shown = orders.json("config", "show", "--table", "orders")
+    assert values(shown)["mirror.enabled"] == (False, "deltamirror.toml:3")
+    assert values(shown)["checkpoint.bytes"] == (9, "table property deltamirror.checkpointBytes")
+    assert values(shown)["checkpoint.interval"] == (4, "table property delta.checkpointInterval")
+    assert values(shown)["mirror.verify"] == ("basic", "default")
+    assert shown["ignored"] == [
+        {"property": "deltamirror.mirrorVerify", "expected": "`off` or `basic` or `strict`"},
+    ]
+    assert "deltamirror.mirrorVerify is ignored" in orders("config", "show", "--table", "orders").stdout
+    assert values(orders.json("config", "show"))["mirror.enabled"] == (True, "default")
+    assert orders.error("config", "show", "--table", "nothing", exits=11)["code"] == "not-found"
+
+
+@pytest.mark.requirement("R116")
+def test_a_table_that_is_switched_off_is_disabled_and_never_late(orders, add) -> None:
+    (orders.folder / "deltamirror.toml").write_text("[[tables]]\nmatch = 'orders'\nmirror.enabled = false\n")
+    assert orders.json("mirror", "--once", "--runner", "local")["versions"] == 0
+    [status] = orders.json("status", "--check", "--max-lag", "0")["tables"]
+    assert (status["state"], status["lag_versions"]) == ("disabled", 1)
+    assert "config show --table orders" in orders("status", "orders").stdout
+    assert orders.json("table", "list")["tables"][0]["state"] == "disabled"
+    assert orders.json("report", "orders")["state"] == "disabled"
+    (orders.folder / "deltamirror.toml").unlink()
+    orders("status", "--check", "--max-lag", "0", exits=3)

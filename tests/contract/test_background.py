@@ -22,7 +22,7 @@ from tests.support.mirrors import (
     published_files,
     until,
 )
-from tests.support.reconcilers import reconciler_of
+from tests.support.reconcilers import comparing_every, reconciler_of
 
 pytestmark = pytest.mark.requirement("R52")
 
@@ -55,7 +55,7 @@ def test_a_defect_is_told_and_the_other_logs_are_compared_and_so_is_this_one_lat
             make_table(catalog, tmp_path, name)
         with mirror_of(catalog) as engine, reconciler_of(engine) as (reconciler, _):
             engine.run(once=True)
-            with BackgroundReconciler(catalog.database, reconciler, interval=0.1, ending=engine.ending):
+            with BackgroundReconciler(catalog.database, reconciler, live=comparing_every(0.1), ending=engine.ending):
                 assert compared["b"].wait(60)
                 assert compared["a"].wait(60)
     told = [record.getMessage() for record in caplog.records if record.name == background.__name__]

@@ -23,7 +23,7 @@ from tests.support.commit_units import commit_key
 from tests.support.lake import execute, paths
 from tests.support.mirrors import append, committed_files, following, log_of, make_table, published_files
 from tests.support.readers import Reader
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.reconcilers import comparing_every, reconciled, reconciling
 
 pytestmark = pytest.mark.default_on("sqlite")
 
@@ -197,7 +197,7 @@ def test_a_service_finds_and_mends_what_is_lost_beside_its_other_work(
     with (
         following(engine),
         logs_of(engine) as logs,
-        BackgroundReconciler(engine.database, Reconciler(logs), interval=0.2, ending=engine.ending),
+        BackgroundReconciler(engine.database, Reconciler(logs), live=comparing_every(0.2), ending=engine.ending),
     ):
         append(other, 3)
         catalog.wait_until_published({"other": 3}, seconds=60)
@@ -214,7 +214,7 @@ def test_nothing_is_compared_in_the_background_where_the_interval_is_0(
 ) -> None:
     with (
         logs_of(engine) as logs,
-        BackgroundReconciler(engine.database, Reconciler(logs), interval=0, ending=engine.ending),
+        BackgroundReconciler(engine.database, Reconciler(logs), live=comparing_every(0), ending=engine.ending),
     ):
-        assert not any(thread.name == "deltamirror-reconciler" for thread in threading.enumerate())
+        until(lambda: any(thread.name == "deltamirror-reconciler" for thread in threading.enumerate()))
     assert execute(catalog, "SELECT * FROM dl_reconciliations") == []

@@ -247,7 +247,7 @@ def test_what_others_published_between_the_question_and_the_look_is_ours(sqlite_
         append(table)
         with lake.service(catalog) as engine:
             engine.mirror("t")
-        look = LookAhead(catalog.database, lake.storage)
+        look = LookAhead(catalog.database, lake.settings())
         seen = look.sighting(asked)
         assert seen == Sighting(1, f"{LOG_DIRECTORY}/{1:020}.json")
         assert not look.mark(asked, seen)

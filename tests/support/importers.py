@@ -28,7 +28,7 @@ class Meddler:
     def __init__(self, storage: StorageSettings, meddling: Meddling) -> None:
         self.slices: list[LogSlice] = []
         """All that were asked for."""
-        self._harvester = LocalHarvester(storage)
+        self._harvester = LocalHarvester(Settings(storage=storage))
         self._meddling, self._rounds = meddling, count()
 
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:

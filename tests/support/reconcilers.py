@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.config import ReconcileSettings, Settings
+from deltamirror.config import LiveSettings, ReconcileSettings, Settings
 from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy, TableReconciled
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.run.inspection import LocalInspector
@@ -16,7 +16,12 @@ from deltamirror.storage.store import Store
 from tests.support.commit_units import Calls, watched
 from tests.support.mirrors import local_settings
 
-__all__ = ["WatchedInspector", "reconciled", "reconciler_of", "reconciling"]
+__all__ = ["WatchedInspector", "comparing_every", "reconciled", "reconciler_of", "reconciling"]
+
+
+def comparing_every(seconds: float) -> LiveSettings:
+    """The settings of a background reconciler."""
+    return LiveSettings.of(Settings(reconcile=ReconcileSettings(interval=seconds)))
 
 
 @contextmanager

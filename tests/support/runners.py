@@ -127,7 +127,7 @@ class InProcessRig:
 
     def harvest(self, slices: Sequence[LogSlice]) -> Harvest:
         """The parts of slices of a log, and the error that ended it, if one did."""
-        return harvested(LocalHarvester(self.settings.storage), slices)
+        return harvested(LocalHarvester(self.settings), slices)
 
 
 def _raised(result: Any) -> list[Outcome]:

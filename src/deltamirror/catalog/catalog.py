@@ -25,7 +25,7 @@ from deltamirror.catalog.places import require_own_folder
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
 from deltamirror.catalog.verification import FileVerifier
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings, Switch
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.errors import AlreadyExists
 from deltamirror.pipeline.service.foreign_versions import FirstLooks
@@ -47,17 +47,16 @@ class Catalog:
     """The tables of one database. Safe to share between threads; every process opens its own.
 
     ``url`` is ``sqlite:///FILE``, ``duckdb:///FILE`` or ``postgresql://…``; it goes before the one in ``settings``.
-    Without ``settings``, those of the command line are in force: ``deltamirror.toml``, then the environment.
+    Without ``settings``, those of the command line are in force: ``deltamirror.toml``, then the environment. With
+    ``LiveSettings`` the catalog goes by their values at any moment.
     """
 
-    def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
-        settings = settings_from(url, settings)
-        self.database = open_database(settings.catalog)
-        self.writer = SqlTxnLogWriter(self.database, settings, engine_info=f"deltamirror/{version('deltamirror')}")
-        self._storage = settings.storage
-        self._inline = InlinePublisher(self.database, settings) if settings.mirror.inline else None
-        looks = FirstLooks(self.database, settings, owner=owner_name()) if settings.writer.look_ahead else None
-        self._before_commit = None if looks is None else looks.before_commit
+    def __init__(self, url: str | None = None, *, settings: Settings | LiveSettings | None = None) -> None:
+        self._live = live = settings_from(url, settings)
+        self.database = open_database(live.current.catalog)
+        self.writer = SqlTxnLogWriter(self.database, live, engine_info=f"deltamirror/{version('deltamirror')}")
+        self._inline = InlinePublisher(self.database, live) if live.current.mirror.inline else None
+        self._before_commit = FirstLooks(self.database, live, owner=owner_name()).before_commit
         self._checked = False
 
     def __enter__(self) -> Self:
@@ -73,6 +72,11 @@ class Catalog:
         if self._inline is not None:
             self._inline.close()
         self.database.close()
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force at this moment."""
+        return self._live.current
 
     def init(self) -> int:
         """Create the catalog's tables, or bring them up to date; the version of their schema."""
@@ -111,8 +115,8 @@ class Catalog:
             features=texts(features, "features"),
             description=optional_text(description, "description"),
         )
-        require_own_folder(definition.location, self.tables(), self._storage)
-        if has_delta_log(definition.location, self._storage):
+        require_own_folder(definition.location, self.tables(), self.settings.storage)
+        if has_delta_log(definition.location, self.settings.storage):
             raise AlreadyExists(
                 f"there is a Delta table at {definition.location} already",
                 hint="choose another location: a table that is there is imported, not created",
@@ -134,7 +138,7 @@ class Catalog:
         """All tables, by name."""
         self.check()
         with self.database.read() as connection:
-            return list_tables(connection)
+            return list_tables(connection, Switch.of(self.settings))
 
     def drop_table(self, name: str, *, unpublished: bool = False) -> None:
         """Forget a table; data files and ``_delta_log/`` stay. With unpublished versions, only if told so."""
@@ -204,7 +208,7 @@ class Catalog:
         return wait_until_published(self.database, awaited, seconds=seconds_of(seconds, "seconds"))
 
     def _verifier(self, table: str) -> FileVerifier:
-        return FileVerifier(self._storage, lambda: self.table(table).location)
+        return FileVerifier(self.settings.storage, lambda: self.table(table).location)
 
     def _publish_inline(self, committed: Committed) -> None:
         if self._inline is not None:

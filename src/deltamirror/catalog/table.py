@@ -8,6 +8,7 @@ from deltamirror.arguments import flag, number, optional_number, optional_text, 
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
 from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment
+from deltamirror.config import Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
 from deltamirror.txnlog.commit.request import Committed
@@ -38,7 +39,7 @@ class Table:
     def info(self) -> TableInfo:
         """The table at a glance."""
         with self._catalog.database.read() as connection:
-            return table_info(connection, self.name)
+            return table_info(connection, self.name, Switch.of(self._catalog.settings))
 
     def snapshot(self, version: int | None = None, as_of: int | str | datetime | date | None = None) -> Snapshot:
         """The table at a version, at a time (milliseconds, ISO text, datetime or date), or at its head."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from deltamirror.batches import batched
-from deltamirror.config import StorageSettings
+from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add
 from deltamirror.delta.paths import decode_path, is_absolute
@@ -24,7 +24,7 @@ class FileVerifier:
     def __init__(self, storage: StorageSettings, location: Callable[[], str]) -> None:
         self._storage = storage
         self._location = location
-        self._stores = Stores.with_keys(storage)
+        self._stores = Stores.with_keys(Settings(storage=storage))
 
     def verified(self, actions: Iterable[Action]) -> Iterator[Action]:
         """The same actions, once their files were found; InvalidAction for the first that is not as stated."""

@@ -21,7 +21,7 @@ def checkpoint(invocation: Invocation, *, table: str, runner: str | None, master
     Nothing is written if it is there. By the runner of the mirror. With --runner local, this process writes it, and
     waits for no Spark to start.
     """
-    with checked_engine(chosen_runner(invocation.lasting(), runner, master)) as engine:
+    with checked_engine(chosen_runner(invocation, runner, master)) as engine:
         (before,) = engine.status(table)
         version = engine.checkpoint(table)
         (after,) = engine.status(table)

@@ -3,14 +3,14 @@
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
 from deltamirror.cli.logs import configure_logs
-from deltamirror.config import Loaded, examine, load
+from deltamirror.config import LiveSettings, Loaded, examine, load
 from deltamirror.errors import InvalidSettings
 from deltamirror.telemetry.traces import traced
 
@@ -27,6 +27,8 @@ class Invocation:
     debug: bool = False
     config: Path | None = None
     catalog: str | None = None
+    runner: str | None = None
+    master: str | None = None
 
     def refined(self, other: "Invocation") -> "Invocation":
         """This invocation with what ``other`` says laid over it."""
@@ -36,6 +38,10 @@ class Invocation:
             config=self.config if other.config is None else other.config,
             catalog=self.catalog if other.catalog is None else other.catalog,
         )
+
+    def on_runner(self, runner: str | None, master: str | None) -> "Invocation":
+        """This invocation with the runner that a command was asked for; to name a master is to ask for Spark."""
+        return replace(self, runner="spark" if runner is None and master is not None else runner, master=master)
 
     def loaded(self) -> Loaded:
         """The settings in force; logging follows them from here on."""
@@ -49,18 +55,30 @@ class Invocation:
 
     def lasting(self) -> Loaded:
         """The settings in force, which name a catalog that outlives the command."""
-        loaded = self.loaded()
-        if loaded.settings.catalog.url in _IN_MEMORY:
-            origin = loaded.origins["catalog.url"]
-            message = f"{origin}: {loaded.settings.catalog.url} is in memory, and gone when the command ends"
-            raise InvalidSettings(message, hint="name a file: sqlite:///lake.db", key="catalog.url", source=origin)
-        return loaded
+        return _lasting(self.loaded())
+
+    def live(self) -> LiveSettings:
+        """As :meth:`lasting`, for a command that runs for long; logging follows the settings as they change."""
+        live = LiveSettings.load(environment=os.environ, config=self.config, flags=self._flags(), checked=_lasting)
+        configure_logs(live.current.log)
+        live.on_change(lambda settings: configure_logs(settings.log))
+        return live
 
     def _flags(self) -> dict[str, str]:
-        return {} if self.catalog is None else {"catalog.url": self.catalog}
+        given = {"catalog.url": self.catalog, "mirror.runner": self.runner, "spark.master": self.master}
+        return {path: value for path, value in given.items() if value is not None}
 
 
 _IN_MEMORY: Final = ("sqlite:///:memory:", "duckdb:///:memory:")
+
+
+def _lasting(loaded: Loaded) -> Loaded:
+    url, origin = loaded.settings.catalog.url, loaded.origins["catalog.url"]
+    if url in _IN_MEMORY:
+        message = f"{origin}: {url} is in memory, and gone when the command ends"
+        raise InvalidSettings(message, hint="name a file: sqlite:///lake.db", key="catalog.url", source=origin)
+    return loaded
+
 
 _OPTIONS = (
     click.option("--json", "json_", is_flag=True, help="Answer with one JSON document."),

@@ -13,7 +13,7 @@ from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
 from deltamirror.cli.remedies import remedy
 from deltamirror.cli.runners import chosen_runner, with_runner
-from deltamirror.cli.signals import stopped_by_signals
+from deltamirror.cli.signals import reloaded_by_signal, stopped_by_signals
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
 from deltamirror.ops.engine import MirrorEngine
@@ -36,17 +36,19 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
     machines: they share the tables. With --once, the exit status is 0, or that of the first failure; a table in
     quarantine whose versions wait, or whose log holds another writer's commit, is a failure that stands. A failure of
     one table does not keep others from being published. With --follow, the logs are compared with the database in the
-    background, every reconcile.interval. SIGTERM and Ctrl-C end it when the work in hand is finished, and within
+    background, every reconcile.interval, and changed settings are in force within config.reload, or at once after
+    SIGHUP. SIGTERM and Ctrl-C end it when the work in hand is finished, and within
     mirror.lease; a second Ctrl-C at once.
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
-    settings = chosen_runner(invocation.lasting(), runner, master)
-    with checked_engine(settings) as engine:
+    live = chosen_runner(invocation, runner, master)
+    with checked_engine(live) as engine:
         if once:
-            _run_once(engine, invocation, settings)
+            _run_once(engine, invocation, live.current)
         else:
-            _follow(engine, invocation, settings)
+            with live.watched(), reloaded_by_signal(live.check, stop=engine.stop):
+                _follow(engine, invocation, live.current)
 
 
 def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:

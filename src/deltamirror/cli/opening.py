@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from deltamirror.catalog import Catalog
 from deltamirror.cli.invocation import Invocation
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.wiring import open_catalog, open_engine
 
@@ -26,7 +26,7 @@ def catalog_of(invocation: Invocation) -> Iterator[Catalog]:
 
 
 @contextmanager
-def checked_engine(settings: Settings) -> Iterator[MirrorEngine]:
+def checked_engine(settings: Settings | LiveSettings) -> Iterator[MirrorEngine]:
     """The mirror of the catalog that settings name, after a look whether its database holds one of this release."""
     with open_engine(settings) as engine:
         engine.check()

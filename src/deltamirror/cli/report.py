@@ -11,7 +11,7 @@ from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
 from deltamirror.cli.remedies import advice, guide
-from deltamirror.config import redact_text
+from deltamirror.config import Switch, redact_text
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.content.superseded import KeptSuperseded
@@ -33,7 +33,7 @@ def report_(invocation: Invocation, *, table: str, version: int | None) -> None:
     versions that `deltamirror adopt` superseded, with those that they have since.
     """
     with catalog_of(invocation) as catalog:
-        found = report_on(catalog.database, table, version)
+        found = report_on(catalog.database, table, version, switch=Switch.of(catalog.settings))
     answer(_document(found), Lines(tuple(_lines(found))), json=invocation.json)
 
 

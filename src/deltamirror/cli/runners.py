@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
-from msgspec.structs import replace
 
+from deltamirror.cli.invocation import Invocation
 from deltamirror.cli.parameters import not_empty
-from deltamirror.config import Loaded, Settings
+from deltamirror.config import LiveSettings
 from deltamirror.pipeline.run.spark.environment import exported_environment
 
 __all__ = ["RUNNERS", "chosen_runner", "require_spark_for_master", "with_runner"]
@@ -46,15 +46,13 @@ def require_spark_for_master(runner: str | None, master: str | None) -> None:
         raise click.UsageError("--master is for Spark, and --runner local is without it")
 
 
-def chosen_runner(loaded: Loaded, runner: str | None, master: str | None) -> Settings:
-    """The settings with what the command line says over them; to name a master is to ask for Spark.
+def chosen_runner(invocation: Invocation, runner: str | None, master: str | None) -> LiveSettings:
+    """The settings of a command that publishes, with its runner.
 
     Executors of a Spark that this process starts find the settings in its environment.
     """
     require_spark_for_master(runner, master)
-    settings = loaded.settings
-    spark = settings.spark if master is None else replace(settings.spark, master=master)
-    name = runner or (settings.mirror.runner if master is None else "spark")
-    if name == "spark":
-        os.environ.update(exported_environment(loaded))
-    return replace(settings, spark=spark, mirror=replace(settings.mirror, runner=name))
+    live = invocation.on_runner(runner, master).live()
+    if live.current.mirror.runner == "spark":
+        os.environ.update(exported_environment(live.loaded))
+    return live

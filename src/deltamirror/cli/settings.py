@@ -1,11 +1,16 @@
 """``deltamirror config``: which settings hold, where they come from, and what is wrong with them."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import click
 
 from deltamirror.cli.failure import failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.output import Grid, Lines, answer
-from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url
+from deltamirror.cli.opening import catalog_of
+from deltamirror.cli.output import Grid, Lines, answer, say
+from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url, settings_for
+from deltamirror.config.overrides import ignored_properties, origins_for
 from deltamirror.errors import InvalidSettings
 
 __all__ = ["config"]
@@ -17,17 +22,27 @@ def config() -> None:
 
 
 @config.command(epilog="Example: deltamirror config show --json")
+@click.option("--table", metavar="NAME", help="The settings as they hold for one table of the catalog.")
 @with_invocation
-def show(invocation: Invocation) -> None:
+def show(invocation: Invocation, *, table: str | None) -> None:
     """Show every setting, its value, and where the value comes from.
 
-    Passwords are not shown.
+    For one table, its properties and the blocks [[tables]] of the file count, too. Passwords are not shown.
     """
-    loaded = invocation.loaded()
+    loaded, ignored = invocation.loaded(), list[tuple[str, str]]()
+    document: dict[str, object] = {"file": _name(loaded)}
+    if table is not None:
+        properties = _properties(invocation, table)
+        origins = origins_for(loaded, table, properties)
+        loaded = replace(loaded, settings=settings_for(loaded.settings, table, properties), origins=origins)
+        ignored = list(ignored_properties(properties))
+        document |= {"table": table, "ignored": [{"property": name, "expected": kind} for name, kind in ignored]}
     shown = _shown(loaded)
     rows = [(entry["key"], "none" if entry["value"] is None else entry["value"], entry["origin"]) for entry in shown]
-    document = {"file": _name(loaded), "settings": shown}
-    answer(document, Grid(("SETTING", "VALUE", "FROM"), rows, empty=""), json=invocation.json)
+    answer({**document, "settings": shown}, Grid(("SETTING", "VALUE", "FROM"), rows, empty=""), json=invocation.json)
+    if not invocation.json:
+        for name, kind in ignored:
+            say(f"the table property {name} is ignored: its value has to be {kind}")
 
 
 @config.command(epilog="Example: deltamirror config check --config lake.toml")
@@ -47,6 +62,11 @@ def check(invocation: Invocation) -> None:
         answer(document, Lines((f"The settings are good ({_name(loaded) or 'no file'}).",)), json=invocation.json)
     if problems:
         raise click.exceptions.Exit(InvalidSettings.exit_status)
+
+
+def _properties(invocation: Invocation, table: str) -> Mapping[str, str]:
+    with catalog_of(invocation) as catalog:
+        return catalog.table(table).snapshot().metadata.configuration
 
 
 def _name(loaded: Loaded) -> str | None:

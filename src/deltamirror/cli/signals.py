@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a wish to end in order."""
+"""SIGTERM and Ctrl-C as a wish to end in order, SIGHUP as one to look at the settings."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from types import FrameType
 
 from deltamirror.cli.failure import EXIT_INTERRUPTED
 
-__all__ = ["Asked", "stopped_by_signals"]
+__all__ = ["Asked", "reloaded_by_signal", "stopped_by_signals"]
 
 _IN_ORDER = b"stopping when the work in hand is finished; Ctrl-C ends at once\n"
 _AT_ONCE = b"ended at once; what was under way is taken up when its lease ends\n"
@@ -49,6 +49,30 @@ def stopped_by_signals(stop: Callable[[], None], *, quiet: bool) -> Iterator[Ask
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def reloaded_by_signal(reload: Callable[[], None], *, stop: Callable[[], None]) -> Iterator[None]:
+    """Inside, SIGHUP calls ``reload``. The one that a closed terminal sends calls ``stop``: it would end others."""
+    had_terminal = _has_terminal()
+
+    def handle(_: int, __: FrameType | None) -> None:
+        is_closed = had_terminal and not _has_terminal()
+        threading.Thread(target=stop if is_closed else reload, name="deltamirror-reload", daemon=True).start()
+
+    before = signal.signal(signal.SIGHUP, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _tell(text: bytes, *, quiet: bool) -> None:

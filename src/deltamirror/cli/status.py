@@ -40,7 +40,7 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
 
     Of one TABLE, everything is shown: head, published, lag, failures, checkpoint. The lag is counted in versions, and
     in time since the oldest version that is not published was committed. The exit status is 0, unless --check asks for
-    another one.
+    another one. A table whose mirror is switched off by mirror.enabled is disabled, and never late.
     """
     if max_lag is not None and not check:
         raise click.UsageError("--max-lag is for --check")
@@ -67,7 +67,8 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
 def _drift(tables: Sequence[TableStatus], max_lag: float) -> int:
     if any(table.quarantined_at is not None or _is_diverged(table) for table in tables):
         return Diverged.exit_status
-    return Late.exit_status if any(table.lag_ms > max_lag * 1000 for table in tables) else 0
+    late = (table.lag_ms > max_lag * 1000 for table in tables if table.state != "disabled")
+    return Late.exit_status if any(late) else 0
 
 
 def _is_diverged(table: TableStatus) -> bool:
@@ -146,6 +147,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "published": published,
         "lag": f"{counted(table.lag_versions, 'version')}{since}",
         "quarantine": _quarantine(table),
+        "switched off": _switched_off(table),
         "waiting": f"{table.pending:,} pending, {table.failed:,} failed",
         "checkpoint": _checkpoint(table),
         "log": _log(table),
@@ -162,6 +164,11 @@ def _quarantine(table: TableStatus) -> str:
         return ""
     since = f"since {moment(table.quarantined_at)}: {table.quarantine_reason}"
     return f"{since}\nwhat to do: {way_out(table)}"
+
+
+def _switched_off(table: TableStatus) -> str:
+    shown = f"by mirror.enabled; `deltamirror config show --table {table.name}` shows where"
+    return shown if table.state == "disabled" else ""
 
 
 def _escalated(table: TableStatus) -> str:

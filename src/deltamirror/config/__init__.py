@@ -1,6 +1,7 @@
 """Settings: typed values from a TOML file and the environment, each with its origin."""
 
 from deltamirror.config.keys import Key, Reload, keys
+from deltamirror.config.live import LiveSettings, ReloadState
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
 from deltamirror.config.mirroring import (
     BreakerSettings,
@@ -10,8 +11,16 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.overrides import Switch, settings_for
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
-from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
+from deltamirror.config.settings import (
+    CatalogSettings,
+    ConfigSettings,
+    LogSettings,
+    Settings,
+    TableBlock,
+    WriterSettings,
+)
 from deltamirror.config.sources import CONFIG_VARIABLE
 from deltamirror.config.storage import StorageSettings
 
@@ -23,16 +32,21 @@ __all__ = [
     "CatalogSettings",
     "CheckpointSettings",
     "CleanupSettings",
+    "ConfigSettings",
     "Key",
+    "LiveSettings",
     "Loaded",
     "LogSettings",
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",
+    "ReloadState",
     "Secret",
     "Settings",
     "SparkSettings",
     "StorageSettings",
+    "Switch",
+    "TableBlock",
     "WriterSettings",
     "examine",
     "keys",
@@ -41,5 +55,6 @@ __all__ = [
     "redact_url",
     "scrub",
     "secret_pieces",
+    "settings_for",
     "unclear_url",
 ]

@@ -34,15 +34,16 @@ PERCENT = msgspec.Meta(ge=0, le=100)
 
 
 class Reload(StrEnum):
-    """When a changed value takes effect."""
+    """When a changed value takes effect in a process that reloads its settings."""
 
+    LIVE = "within `config.reload`"
     OPEN = "when a catalog is opened"
     START = "when the process starts"
 
 
-def described(text: str, *, unit: str = "", reload: Reload) -> msgspec.Meta:
-    """The documentation of a key, kept in its type annotation."""
-    return msgspec.Meta(description=text, extra={"unit": unit, "reload": reload})
+def described(text: str, *, unit: str = "", reload: Reload, per_table: bool = False) -> msgspec.Meta:
+    """The documentation of a key, kept in its type annotation; ``per_table``: single tables may have another value."""
+    return msgspec.Meta(description=text, extra={"unit": unit, "reload": reload, "per_table": per_table})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Key:
     text: str
     unit: str
     reload: Reload
+    per_table: bool
 
     @property
     def path(self) -> str:
@@ -66,6 +68,14 @@ class Key:
     def variable(self) -> str:
         """The environment variable: section and key joined by a double underscore."""
         return f"{ENVIRONMENT_PREFIX}{self.section}__{self.name}".upper()
+
+    @property
+    def table_property(self) -> str:
+        """The table property that goes before the setting, where single tables may have another value."""
+        if self.path == "checkpoint.interval":
+            return "delta.checkpointInterval"
+        first, *others = f"{self.section}_{self.name}".split("_")
+        return "deltamirror." + first + "".join(map(str.capitalize, others))
 
     @property
     def kind(self) -> str:
@@ -80,7 +90,12 @@ class Key:
 
 def keys(settings: type[msgspec.Struct]) -> tuple[Key, ...]:
     """Every key of every section of ``settings``, in the order of declaration."""
-    return tuple(key for section in msgspec.structs.fields(settings) for key in _section_keys(section))
+    sections = (field for field in msgspec.structs.fields(settings) if _is_section(field))
+    return tuple(key for section in sections for key in _section_keys(section))
+
+
+def _is_section(field: msgspec.structs.FieldInfo) -> bool:
+    return isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
 
 
 def _section_keys(section: msgspec.structs.FieldInfo) -> Iterator[Key]:
@@ -95,6 +110,7 @@ def _section_keys(section: msgspec.structs.FieldInfo) -> Iterator[Key]:
             text=notes.description or "",
             unit=extra.get("unit", ""),
             reload=extra["reload"],
+            per_table=extra["per_table"],
         )
 
 

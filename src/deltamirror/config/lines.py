@@ -7,8 +7,10 @@ from collections.abc import Sequence
 __all__ = ["line_of_error", "line_of_key"]
 
 
-def line_of_key(text: str, path: Sequence[str]) -> int:
+def line_of_key(text: str, path: Sequence[str | int]) -> int:
     """The 1-based line on which the key at ``path`` begins in ``text``, a valid document that holds it.
+
+    A number in the path is the place in a list.
 
     The shortest run of leading lines that is valid TOML and has the key ends where the value ends; the
     longest valid run before it ends just above. Every spelling of TOML is understood that way (headers,
@@ -24,7 +26,7 @@ def line_of_key(text: str, path: Sequence[str]) -> int:
         if _holds(document, path):
             return above + 1
         above = count
-    raise KeyError(".".join(path))
+    raise KeyError(".".join(map(str, path)))
 
 
 def line_of_error(error: tomllib.TOMLDecodeError) -> int | None:
@@ -40,9 +42,13 @@ def _parsed(text: str) -> dict[str, object] | None:
         return None
 
 
-def _holds(document: object, path: Sequence[str]) -> bool:
+def _holds(document: object, path: Sequence[str | int]) -> bool:
     for name in path:
-        if not isinstance(document, dict) or name not in document:
-            return False
-        document = document[name]
+        match document, name:
+            case dict(), str() if name in document:
+                document = document[name]
+            case list(), int() if name < len(document):
+                document = document[name]
+            case _:
+                return False
     return True

@@ -10,11 +10,19 @@ import msgspec
 
 from deltamirror.config.keys import Key, keys
 from deltamirror.config.secrets import FILE_SCHEMES, MASK, Secret, redact_text, redact_url, unclear_url
-from deltamirror.config.settings import Settings
-from deltamirror.config.sources import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
+from deltamirror.config.settings import Settings, TableBlock
+from deltamirror.config.sources import (
+    CONFIG_VARIABLE,
+    Given,
+    GivenBlock,
+    from_environment,
+    from_file,
+    from_flags,
+    in_block,
+)
 from deltamirror.errors import InvalidSettings
 
-__all__ = ["DEFAULT_FILE", "DEFAULT_ORIGIN", "Loaded", "examine", "load"]
+__all__ = ["DEFAULT_FILE", "DEFAULT_ORIGIN", "Loaded", "chosen_file", "examine", "load", "origin_in_block"]
 
 DEFAULT_FILE: Final = "deltamirror.toml"
 DEFAULT_ORIGIN: Final = "default"
@@ -23,7 +31,7 @@ SCHEMES: Final = ("sqlite", "duckdb", "postgresql")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings in force, and for each key path the place that its value came from."""
+    """Settings in force, and for each key path the place that its value came from; those of blocks, too."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -57,8 +65,8 @@ def examine(
 ) -> tuple[Loaded, list[InvalidSettings]]:
     """As :func:`load`, but every problem is returned; what is wrong keeps its default."""
     known = keys(Settings)
-    file = _chosen_file(config, environment, folder)
-    given: list[Given | InvalidSettings] = [
+    file = chosen_file(config, environment, folder)
+    given: list[Given | GivenBlock | InvalidSettings] = [
         *(from_file(file, known) if file else ()),
         *from_environment(environment, known),
         *from_flags(flags or {}, known),
@@ -66,25 +74,43 @@ def examine(
     problems = [item for item in given if isinstance(item, InvalidSettings)]
     values: dict[str, Any] = {}
     origins = {key.path: DEFAULT_ORIGIN for key in known}
+    blocks: list[TableBlock] = []
     for item in given:
         if isinstance(item, Given):
-            value = _checked(item)
-            if isinstance(value, InvalidSettings):
-                problems.append(value)
-            else:
-                values[item.key.path], origins[item.key.path] = value, item.origin
-    settings = _assembled(values, known)
+            found, wrong = _all_checked([item])
+            values |= found
+            origins |= dict.fromkeys(found, item.origin)
+            problems += wrong
+        elif isinstance(item, GivenBlock):
+            found, wrong = _all_checked(item.values)
+            blocks.append(TableBlock(match=item.match, values=tuple(found.items())))
+            origins |= {origin_in_block(len(blocks), each.key.path): each.origin for each in item.values}
+            problems += [in_block(each, item.number) for each in wrong]
+    settings = msgspec.structs.replace(_assembled(values, known), tables=tuple(blocks))
     problems += _contradictions(settings, origins)
     return Loaded(settings, origins, file), problems
 
 
-def _chosen_file(config: Path | None, environment: Mapping[str, str], folder: Path) -> Path | None:
+def origin_in_block(number: int, path: str) -> str:
+    """Under which name the origins have the value of a key in a block, counted from 1."""
+    return f"tables.{number}.{path}"
+
+
+def chosen_file(config: Path | None, environment: Mapping[str, str], folder: Path) -> Path | None:
+    """The settings file: as it is named, or the one that is in the folder, if there is one."""
     if config is not None:
         return config
     if named := environment.get(CONFIG_VARIABLE):
         return Path(named)
     default = folder / DEFAULT_FILE
     return default if default.exists() else None
+
+
+def _all_checked(given: Iterable[Given]) -> tuple[dict[str, Any], list[InvalidSettings]]:
+    """The values by key path, and what is wrong with the others."""
+    checked = {each.key.path: _checked(each) for each in given}
+    problems = [value for value in checked.values() if isinstance(value, InvalidSettings)]
+    return {path: value for path, value in checked.items() if not isinstance(value, InvalidSettings)}, problems
 
 
 def _checked(given: Given) -> Any:

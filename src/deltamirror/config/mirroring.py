@@ -19,6 +19,15 @@ __all__ = [
 class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How commits are published to `_delta_log/`."""
 
+    enabled: Annotated[
+        bool,
+        described(
+            "Publish commits. Switched off, they wait in the database, and nothing is written to `_delta_log/`; "
+            "switched on again, a table goes on with its first version that is not published.",
+            reload=Reload.LIVE,
+            per_table=True,
+        ),
+    ] = True
     runner: Annotated[
         Literal["spark", "local"],
         described(
@@ -30,11 +39,11 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         COUNTING,
         described(
-            "How many versions of a table are published as one unit of work.", unit="versions", reload=Reload.START
+            "How many versions of a table are published as one unit of work.", unit="versions", reload=Reload.LIVE
         ),
     ] = 100
     batch_tables: Annotated[
-        int, COUNTING, described("How many tables a pass takes on.", unit="tables", reload=Reload.START)
+        int, COUNTING, described("How many tables a pass takes on.", unit="tables", reload=Reload.LIVE)
     ] = 64
     batch_bytes: Annotated[
         int,
@@ -42,7 +51,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "How many bytes of commits one unit of work holds; a commit that is larger is a unit of its own.",
             unit="bytes",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 32 * 1024 * 1024
     concurrency: Annotated[
@@ -52,13 +61,13 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How many jobs run at once. The tables of one store share a job, so that a store that hangs delays its own "
             "tables only.",
             unit="jobs",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 4
     threads: Annotated[
         int,
         COUNTING,
-        described("How many units one task works on at once.", unit="threads", reload=Reload.START),
+        described("How many units one task works on at once.", unit="threads", reload=Reload.LIVE),
     ] = 8
     poll: Annotated[
         float,
@@ -66,7 +75,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "How often the service looks for commits. PostgreSQL also tells it about them at once.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 0.5
     lease: Annotated[
@@ -76,7 +85,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How long a service that died keeps others from its tables. A living one renews it; one that is told to "
             "stop is gone within it.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 60.0
     budget: Annotated[
@@ -86,7 +95,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How long a unit may work before it hands in what it has done; the rest is another unit's. On Spark, units "
             "of one job hand in after a second.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 20.0
     verify: Annotated[
@@ -94,11 +103,13 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "What is checked of a commit: nothing, its shape and digest before it is published, or also its bytes "
             "read back after.",
-            reload=Reload.START,
+            reload=Reload.LIVE,
+            per_table=True,
         ),
     ] = "basic"
     checksums: Annotated[
-        bool, described("Write the version checksums `N.crc` that readers start from.", reload=Reload.START)
+        bool,
+        described("Write the version checksums `N.crc` that readers start from.", reload=Reload.LIVE, per_table=True),
     ] = True
     attempts: Annotated[
         int,
@@ -106,18 +117,18 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "How often a version, or a checkpoint, is tried before it is escalated. It is tried on all the same.",
             unit="attempts",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 5
     retry_base: Annotated[
         float,
         POSITIVE,
-        described("The pause after the first failure of a version.", unit="s", reload=Reload.START),
+        described("The pause after the first failure of a version.", unit="s", reload=Reload.LIVE),
     ] = 1.0
     retry_factor: Annotated[
         float,
         FACTOR,
-        described("How much longer each pause is than the one before it.", unit="times", reload=Reload.START),
+        described("How much longer each pause is than the one before it.", unit="times", reload=Reload.LIVE),
     ] = 2.0
     retry_max: Annotated[
         float,
@@ -125,7 +136,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "The longest pause after a failure that may pass: transient, throttled, unavailable, capacity.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 30.0
     retry_jitter: Annotated[
@@ -135,7 +146,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How much of a pause is left to chance, up or down, so that what failed together does not come back "
             "together.",
             unit="%",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 10.0
     retry_permanent: Annotated[
@@ -145,7 +156,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
             "The pause after a failure that no retry cures. A commit to the table, or a recovery in its store, ends it "
             "after `retry_max`.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 3600.0
     inline: Annotated[
@@ -159,26 +170,27 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     inline_timeout: Annotated[
         float,
         POSITIVE,
-        described("How long a writer waits for its own publishing.", unit="s", reload=Reload.OPEN),
+        described("How long a writer waits for its own publishing.", unit="s", reload=Reload.LIVE),
     ] = 2.0
     inline_bytes: Annotated[
         int,
         COUNTING,
-        described("The largest commit that a writer publishes itself.", unit="bytes", reload=Reload.OPEN),
+        described("The largest commit that a writer publishes itself.", unit="bytes", reload=Reload.LIVE),
     ] = 1024 * 1024
 
 
 class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When checkpoints are written, and how."""
 
-    enabled: Annotated[bool, described("Write checkpoints at all.", reload=Reload.START)] = True
+    enabled: Annotated[bool, described("Write checkpoints at all.", reload=Reload.LIVE)] = True
     interval: Annotated[
         Annotated[int, COUNTING] | None,
         described(
             "A checkpoint at every version that this number divides, unless the table says `delta.checkpointInterval`. "
             "Without a value it is 10, as for Delta Lake on Spark.",
             unit="versions",
-            reload=Reload.START,
+            reload=Reload.LIVE,
+            per_table=True,
         ),
     ] = None
     bytes: Annotated[
@@ -188,16 +200,22 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
             "Also a checkpoint as soon as the commits since the last one have this many bytes, unless the table says "
             "`deltamirror.checkpointBytes`; 0: only the interval counts.",
             unit="bytes",
-            reload=Reload.START,
+            reload=Reload.LIVE,
+            per_table=True,
         ),
     ] = 100 * 1024 * 1024
     compression: Annotated[
-        Literal["snappy", "zstd"], described("How the Parquet file is compressed.", reload=Reload.START)
+        Literal["snappy", "zstd"], described("How the Parquet file is compressed.", reload=Reload.LIVE, per_table=True)
     ] = "zstd"
     row_group_bytes: Annotated[
         int,
         COUNTING,
-        described("The largest row group of the Parquet file, before compression.", unit="bytes", reload=Reload.START),
+        described(
+            "The largest row group of the Parquet file, before compression.",
+            unit="bytes",
+            reload=Reload.LIVE,
+            per_table=True,
+        ),
     ] = 128 * 1024 * 1024
     sidecar_actions: Annotated[
         int,
@@ -205,34 +223,33 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "How many file actions one sidecar of a V2 checkpoint holds; for tables with `delta.checkpointPolicy=v2`.",
             unit="actions",
-            reload=Reload.START,
+            reload=Reload.LIVE,
+            per_table=True,
         ),
     ] = 50_000
     concurrency: Annotated[
         int,
         NOT_NEGATIVE,
-        described("How many checkpoints are written at once, beside the commits.", unit="jobs", reload=Reload.START),
+        described("How many checkpoints are written at once, beside the commits.", unit="jobs", reload=Reload.LIVE),
     ] = 1
     lease: Annotated[
         float,
         POSITIVE,
-        described(
-            "How long a service that died keeps others from writing a checkpoint.", unit="s", reload=Reload.START
-        ),
+        described("How long a service that died keeps others from writing a checkpoint.", unit="s", reload=Reload.LIVE),
     ] = 300.0
 
 
 class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When the mirror leaves a store alone that is down. All services that share a catalog know it at once."""
 
-    enabled: Annotated[bool, described("Leave stores alone that are down.", reload=Reload.START)] = True
+    enabled: Annotated[bool, described("Leave stores alone that are down.", reload=Reload.LIVE)] = True
     failures: Annotated[
         int,
         COUNTING,
         described(
             "After how many failures in a row the circuit of a store opens: the tables that fail are held back.",
             unit="failures",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 5
     share: Annotated[
@@ -242,7 +259,7 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How many of the store's tables have to fail before its circuit opens, of those that fail or were served "
             "before: fewer are in trouble of their own.",
             unit="%",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 75.0
     successes: Annotated[
@@ -252,14 +269,14 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How many versions or checkpoints the store has to take in a row, one unit of work after the other, before "
             "all tables go on.",
             unit="successes",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 3
     pause: Annotated[
         float,
         POSITIVE,
         described(
-            "How long a circuit stays open before one unit of work tries the store.", unit="s", reload=Reload.START
+            "How long a circuit stays open before one unit of work tries the store.", unit="s", reload=Reload.LIVE
         ),
     ] = 30.0
 
@@ -274,7 +291,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How often the log of each table is looked at, by whichever service has its turn, as long as that takes "
             "less than a quarter of the time; 0: never.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 30.0
     sample: Annotated[
@@ -284,7 +301,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How many commits of a log are read each time, one after the other, beside those that look suspicious in a "
             "listing.",
             unit="objects",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 10
 
@@ -297,13 +314,14 @@ class CleanupSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "Delete what is older than `delta.logRetentionDuration` of its table (30 days), unless the table has "
             "`delta.enableExpiredLogCleanup=false`. Without it only `deltamirror clean` does.",
-            reload=Reload.START,
+            reload=Reload.LIVE,
+            per_table=True,
         ),
     ] = True
     interval: Annotated[
         float,
         NOT_NEGATIVE,
-        described("How often the log of a table is cleaned at most.", unit="s", reload=Reload.START),
+        described("How often the log of a table is cleaned at most.", unit="s", reload=Reload.LIVE),
     ] = 3600.0
 
 

@@ -1,6 +1,6 @@
 """The settings, section by section. Text, unit and reload behaviour beside each key feed the reference page."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -15,7 +15,15 @@ from deltamirror.config.mirroring import (
 )
 from deltamirror.config.storage import StorageSettings
 
-__all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
+__all__ = [
+    "DEFAULT_URL",
+    "CatalogSettings",
+    "ConfigSettings",
+    "LogSettings",
+    "Settings",
+    "TableBlock",
+    "WriterSettings",
+]
 
 DEFAULT_URL: Final = "sqlite:///deltamirror.db"
 
@@ -54,13 +62,13 @@ class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "A commit of more lines than this is put into the database before its table is locked.",
             unit="lines",
-            reload=Reload.OPEN,
+            reload=Reload.LIVE,
         ),
     ] = 5_000
     chunk_lines: Annotated[
         int,
         COUNTING,
-        described("How many lines of a large commit one stored chunk holds.", unit="lines", reload=Reload.OPEN),
+        described("How many lines of a large commit one stored chunk holds.", unit="lines", reload=Reload.LIVE),
     ] = 2_000
     stage_ttl: Annotated[
         float,
@@ -68,7 +76,7 @@ class CatalogSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "How long after its last sign of life a large commit that was never finished is deleted.",
             unit="s",
-            reload=Reload.OPEN,
+            reload=Reload.LIVE,
         ),
     ] = 86_400.0
 
@@ -83,18 +91,18 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How often a commit is tried again after a transient failure (a deadlock, the lost reply of a COMMIT). "
             "A conflict is never tried again.",
             unit="attempts",
-            reload=Reload.OPEN,
+            reload=Reload.LIVE,
         ),
     ] = 3
     retry_base: Annotated[
         float,
         POSITIVE,
-        described("The pause before the first retry; it doubles each time.", unit="s", reload=Reload.OPEN),
+        described("The pause before the first retry; it doubles each time.", unit="s", reload=Reload.LIVE),
     ] = 0.1
     retry_max: Annotated[
         float,
         POSITIVE,
-        described("The longest pause between two retries.", unit="s", reload=Reload.OPEN),
+        described("The longest pause between two retries.", unit="s", reload=Reload.LIVE),
     ] = 5.0
     backlog_limit: Annotated[
         Annotated[int, COUNTING] | None,
@@ -102,7 +110,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
             "Refuse commits to a table that has this many versions which are not published. Without a value there is "
             "no limit.",
             unit="versions",
-            reload=Reload.OPEN,
+            reload=Reload.LIVE,
         ),
     ] = None
     look_ahead: Annotated[
@@ -111,7 +119,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
             "Whether a process, before its first commit to a table, looks for versions in `_delta_log/` that the "
             "database lacks, as one that was restored from a backup does. A store that does not answer delays it by "
             "two seconds, and later commits by a twentieth of their time.",
-            reload=Reload.OPEN,
+            reload=Reload.LIVE,
         ),
     ] = True
     on_divergence: Annotated[
@@ -119,7 +127,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "What becomes of commits to a table whose log holds versions that somebody else wrote: they are refused, "
             "or they wait in the database until these versions are adopted.",
-            reload=Reload.OPEN,
+            reload=Reload.LIVE,
         ),
     ] = "refuse"
 
@@ -129,17 +137,41 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        described("The least severe message that is written.", reload=Reload.START),
+        described("The least severe message that is written.", reload=Reload.LIVE),
     ] = "warning"
     format: Annotated[
         Literal["text", "json"],
-        described("Lines for people, or one JSON object a line for collectors.", reload=Reload.START),
+        described("Lines for people, or one JSON object a line for collectors.", reload=Reload.LIVE),
     ] = "text"
+
+
+class ConfigSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How changed settings reach a process that is running."""
+
+    reload: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "How often a running service looks whether the settings file has changed. SIGHUP makes it look at once; "
+            "0: only SIGHUP does.",
+            unit="s",
+            reload=Reload.LIVE,
+        ),
+    ] = 5.0
+
+
+class TableBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """One block ``[[tables]]`` of the file: other values for the tables whose names match."""
+
+    match: str
+    values: tuple[tuple[str, Any], ...]
+    """By key path, such as ``checkpoint.interval``."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of a process. The defaults need no file."""
 
+    config: ConfigSettings = ConfigSettings()
     catalog: CatalogSettings = CatalogSettings()
     writer: WriterSettings = WriterSettings()
     mirror: MirrorSettings = MirrorSettings()
@@ -150,3 +182,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()
+    tables: tuple[TableBlock, ...] = ()
+    """In the order of the file: of several that match a table, the last one wins."""

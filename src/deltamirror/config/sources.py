@@ -1,5 +1,6 @@
 """Where settings come from: a TOML file, the environment, the command line. Each yields values with origins."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +12,31 @@ from deltamirror.config.keys import ENVIRONMENT_PREFIX, Key
 from deltamirror.config.lines import line_of_error, line_of_key
 from deltamirror.errors import InvalidSettings
 
-__all__ = ["CONFIG_VARIABLE", "Given", "from_environment", "from_file", "from_flags"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "FLAGS",
+    "Given",
+    "GivenBlock",
+    "from_environment",
+    "from_file",
+    "from_flags",
+    "in_block",
+]
 
 CONFIG_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CONFIG"
+FLAGS: Final = {"catalog.url": "--catalog", "mirror.runner": "--runner", "spark.master": "--master"}
+"""The options of the command line that are settings, by key path."""
 
-# Variables under our prefix that are not settings: the file to read, and what the test rig sets for itself.
-_NOT_SETTINGS: Final = (CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}TEST_")
+_TEST_RIG: Final = f"{ENVIRONMENT_PREFIX}TEST_"
+"""What the test rig sets for itself."""
+_BLOCKS: Final = "tables"
+_MATCH: Final = "match"
+_PATTERN: Final = re.compile(r"[A-Za-z0-9_.\-*?]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that somebody gave for a key; ``text`` when it has yet to be read as the key's type."""
+    """A value that a source gives for a key; ``text`` when it has yet to be read as the key's type."""
 
     key: Key
     value: object
@@ -29,8 +44,17 @@ class Given:
     text: bool = False
 
 
-def from_file(file: Path, keys: Sequence[Key]) -> Iterator[Given | InvalidSettings]:
-    """The values of a TOML file, and what is wrong with its keys."""
+@dataclass(frozen=True, slots=True)
+class GivenBlock:
+    """A block of the file with values for the tables whose names match; counted from 1."""
+
+    number: int
+    match: str
+    values: tuple[Given, ...]
+
+
+def from_file(file: Path, keys: Sequence[Key]) -> Iterator[Given | GivenBlock | InvalidSettings]:
+    """The values of a TOML file, its blocks for tables, and what is wrong with its keys."""
     try:
         text = file.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
         document = tomllib.loads(text)
@@ -39,14 +63,16 @@ def from_file(file: Path, keys: Sequence[Key]) -> Iterator[Given | InvalidSettin
     except tomllib.TOMLDecodeError as error:
         yield _malformed(file, error)
     else:
-        yield from _values(document, keys, text=text, file=file)
+        blocks = document.pop(_BLOCKS, [])
+        yield from _values(document, keys, at=_Place(file, text))
+        yield from _blocks(blocks, keys, at=_Place(file, text, (_BLOCKS,)))
 
 
 def from_environment(environment: Mapping[str, str], keys: Sequence[Key]) -> Iterator[Given | InvalidSettings]:
     """The values of the variables ``DELTAMIRROR_<SECTION>__<KEY>``."""
     known = {key.variable: key for key in keys}
     for name in sorted(environment):
-        if not name.startswith(ENVIRONMENT_PREFIX) or name.startswith(_NOT_SETTINGS):
+        if not name.startswith(ENVIRONMENT_PREFIX) or name == CONFIG_VARIABLE or name.startswith(_TEST_RIG):
             continue
         if name in known:
             yield Given(known[name], environment[name], origin=name, text=True)
@@ -55,36 +81,84 @@ def from_environment(environment: Mapping[str, str], keys: Sequence[Key]) -> Ite
 
 
 def from_flags(flags: Mapping[str, str], keys: Sequence[Key]) -> Iterator[Given | InvalidSettings]:
-    """The values that the command line gave, by key path; the flag is named after the section (``--catalog``)."""
+    """The values that the command line gave, by key path."""
     for key in keys:
         if key.path in flags:
-            yield Given(key, flags[key.path], origin=f"--{key.section}", text=True)
+            yield Given(key, flags[key.path], origin=FLAGS[key.path], text=True)
 
 
-def _values(
-    document: Mapping[str, object], keys: Sequence[Key], *, text: str, file: Path
-) -> Iterator[Given | InvalidSettings]:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A part of a file."""
+
+    file: Path
+    text: str
+    path: tuple[str | int, ...] = ()
+
+    def below(self, *names: str | int) -> "_Place":
+        return _Place(self.file, self.text, (*self.path, *names))
+
+    def __str__(self) -> str:
+        return f"{self.file}:{line_of_key(self.text, self.path)}"
+
+
+def _values(document: Mapping[str, object], keys: Sequence[Key], *, at: _Place) -> Iterator[Given | InvalidSettings]:
     known = {key.path: key for key in keys}
     sections = {key.section for key in keys}
     for section, content in document.items():
         if section not in sections:
-            where = _place(file, text, (section,))
-            yield _unknown(section, [*sections, *known], source=where, what="section")
+            yield _unknown(section, [*sections, *known, _BLOCKS], source=str(at.below(section)), what="section")
         elif not isinstance(content, dict):
-            where = _place(file, text, (section,))
-            hint = f"write [{section}] on a line of its own, and its settings below"
+            where, hint = str(at.below(section)), f"write [{section}] on a line of its own, and its settings below"
             yield InvalidSettings(
                 f"{where}: `{section}` is a section, not a value", hint=hint, key=section, source=where
             )
         else:
             for name, value in content.items():
-                path, where = f"{section}.{name}", _place(file, text, (section, name))
+                path, where = f"{section}.{name}", str(at.below(section, name))
                 key = known.get(path)
                 yield Given(key, value, origin=where) if key else _unknown(path, known, source=where, what="setting")
 
 
-def _place(file: Path, text: str, path: tuple[str, ...]) -> str:
-    return f"{file}:{line_of_key(text, path)}"
+def _blocks(blocks: object, keys: Sequence[Key], *, at: _Place) -> Iterator[GivenBlock | InvalidSettings]:
+    """The blocks ``[[tables]]``, in order."""
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        hint = 'write [[tables]], and below it: match = "sales.*" and the settings, such as mirror.enabled = false'
+        yield InvalidSettings(f"{at}: `tables` is a list of blocks", hint=hint, key=_BLOCKS, source=str(at))
+        return
+    for number, block in enumerate(blocks):
+        yield from _block(block, keys, number=number + 1, at=at.below(number))
+
+
+def _block(
+    block: Mapping[str, object], keys: Sequence[Key], *, number: int, at: _Place
+) -> Iterator[GivenBlock | InvalidSettings]:
+    match, where = block.get(_MATCH), str(at)
+    if not isinstance(match, str) or not _PATTERN.fullmatch(match):
+        message = f"{where}: block {number} of [[tables]]: `match` has to be a pattern for names of tables"
+        hint = 'letters, digits, `_`, `-`, `.`, and `*` for any text, `?` for one letter: match = "sales.*"'
+        yield InvalidSettings(message, hint=hint, key=f"{_BLOCKS}.{_MATCH}", source=where)
+    content = {section: values for section, values in block.items() if section != _MATCH}
+    found = list(_values(content, keys, at=at))
+    problems = [in_block(each, number) for each in found if isinstance(each, InvalidSettings)]
+    given = tuple(each for each in found if isinstance(each, Given))
+    problems += [_for_all_tables(each, number) for each in given if not each.key.per_table]
+    yield from problems
+    if isinstance(match, str) and not problems:
+        yield GivenBlock(number, match, given)
+
+
+def in_block(problem: InvalidSettings, number: int) -> InvalidSettings:
+    """A problem, said of a block."""
+    message = problem.message.removeprefix(f"{problem.source}: ")
+    said = f"{problem.source}: block {number} of [[tables]]: {message}"
+    return InvalidSettings(said, hint=problem.hint, key=problem.key, source=problem.source)
+
+
+def _for_all_tables(given: Given, number: int) -> InvalidSettings:
+    message = f"{given.origin}: block {number} of [[tables]]: `{given.key.path}` cannot differ between tables"
+    hint = "set it outside of the blocks; the reference of settings marks those that can"
+    return InvalidSettings(message, hint=hint, key=given.key.path, source=given.origin)
 
 
 def _unknown(name: str, known: Mapping[str, Key] | Sequence[str], *, source: str, what: str) -> InvalidSettings:

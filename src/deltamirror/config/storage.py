@@ -23,55 +23,55 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     access_key_id: Annotated[
         str | None,
-        described("S3: the access key. Goes together with `secret_access_key`.", reload=Reload.START),
+        described("S3: the access key. Goes together with `secret_access_key`.", reload=Reload.LIVE),
     ] = None
     secret_access_key: Annotated[
         Secret | None,
-        described("S3: the secret of the access key. Never shown.", reload=Reload.START),
+        described("S3: the secret of the access key. Never shown.", reload=Reload.LIVE),
     ] = None
     session_token: Annotated[
         Secret | None,
-        described("S3: the session token of temporary credentials. Never shown.", reload=Reload.START),
+        described("S3: the session token of temporary credentials. Never shown.", reload=Reload.LIVE),
     ] = None
     profile: Annotated[
         str | None,
         described(
             "S3: the profile in `~/.aws/credentials` and `~/.aws/config` whose keys are used; "
             "they are read again every five minutes.",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = None
-    region: Annotated[str | None, described("S3: the region of the bucket.", reload=Reload.START)] = None
+    region: Annotated[str | None, described("S3: the region of the bucket.", reload=Reload.LIVE)] = None
     endpoint: Annotated[
         str | None,
         described(
             "The address of an S3-compatible server (or of a server that speaks Azure's or Google's protocol), "
             "such as `https://minio.example:9000`; Azure's with the account in the path, where the host does not "
             "name it. Without a value it is the cloud's own.",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = None
     path_style: Annotated[
         bool,
         described(
-            "S3: address objects as `endpoint/bucket/key`; otherwise as `bucket.endpoint/key`.", reload=Reload.START
+            "S3: address objects as `endpoint/bucket/key`; otherwise as `bucket.endpoint/key`.", reload=Reload.LIVE
         ),
     ] = True
     allow_http: Annotated[
         bool,
-        described("Allow an `endpoint` without TLS: whoever listens on the way sees the data.", reload=Reload.START),
+        described("Allow an `endpoint` without TLS: whoever listens on the way sees the data.", reload=Reload.LIVE),
     ] = False
     ca_file: Annotated[
         str | None,
         described(
             "A PEM file with certificates that are trusted besides the system's, for a server with a private CA.",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = None
     connect_timeout: Annotated[
         float,
         POSITIVE,
-        described("How long a store may take to accept a connection.", unit="s", reload=Reload.START),
+        described("How long a store may take to accept a connection.", unit="s", reload=Reload.LIVE),
     ] = 5.0
     timeout: Annotated[
         float,
@@ -80,13 +80,13 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How long one call to a store may take. What hangs on a local disk is given up, too, and its "
             "thread left behind.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 30.0
     transfer_timeout: Annotated[
         float,
         POSITIVE,
-        described("How long a call may take that moves more than 8 MiB.", unit="s", reload=Reload.START),
+        described("How long a call may take that moves more than 8 MiB.", unit="s", reload=Reload.LIVE),
     ] = 300.0
     retries: Annotated[
         int,
@@ -95,15 +95,15 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How often a call is tried again at once when the store answers 5xx or 429, or the connection fails. "
             "Longer waits are the mirror's.",
             unit="attempts",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 2
-    azure_account: Annotated[str | None, described("Azure: the storage account.", reload=Reload.START)] = None
+    azure_account: Annotated[str | None, described("Azure: the storage account.", reload=Reload.LIVE)] = None
     azure_key: Annotated[
-        Secret | None, described("Azure: the key of the storage account. Never shown.", reload=Reload.START)
+        Secret | None, described("Azure: the key of the storage account. Never shown.", reload=Reload.LIVE)
     ] = None
     google_credentials: Annotated[
-        str | None, described("Google: the file with the key of a service account.", reload=Reload.START)
+        str | None, described("Google: the file with the key of a service account.", reload=Reload.LIVE)
     ] = None
 
     def without_credentials(self) -> Self:

@@ -25,10 +25,8 @@ class MirrorEngine(PublishingEngine):
         """What a service does beside publishing: the logs are compared in the background, if the settings say so."""
         with (
             super()._beside(),
-            closing(LocalInspector(self.settings, calls=self.calls)) as inspector,
+            closing(LocalInspector(self.live, calls=self.calls)) as inspector,
             Logs(self, inspector) as logs,
-            BackgroundReconciler(
-                self.database, Reconciler(logs), interval=self.settings.reconcile.interval, ending=self.ending
-            ),
+            BackgroundReconciler(self.database, Reconciler(logs), live=self.live, ending=self.ending),
         ):
             yield

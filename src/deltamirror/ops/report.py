@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from deltamirror.config import Switch
 from deltamirror.errors import NotFound
 from deltamirror.txnlog.content.superseded import KeptSuperseded, superseded_of
 from deltamirror.txnlog.database.access import Database
@@ -25,10 +26,10 @@ class TableReport:
     """Versions that adoptions superseded, with those that they have since; or, of one version, what it was before."""
 
 
-def report_on(database: Database, table: str, version: int | None = None) -> TableReport:
+def report_on(database: Database, table: str, version: int | None = None, *, switch: Switch) -> TableReport:
     """All attempts that failed at a table, or at a version of it, with what was escalated."""
     with database.read() as connection:
-        status = table_status(connection, table)
+        status = table_status(connection, table, switch)
         told = TableReport(
             status=status,
             version=version,

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from deltamirror.config import StorageSettings, load
+from deltamirror.config import LiveSettings, Settings, StorageSettings, load
 from deltamirror.errors import InvalidLocation, InvalidSettings
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials, clients_for
@@ -17,7 +17,7 @@ from deltamirror.storage.location import canonical_location, local_path
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
 
-__all__ = ["StoreAddress", "Stores", "open_store", "store_above", "store_at"]
+__all__ = ["StoreAddress", "Stores", "keys_of", "open_store", "store_above", "store_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +39,55 @@ class Stores:
     Their calls end in time. ``calls`` are shared with whoever else waits for the same stores, and may be given up.
     """
 
-    def __init__(self, opening: Callable[[StoreAddress], Store], calls: StoreCalls | None = None) -> None:
+    def __init__(
+        self,
+        opening: Callable[[StoreAddress], Store],
+        calls: StoreCalls | None = None,
+        *,
+        keys: Callable[[], Credentials | None] = lambda: None,
+    ) -> None:
         self._opening = opening
         self._calls = StoreCalls() if calls is None else calls
+        self._keys = keys
+        self._opened_with: Credentials | None = None
         self._opened: dict[StoreAddress, Store] = {}
 
     @classmethod
-    def with_keys(cls, storage: StorageSettings, calls: StoreCalls | None = None) -> Self:
+    def with_keys(cls, settings: Settings | LiveSettings, calls: StoreCalls | None = None) -> Self:
         """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
-        return cls(partial(open_store, credentials=Credentials.of(storage)), calls)
+        keys = keys_of(settings)
+        return cls(lambda address: open_store(address, credentials=keys()), calls, keys=keys)
 
     def at(self, address: StoreAddress) -> Store:
-        """The store at an address."""
-        if address not in self._opened:
+        """The store at an address; with other credentials it is opened again."""
+        if (keys := self._keys()) != self._opened_with:
+            self._opened, self._opened_with = {}, keys
+        opened = self._opened
+        if address not in opened:
             opening = partial(self._opening, address)
-            self._opened[address] = self._calls.bounded(opening, address.location, address.options)
-        return self._opened[address]
+            opened[address] = self._calls.bounded(opening, address.location, address.options)
+        return opened[address]
 
     def close(self) -> None:
         """Let go of them. One that is asked for again is opened again."""
         self._opened.clear()
 
 
+def keys_of(settings: Settings | LiveSettings) -> Callable[[], Credentials]:
+    """The credentials of settings, as they are when they are asked for."""
+    live = LiveSettings.of(settings)
+    return lambda: Credentials.of(live.current.storage)
+
+
 def store_at(location: str, settings: StorageSettings) -> Store:
     """The store at a location, with the credentials of the settings, or those that the process finds."""
-    return Stores.with_keys(settings).at(StoreAddress.of(location, settings))
+    return Stores.with_keys(Settings(storage=settings)).at(StoreAddress.of(location, settings))
 
 
 def store_above(location: str, settings: StorageSettings) -> Store:
     """A place that has tables in it, to look for them: a folder, or a whole bucket."""
     address = StoreAddress(canonical_location(location, or_bucket=True), _without_credentials(settings))
-    return Stores.with_keys(settings).at(address)
+    return Stores.with_keys(Settings(storage=settings)).at(address)
 
 
 def open_store(address: StoreAddress, *, credentials: Credentials | None = None) -> Store:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import case, func, select
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.properties import log_retention_ms
@@ -28,7 +28,7 @@ class SqlTxnLogWriter:
     Safe to share between threads. Every process has its own.
     """
 
-    def __init__(self, database: Database, settings: Settings, *, engine_info: str) -> None:
+    def __init__(self, database: Database, settings: Settings | LiveSettings, *, engine_info: str) -> None:
         self.database = database
         self._engine_info = engine_info
         self._path = CommitPath(database, settings, engine_info=engine_info)

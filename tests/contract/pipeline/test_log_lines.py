@@ -19,7 +19,7 @@ from tests.support.faulty_stores import runner_over
 from tests.support.lake import execute
 from tests.support.log_lines import Line, json_lines
 from tests.support.mirrors import append, following, local_settings, log_of, make_table, mirror_of
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.reconcilers import comparing_every, reconciled, reconciling
 
 pytestmark = pytest.mark.requirement("R86")
 
@@ -129,7 +129,7 @@ def test_a_log_that_cannot_be_compared_is_told_of_once(catalog: Catalog, tmp_pat
         table = make_table(catalog, tmp_path)
         engine.run(once=True)
         reconciler = Unreachable.__new__(Unreachable)
-        with BackgroundReconciler(catalog.database, reconciler, interval=0.01, ending=engine.ending):
+        with BackgroundReconciler(catalog.database, reconciler, live=comparing_every(0.01), ending=engine.ending):
             deadline = time.monotonic() + 60
             while reconciler.looked < MANY:
                 assert time.monotonic() < deadline

@@ -262,7 +262,7 @@ def test_a_beat_that_meets_a_defect_is_not_the_last(
         renewed.set()
 
     monkeypatch.setattr(heartbeat, "renew", renew)
-    with heartbeat.Heartbeat(catalog.database, {Lane.COMMITS: 0.03}) as beats:
+    with heartbeat.Heartbeat(catalog.database, lambda: {Lane.COMMITS: 0.03}) as beats:
         beats.add([Lease(table_id=1, lane=Lane.COMMITS, owner="me", epoch=1, held_until=0.0)])
         assert renewed.wait(60)
     assert "leases of 1 tables could not be renewed: KeyError" in caplog.text

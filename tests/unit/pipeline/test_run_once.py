@@ -75,11 +75,11 @@ def test_what_becomes_due_between_a_claim_and_the_end_of_a_job_is_done() -> None
     service = Service(
         cast("Database", None),
         cast("Any", [commits, checkpoints]),
-        poll=1.0,
+        poll=lambda: 1.0,
         observe=lambda _: None,
         shares_database=True,
         outlook=cast("Any", _Outlook()),
-        ending=Ending(lease=60.0, give_up=lambda: None),
+        ending=Ending(lease=lambda: 60.0, give_up=lambda: None),
     )
     service.run(once=True)
     assert (first.is_closed, second.is_closed) == (True, True)

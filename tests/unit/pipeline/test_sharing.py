@@ -27,7 +27,7 @@ def unit(size: int) -> CommitUnit:
 
 @given(jobs=st.integers(1, 8), spare=st.integers(0, 40), wanted=st.lists(st.integers(1, 64), min_size=1, max_size=8))
 def test_every_job_that_may_run_has_a_slot_whatever_the_others_took(jobs: int, spare: int, wanted: list[int]) -> None:
-    shares, slots = Shares(jobs), jobs + spare
+    shares, slots = Shares(lambda: jobs), jobs + spare
     with ExitStack() as running:
         taken = [running.enter_context(shares.taken(slots, wanted=each)) for each in wanted[:jobs]]
     assert all(1 <= share <= each for share, each in zip(taken, wanted, strict=False))
@@ -35,19 +35,19 @@ def test_every_job_that_may_run_has_a_slot_whatever_the_others_took(jobs: int, s
 
 
 def test_a_job_that_runs_alone_takes_all_but_one_slot_for_each_of_the_others() -> None:
-    with Shares(5).taken(16, wanted=64) as share:
+    with Shares(lambda: 5).taken(16, wanted=64) as share:
         assert share == 12
 
 
 def test_slots_come_back_when_a_job_ends() -> None:
-    shares = Shares(2)
+    shares = Shares(lambda: 2)
     for _ in range(3):
         with shares.taken(8, wanted=64) as share:
             assert share == 7
 
 
 def test_a_cluster_with_fewer_slots_than_jobs_still_works() -> None:
-    shares = Shares(5)
+    shares = Shares(lambda: 5)
     with shares.taken(2, wanted=8) as first, shares.taken(2, wanted=8) as second, shares.taken(2, wanted=8) as third:
         assert (first, second, third) == (1, 1, 1)
 

@@ -179,7 +179,7 @@ def _publishing(logs: Logs, log: KeptLog) -> Iterator[Lease]:
         if time.monotonic() >= deadline:
             raise LeaseLost(f"somebody else publishes table {log.name!r}", hint="try again later", table=log.name)
         time.sleep(settings.poll)
-    with Heartbeat(database, {Lane.COMMITS: settings.lease}) as heartbeat:
+    with Heartbeat(database, lambda: {Lane.COMMITS: settings.lease}) as heartbeat:
         heartbeat.add([lease])
         try:
             yield lease

@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
+from deltamirror.config import LiveSettings, Switch
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.pipeline.run.execution import our_error
@@ -35,25 +36,27 @@ class BackgroundReconciler:
     Where there is more to look at, it is looked at less often: the thread rests for most of its time.
     """
 
-    def __init__(self, database: Database, reconciler: Reconciler, *, interval: float, ending: Ending) -> None:
-        self._database, self._reconciler, self._interval = database, reconciler, interval
+    def __init__(self, database: Database, reconciler: Reconciler, *, live: LiveSettings, ending: Ending) -> None:
+        self._database, self._reconciler, self._live = database, reconciler, live
         self._ending = ending
         self._mentions = Mentions()
         self._failed: dict[int, float] = {}
         self._stop = threading.Event()
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deltamirror-reconciler", daemon=True)
 
     def __enter__(self) -> Self:
-        if self._interval > 0:
-            self._thread.start()
+        self._unsubscribe = self._live.on_change(lambda _: self._wake.set())
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._unsubscribe()
         self._stop.set()
-        if self._interval > 0:
-            self._ending.wait(self._is_over)
+        self._wake.set()
+        self._ending.wait(self._is_over)
 
     def _is_over(self, seconds: float) -> bool:
         self._thread.join(seconds)
@@ -61,7 +64,10 @@ class BackgroundReconciler:
 
     def _run(self) -> None:
         took = 0.0
-        while not self._stop.wait(pause_after(took, interval=self._interval)):
+        while not self._stop.is_set():
+            if self._wake.wait(self._pause(took)):
+                self._wake.clear()  # settings have changed, or this ends
+                continue
             begun = time.monotonic()
             try:
                 self._look_at_all()
@@ -71,13 +77,23 @@ class BackgroundReconciler:
                 _log.error("the logs are not compared: %s", our_error(error))
             took = time.monotonic() - begun
 
+    @property
+    def _interval(self) -> float:
+        return self._live.current.reconcile.interval
+
+    def _pause(self, took: float) -> float | None:
+        """How long to rest; without an interval, until the settings have changed."""
+        interval = self._interval
+        return pause_after(took, interval=interval) if interval > 0 else None
+
     def _look_at_all(self) -> None:
+        interval, switch = self._interval, Switch.of(self._live.current)
         with self._database.read() as connection:
-            due = kept_logs(connection, idle_ms=int(self._interval * 1000))
+            due = kept_logs(connection, switch, idle_ms=int(interval * 1000))
         for log in due:
             if self._stop.is_set():
                 return
-            if time.monotonic() - self._failed.get(log.table_id, -self._interval) >= self._interval:
+            if time.monotonic() - self._failed.get(log.table_id, -interval) >= interval:
                 self._look(log)
 
     @traced()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from deltamirror.config import Switch
 from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
 from deltamirror.ops.reconcile.failures import diverged, gone, obstructed, place_gone, reason
@@ -66,7 +67,6 @@ class Reconciler:
 
     def __init__(self, logs: Logs) -> None:
         self._logs, self._engine = logs, logs.engine
-        self._settings = logs.engine.settings
 
     def run(self, strategy: Strategy, tables: Sequence[str] = ()) -> Reconciled:
         """Reconcile tables, or all that are mirrored, and publish what is not; trouble of one stops no other."""
@@ -82,7 +82,7 @@ class Reconciler:
     def _chosen(self, tables: Sequence[str]) -> list[KeptLog]:
         with self._engine.database.read() as connection:
             if not tables:
-                return kept_logs(connection)
+                return kept_logs(connection, Switch.of(self._engine.settings))
             named = [kept_log(connection, name) for name in tables]
         for log in named:
             self._logs.require_mirrored(log.name)
@@ -109,7 +109,7 @@ class Reconciler:
 
     def _sample(self, log: KeptLog) -> range:
         first = max(log.cursor, log.log_start)
-        return range(first, first + self._settings.reconcile.sample)
+        return range(first, first + self._engine.settings.reconcile.sample)
 
     def _settled(self, log: KeptLog, findings: Findings, turn: Turn, *, insist: bool) -> TableReconciled:
         """Publish what is missing, before what is not ours stops the table."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from deltamirror.config import settings_for
 from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.errors import DeltaMirrorError, Refused
 from deltamirror.ops.reconcile.aside import remove_link, set_aside
@@ -20,6 +21,7 @@ from deltamirror.pipeline.service.turns import Turns
 from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Meta, Obstacle, Store
+from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.txnlog.queue.findings import Turn
 
@@ -37,9 +39,8 @@ class Logs:
     def __init__(self, engine: PublishingEngine, inspector: Inspector) -> None:
         self.engine = engine
         self._inspector = inspector
-        mirror = engine.settings.mirror
         self._judged: dict[int, frozenset[Meta]] = {}
-        self._turns = Turns(engine.database, owner=engine.owner, seconds=mirror.lease, poll=mirror.poll)
+        self._turns = Turns(engine.database, engine.live, owner=engine.owner)
 
     def __enter__(self) -> Self:
         self._turns.__enter__()
@@ -58,7 +59,8 @@ class Logs:
         """Refuse a table that is paused or in quarantine."""
         (status,) = self.engine.status(table)
         if status.state != "active":
-            hint = way_out(status) if status.state == "quarantined" else f"`deltamirror status {table}` shows why"
+            shows = f"config show --table {table}" if status.state == "disabled" else f"status {table}"
+            hint = way_out(status) if status.state == "quarantined" else f"`deltamirror {shows}` shows why"
             raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)
 
     def is_left_alone(self, log: KeptLog) -> bool:
@@ -70,7 +72,7 @@ class Logs:
         """What is not in a log as it should be."""
         with self.engine.breakers.looking(log.location):
             known = self._judged.pop(log.table_id, frozenset())
-            look = replace(look, judged=known, writes_checksums=self.engine.settings.mirror.checksums)
+            look = replace(look, judged=known, writes_checksums=self._writes_checksums(log))
             findings = examine(self.engine.database, log, self._inspector, self._address(log), look)
             self._judged[log.table_id] = findings.judged
             return findings
@@ -113,6 +115,11 @@ class Logs:
         self.engine.breakers.require(log.location)
         with self._turns.at(log.table_id, log.name, waits=waits) as lease:
             yield Turn(self.engine.database, lease, seconds=self._turns.seconds)
+
+    def _writes_checksums(self, log: KeptLog) -> bool:
+        with self.engine.database.read() as connection:
+            _, metadata = in_force(connection, log.table_id, log.head)
+        return settings_for(self.engine.settings, log.name, metadata.configuration).mirror.checksums
 
     def _address(self, log: KeptLog) -> StoreAddress:
         return StoreAddress.of(log.location, self.engine.settings.storage)

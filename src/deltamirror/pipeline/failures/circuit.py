@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from deltamirror.config import Settings, redact_url
+from deltamirror.config import LiveSettings, Settings, redact_url
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.pipeline.failures.breaker import News, Rules, news_of, news_of_look, reason
 from deltamirror.pipeline.failures.policy import STORE_CODES, WITH_THE_STORE
@@ -45,17 +45,22 @@ class Gate:
 class Breakers:
     """The breakers of the stores that one service works with. All services share them."""
 
-    def __init__(self, database: Database, settings: Settings, *, owner: str) -> None:
+    def __init__(self, database: Database, settings: Settings | LiveSettings, *, owner: str) -> None:
         self._database = database
-        self._enabled = settings.breaker.enabled
-        self._rules = Rules(settings.breaker)
-        self._retry_max = settings.mirror.retry_max
-        self._endpoint = redact_url(settings.storage.endpoint or "").rstrip("/")
+        self._live = LiveSettings.of(settings)
         self._owner = owner
+
+    @property
+    def _rules(self) -> Rules:
+        return Rules(self._live.current.breaker)
+
+    @property
+    def _retry_max(self) -> float:
+        return self._live.current.mirror.retry_max
 
     def gate(self) -> Gate:
         """What is left alone at this moment."""
-        if not self._enabled:
+        if not self._live.current.breaker.enabled:
             return Gate()
         with self._database.read() as connection:
             breakers, at = shut_breakers(connection)
@@ -108,7 +113,7 @@ class Breakers:
 
     def told(self, prefix: str, outcome: Outcome, *, tries: bool) -> bool:
         """Take in what the outcome of a unit tells of its store; False if it opens the circuit."""
-        if not self._enabled:
+        if not self._live.current.breaker.enabled:
             return True
         news = news_of(outcome, prober=self._owner if tries else None)
         known = breaker_of(self._database, self._store(prefix))
@@ -147,7 +152,8 @@ class Breakers:
     def _store(self, prefix: str) -> str:
         """The name of a store: its endpoint is part of it, since two may have buckets of the same name."""
         local = prefix.startswith(_WITHOUT_ENDPOINT)
-        return prefix if local or not self._endpoint else f"{prefix} at {self._endpoint}"
+        endpoint = redact_url(self._live.current.storage.endpoint or "").rstrip("/")
+        return prefix if local or not endpoint else f"{prefix} at {endpoint}"
 
     def _prefix(self, store: str) -> str | None:
         """What the locations of a store begin with; None if this service does not reach it by that endpoint."""

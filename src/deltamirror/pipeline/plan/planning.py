@@ -1,12 +1,11 @@
 """From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from deltamirror.config import CheckpointSettings, Settings
+from deltamirror.config import CheckpointSettings, Settings, settings_for
 from deltamirror.delta.actions import Metadata
 from deltamirror.delta.checksum import encode
 from deltamirror.delta.names import commit_key
@@ -36,8 +35,6 @@ __all__ = ["CommitPlan", "plan_checkpoint", "plan_commits"]
 _log = logging.getLogger(__name__)
 _INTERVAL: Final = "delta.checkpointInterval"
 _DEFAULT_INTERVAL: Final = int(PROPERTIES[_INTERVAL].default or 10)
-_BYTES: Final = "deltamirror.checkpointBytes"
-_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +77,7 @@ def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: 
             return None
         commits = _batch(waiting, settings.mirror.batch_bytes)
         _, metadata = in_force(connection, claim.table_id, commits[-1].version)
+        settings = settings_for(settings, claim.name, metadata.configuration)
         # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
         follows = commit_work(connection, claim.table_id, first=max(first - 1, claim.log_start), last=first - 1)
         cadence = _cadence(metadata, settings.checkpoint)
@@ -134,6 +132,7 @@ def plan_checkpoint(database: Database, claim: Claim, *, settings: Settings) -> 
         base = _base(facts)
         after = None if base is None else base.version
         commits = replay_work(connection, claim.table_id, last=version, after=after)
+    settings = settings_for(settings, claim.name, facts.metadata.configuration)
     options = settings.checkpoint
     return CheckpointUnit(
         table_id=claim.table_id,
@@ -170,13 +169,7 @@ def _cadence(metadata: Metadata, settings: CheckpointSettings) -> Cadence | None
         except InvalidInput as error:
             # Which versions get a checkpoint changes nothing that readers see, and without any the log only grows.
             interval, remark = interval or _DEFAULT_INTERVAL, error.message
-    return Cadence(interval=interval, bytes=_most_bytes(metadata, settings) or None, remark=remark)
-
-
-def _most_bytes(metadata: Metadata, settings: CheckpointSettings) -> int:
-    """After how many bytes of commits a checkpoint is due; 0: however many there are."""
-    asked = metadata.configuration.get(_BYTES, "")
-    return int(asked) if _NUMBER.fullmatch(asked) else settings.bytes
+    return Cadence(interval=interval, bytes=settings.bytes or None, remark=remark)
 
 
 def _base(facts: CheckpointFacts) -> CheckpointBase | None:

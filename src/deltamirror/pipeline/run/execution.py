@@ -9,7 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Self
 
-from deltamirror.config import StorageSettings, redact_text
+from deltamirror.config import LiveSettings, Settings, redact_text
 from deltamirror.delta.chunks import Chunk
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
 from deltamirror.pipeline.run.lease_guard import LeaseGuard
@@ -18,7 +18,7 @@ from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.location import local_path, store_prefix
-from deltamirror.storage.open import StoreAddress, Stores, open_store
+from deltamirror.storage.open import StoreAddress, Stores, keys_of, open_store
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
@@ -54,17 +54,21 @@ class Resources:
         *,
         open_store: Callable[[StoreAddress], Store] = open_store,
         calls: StoreCalls | None = None,
+        keys: Callable[[], Credentials | None] = lambda: None,
     ) -> None:
         self.database = database
         self._open_store = open_store
-        self._stores = Stores(self._opened, calls)
+        self._stores = Stores(self._opened, calls, keys=keys)
         self._probed: set[tuple[str, str | None]] = set()
         self._put: dict[tuple[int, StoreAddress], int] = {}
 
     @classmethod
-    def with_keys(cls, storage: StorageSettings, database: Database | None, calls: StoreCalls | None = None) -> Self:
+    def with_keys(
+        cls, settings: Settings | LiveSettings, database: Database | None, calls: StoreCalls | None = None
+    ) -> Self:
         """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
-        return cls(database, open_store=partial(open_store, credentials=Credentials.of(storage)), calls=calls)
+        keys = keys_of(settings)
+        return cls(database, open_store=lambda each: open_store(each, credentials=keys()), calls=calls, keys=keys)
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""

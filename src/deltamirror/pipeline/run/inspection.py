@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.deltalog.comparison import difference
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.open import StoreAddress, Stores
@@ -33,13 +33,13 @@ class LocalInspector:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | LiveSettings,
         *,
         open_store: Callable[[StoreAddress], Store] | None = None,
         calls: StoreCalls | None = None,
     ) -> None:
-        self._stores = Stores.with_keys(settings.storage, calls) if open_store is None else Stores(open_store, calls)
-        self._threads = settings.mirror.threads
+        self._live = LiveSettings.of(settings)
+        self._stores = Stores.with_keys(self._live, calls) if open_store is None else Stores(open_store, calls)
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address; it is opened once."""
@@ -47,8 +47,8 @@ class LocalInspector:
 
     def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
         """What is not as it should be; some objects are read at once."""
-        compare = partial(difference, self.store(address))
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="deltamirror-inspection") as threads:
+        compare, at_once = partial(difference, self.store(address)), self._live.current.mirror.threads
+        with ThreadPoolExecutor(at_once, thread_name_prefix="deltamirror-inspection") as threads:
             yield from (found for found in threads.map(compare, expected) if found is not None)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from queue import Full, Queue
 from typing import Final, Protocol, TypeVar
 
-from deltamirror.config import StorageSettings
+from deltamirror.config import Settings
 from deltamirror.pipeline.run.slices import LogSlice, Part, batches_of, read_slice
 from deltamirror.storage.open import Stores
 
@@ -32,8 +32,8 @@ class Harvester(Protocol):
 class LocalHarvester:
     """Reads in this process, with the credentials of its settings."""
 
-    def __init__(self, storage: StorageSettings) -> None:
-        self._stores = Stores.with_keys(storage)
+    def __init__(self, settings: Settings) -> None:
+        self._stores = Stores.with_keys(settings)
 
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """A thread reads a few batches ahead."""

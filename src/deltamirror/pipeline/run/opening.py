@@ -6,7 +6,7 @@ from itertools import chain
 from types import ModuleType
 from typing import Final
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import MissingExtra
 from deltamirror.pipeline.run.inspection import Inspector, LocalInspector
 from deltamirror.pipeline.run.local.runner import InProcessRunner
@@ -23,9 +23,9 @@ _MANY_COMMITS: Final = 5_000
 """A log that is smaller is read before Spark has started."""
 
 
-def open_runner(settings: Settings, database: Database, calls: StoreCalls) -> Runner:
+def open_runner(settings: LiveSettings, database: Database, calls: StoreCalls) -> Runner:
     """Spark, or threads of this process. Spark starts when it is first used."""
-    if settings.mirror.runner == "local":
+    if settings.current.mirror.runner == "local":
         return InProcessRunner(database, settings, calls)
     runner: Runner = _spark("runner").SparkRunner(settings, database, calls)
     return runner
@@ -35,7 +35,7 @@ def open_harvester(settings: Settings, *, runner: str | None) -> Harvester:
     """Spark, or this process; without a ``runner`` that says which, Spark for large logs."""
     match runner:
         case "local":
-            return LocalHarvester(settings.storage)
+            return LocalHarvester(settings)
         case "spark":
             harvester: Harvester = _spark("harvester").SparkHarvester(settings)
             return harvester
@@ -55,7 +55,7 @@ class _HarvesterBySize:
     """Reads small logs in this process, and large ones on Spark."""
 
     def __init__(self, settings: Settings) -> None:
-        self._here: Harvester = LocalHarvester(settings.storage)
+        self._here: Harvester = LocalHarvester(settings)
         self._spark: Harvester | None = None
         self._settings = settings
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from deltamirror.batches import batched
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, settings_for
 from deltamirror.delta.actions import Metadata
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.delta.properties import expired_log_cleanup, in_commit_timestamps, log_retention_ms
@@ -67,11 +67,11 @@ class Cleaner:
     """Cleans the logs of tables, in turns with everybody who compares or repairs them."""
 
     def __init__(
-        self, database: Database, settings: Settings, *, turns: Turns, breakers: Breakers, calls: StoreCalls
+        self, database: Database, live: LiveSettings, *, turns: Turns, breakers: Breakers, calls: StoreCalls
     ) -> None:
-        self._database, self._settings = database, settings
+        self._database, self._live = database, live
         self._turns, self._breakers = turns, breakers
-        self._stores = Stores.with_keys(settings.storage, calls)
+        self._stores = Stores.with_keys(live, calls)
 
     def plan(self, table: str) -> Cleaning:
         """What would be deleted. Nothing is changed, neither there nor here."""
@@ -109,11 +109,14 @@ class Cleaner:
             _log.warning("the log of table %r is not cleaned: %s", outcome.table, error, extra=fields)
 
     def _is_due(self, outcome: CheckpointOutcome) -> bool:
-        interval_ms = int(self._settings.cleanup.interval * 1000)
+        settings = self._live.current
+        interval_ms = int(settings.cleanup.interval * 1000)
         with self._database.read() as connection:
             if not is_due(connection, outcome.table_id, interval_ms=interval_ms):
                 return False
         facts = _facts(self._database, outcome.table)
+        if not settings_for(settings, outcome.table, facts.known.metadata.configuration).cleanup.enabled:
+            return False
         if not facts.known.swept and not facts.old:
             return False  # the common case: the store is not asked, and nothing is written down
         return store_prefix(facts.known.log.location) not in self._breakers.gate().shut
@@ -156,7 +159,7 @@ class Cleaner:
             return kept_log(connection, table)
 
     def _store(self, log: KeptLog) -> Store:
-        return self._stores.at(StoreAddress.of(log.location, self._settings.storage))
+        return self._stores.at(StoreAddress.of(log.location, self._live.current.storage))
 
 
 @dataclass(frozen=True, slots=True)

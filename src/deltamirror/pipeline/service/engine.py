@@ -2,18 +2,16 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from deltamirror.arguments import flag, optional_number, require, require_function, settings_from, table_name
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings, Switch
 from deltamirror.errors import NotFound, Refused
-from deltamirror.pipeline.failures.backoff import RetryPolicy
 from deltamirror.pipeline.failures.circuit import Breakers
-from deltamirror.pipeline.failures.escalation import EscalationPolicy
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.run.opening import open_runner
@@ -70,45 +68,39 @@ class PublishingEngine:
         self,
         url: str | None = None,
         *,
-        settings: Settings | None = None,
+        settings: Settings | LiveSettings | None = None,
         database: Database | None = None,
         runner: Runner | None = None,
     ) -> None:
-        settings = settings_from(url, settings)
+        self.live = live = settings_from(url, settings)
         require(database, Database, "database", hint="give Catalog(…).database, or leave it out and give the url")
         require(runner, Runner, "runner", hint="leave it out: settings name the runner, mirror.runner")
-        self.settings = settings
         self.owner = owner_name()
         self._resources = ExitStack()
         self._shares_database = database is not None
-        self.database = database if database is not None else self._closing(open_database(settings.catalog))
-        seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
-        self.breakers = Breakers(self.database, settings, owner=self.owner)
+        self.database = database if database is not None else self._closing(open_database(live.current.catalog))
+        self.breakers = Breakers(self.database, live, owner=self.owner)
         self.calls = StoreCalls()
-        self._runner = runner if runner is not None else self._closing(open_runner(settings, self.database, self.calls))
+        self._runner = runner if runner is not None else self._closing(open_runner(live, self.database, self.calls))
         shop = Workshop(
             database=self.database,
             runner=self._runner,
-            settings=settings,
+            live=live,
             owner=self.owner,
-            retry=RetryPolicy(settings.mirror),
-            escalates=EscalationPolicy(settings.mirror),
-            heartbeat=self._resources.enter_context(Heartbeat(self.database, seconds)),
+            heartbeat=self._resources.enter_context(Heartbeat(self.database, self._leases)),
             breakers=self.breakers,
         )
         self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
-        mirror = settings.mirror
-        turns = Turns(self.database, owner=self.owner, seconds=mirror.lease, poll=mirror.poll)
-        self._cleaner = Cleaner(
-            self.database,
-            settings,
-            turns=self._resources.enter_context(turns),
-            breakers=self.breakers,
-            calls=self.calls,
-        )
-        self.ending = Ending(lease=mirror.lease, give_up=self.calls.give_up)
+        turns = self._resources.enter_context(Turns(self.database, live, owner=self.owner))
+        self._cleaner = Cleaner(self.database, live, turns=turns, breakers=self.breakers, calls=self.calls)
+        self.ending = Ending(lease=lambda: self.settings.mirror.lease, give_up=self.calls.give_up)
         self._stopping = threading.Event()
         self._service: Service | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force at this moment."""
+        return self.live.current
 
     def __enter__(self) -> Self:
         return self
@@ -184,8 +176,9 @@ class PublishingEngine:
     def status(self, table: str | None = None) -> list[TableStatus]:
         """How far the mirror is: with one table, or with all, by name."""
         name = None if table is None else table_name(table)
+        switch = Switch.of(self.settings)
         with self.database.read() as connection:
-            return all_status(connection) if name is None else [table_status(connection, name)]
+            return all_status(connection, switch) if name is None else [table_status(connection, name, switch)]
 
     def run(self, *, once: bool = False, observe: Observer | None = None) -> Summary:
         """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again.
@@ -198,21 +191,20 @@ class PublishingEngine:
         if once:
             make_due(self.database)
             end_pauses(self.database)
-        lanes = [self._commits, self._checkpoints] if self.settings.checkpoint.enabled else [self._commits]
-        self._service = Service(
+        self._service = service = Service(
             self.database,
-            lanes,
-            poll=self.settings.mirror.poll,
+            [self._commits, self._checkpoints],
+            poll=lambda: self.settings.mirror.poll,
             observe=observe or _ignore,
             shares_database=self._shares_database,
-            outlook=Outlook(self.database, LookAhead(self.database, self.settings.storage), self.breakers),
-            after_checkpoint=self._cleaner.clean_after if self.settings.cleanup.enabled else _ignore,
+            outlook=Outlook(self.database, LookAhead(self.database, self.live), self.breakers, live=self.live),
+            after_checkpoint=self._cleaner.clean_after,
             ending=self.ending,
         )
         if self._stopping.is_set():
-            self._service.stop()
-        with nullcontext() if once else self._beside():
-            return self._service.run(once=once)
+            service.stop()
+        with self._when_settings_change(service.refresh), nullcontext() if once else self._beside():
+            return service.run(once=once)
 
     def stop(self) -> None:
         """Begin nothing more; what is under way is finished, or given up in time for ``run`` to end within a lease.
@@ -230,6 +222,18 @@ class PublishingEngine:
             threading.Thread(target=self._start, name="deltamirror-start", daemon=True).start()
         yield
 
+    @contextmanager
+    def _when_settings_change(self, refresh: Callable[[], None]) -> Iterator[None]:
+        end = self.live.on_change(lambda _: refresh())
+        try:
+            yield
+        finally:
+            end()
+
+    def _leases(self) -> dict[Lane, float]:
+        settings = self.settings
+        return {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
+
     def _start(self) -> None:
         try:
             self.start()
@@ -240,6 +244,9 @@ class PublishingEngine:
         (status,) = self.status(table_name(table))
         if status.state == "paused":
             raise self._paused(table)
+        if status.state == "disabled":
+            message = f"the mirror of table {table!r} is switched off by mirror.enabled"
+            raise Refused(message, hint=f"`deltamirror config show --table {table}` shows where", table=table)
         if status.state == "quarantined":
             raise Refused(
                 f"table {table!r} is in quarantine: {status.quarantine_reason}",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from deltamirror.config import LiveSettings, Switch
 from deltamirror.errors import DeltaMirrorError, NotFound
 from deltamirror.pipeline.failures.circuit import Breakers
 from deltamirror.pipeline.failures.policy import STORE_CODES
@@ -33,8 +34,8 @@ class Outlook:
     reached is asked for one table only, and keeps nobody waiting: what is put there finds out for itself.
     """
 
-    def __init__(self, database: Database, look: LookAhead, breakers: Breakers) -> None:
-        self._database, self._look, self._breakers = database, look, breakers
+    def __init__(self, database: Database, look: LookAhead, breakers: Breakers, *, live: LiveSettings) -> None:
+        self._database, self._look, self._breakers, self._live = database, look, breakers, live
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltamirror-look")
         self._lock = threading.Lock()
         self._mentions = Mentions()
@@ -62,8 +63,9 @@ class Outlook:
         self._pool.shutdown(cancel_futures=True)
 
     def _active(self) -> list[TableInfo]:
+        switch = Switch.of(self._live.current)
         with self._database.read() as connection:
-            return [info for info in list_tables(connection) if info.state == "active"]
+            return [info for info in list_tables(connection, switch) if info.state == "active"]
 
     def _begin(self, infos: Sequence[TableInfo], wake: Callable[[], None]) -> None:
         shut, by_store = self._breakers.gate().shut, defaultdict[str, list[TableInfo]](list)

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from deltamirror.config import Settings, StorageSettings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_key
 from deltamirror.deltalog.expiry import pointed_version
 from deltamirror.deltalog.pointer import POINTER_KEY
@@ -50,15 +50,17 @@ class Sighting:
 class LookAhead:
     """Looks past the heads of tables, with little patience: whoever does not get an answer can look again."""
 
-    def __init__(self, database: Database, storage: StorageSettings) -> None:
+    def __init__(self, database: Database, settings: Settings | LiveSettings) -> None:
         self._database = database
-        quick = {name: min(getattr(storage, name), _SECONDS) for name in _TIMES}
-        self._storage = replace(storage, retries=0, **quick)
-        self._stores = Stores.with_keys(storage)
+        self._live = LiveSettings.of(settings)
+        self._stores = Stores.with_keys(self._live)
 
     def sighting(self, table: TableInfo) -> Sighting | None:
         """What the log of a table holds past its head. Errors are those of the store."""
-        return _beyond(self._stores.at(StoreAddress.of(table.location, self._storage)), table.head)
+        storage = self._live.current.storage
+        quick = {name: min(getattr(storage, name), _SECONDS) for name in _TIMES}
+        address = StoreAddress.of(table.location, replace(storage, retries=0, **quick))
+        return _beyond(self._stores.at(address), table.head)
 
     def mark(self, table: TableInfo, seen: Sighting) -> bool:
         """Let nobody publish to a table, unless the database has the version by this time; whether it has not."""
@@ -98,11 +100,17 @@ class FirstLooks:
     """
 
     def __init__(
-        self, database: Database, settings: Settings, *, owner: str, clock: Callable[[], float] = time.monotonic
+        self,
+        database: Database,
+        settings: Settings | LiveSettings,
+        *,
+        owner: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
-        self._look = LookAhead(database, settings.storage)
-        self._breakers = Breakers(database, settings, owner=owner)
+        self._live = LiveSettings.of(settings)
+        self._look = LookAhead(database, self._live)
+        self._breakers = Breakers(database, self._live, owner=owner)
         self._clock = clock
         self._done: set[str] = set()
         self._told: set[str] = set()
@@ -110,6 +118,8 @@ class FirstLooks:
 
     def before_commit(self, tables: Iterable[str]) -> None:
         """Make known which of these tables have a log that is ahead of the database: a commit to them is refused."""
+        if not self._live.current.writer.look_ahead:
+            return
         if fresh := [name for name in tables if name not in self._done]:
             with self._database.read() as connection:
                 infos = [table_info(connection, name) for name in fresh]

@@ -1,8 +1,9 @@
 """Renews the leases of work that is under way."""
 
 import logging
+import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -19,11 +20,16 @@ _BEATS_A_LEASE = 3
 
 
 class Heartbeat:
-    """A thread that renews leases, three times within the shortest of them, until they are removed."""
+    """A thread that renews leases, three times within the shortest of them, until they are removed.
 
-    def __init__(self, database: Database, seconds: Mapping[Lane, float]) -> None:
+    ``seconds`` says how long leases are; when they become shorter, the next lease makes the thread hurry.
+    """
+
+    def __init__(self, database: Database, seconds: Callable[[], Mapping[Lane, float]]) -> None:
         self._database = database
         self._seconds = seconds
+        self._pause = math.inf
+        self._wake = threading.Event()
         self._leases: dict[tuple[int, Lane], Lease] = {}
         self._lock = threading.Lock()
         self._mentions = Mentions()
@@ -38,12 +44,15 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._wake.set()
         self._thread.join()
 
     def add(self, leases: Iterable[Lease]) -> None:
         """Renew these from here on."""
         with self._lock:
             self._leases.update({(lease.table_id, lease.lane): lease for lease in leases})
+        if self._pause_now() < self._pause:
+            self._wake.set()
 
     def remove(self, leases: Iterable[Lease]) -> None:
         """Renew these no longer."""
@@ -52,9 +61,16 @@ class Heartbeat:
                 self._leases.pop((lease.table_id, lease.lane), None)
 
     def _beat(self) -> None:
-        while not self._stop.wait(min(self._seconds.values()) / _BEATS_A_LEASE):
-            for lane, seconds in self._seconds.items():
+        while not self._stop.is_set():
+            self._pause = self._pause_now()
+            if self._wake.wait(self._pause):
+                self._wake.clear()  # leases are shorter than they were, or this ends
+                continue
+            for lane, seconds in self._seconds().items():
                 self._renew(lane, seconds)
+
+    def _pause_now(self) -> float:
+        return min(self._seconds().values()) / _BEATS_A_LEASE
 
     def _renew(self, lane: Lane, seconds: float) -> None:
         with self._lock:

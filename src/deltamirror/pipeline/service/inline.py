@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Switch
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service.engine import PublishingEngine
@@ -21,17 +21,15 @@ _log = logging.getLogger(__name__)
 class InlinePublisher:
     """Publishes what its process commits. Whatever goes wrong is left to the service: the commit has succeeded."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
-        self._database = database
-        self._limits = settings.mirror
-        self._engine = PublishingEngine(
-            settings=settings, database=database, runner=InProcessRunner(database, settings)
-        )
-        self._pool = ThreadPoolExecutor(settings.mirror.concurrency, thread_name_prefix="deltamirror-inline")
+    def __init__(self, database: Database, live: LiveSettings) -> None:
+        self._database, self._live = database, live
+        self._engine = PublishingEngine(settings=live, database=database, runner=InProcessRunner(database, live))
+        threads = live.current.mirror.concurrency
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="deltamirror-inline")
 
     def publish(self, versions: Mapping[str, int]) -> None:
         """Publish these versions of tables, each of them if the commits that wait there are small. Never raises."""
-        deadline = time.monotonic() + self._limits.inline_timeout
+        deadline = time.monotonic() + self._live.current.mirror.inline_timeout
         under_way = {table: self._begun(table, version) for table, version in versions.items()}
         for table, future in under_way.items():
             if why := _trouble(future, max(0.0, deadline - time.monotonic())):
@@ -54,10 +52,10 @@ class InlinePublisher:
 
     def _publish(self, table: str, version: int) -> None:
         with self._database.read() as connection:
-            info = table_info(connection, table)
+            info = table_info(connection, table, Switch.of(self._live.current))
             published = -1 if info.published is None else info.published
             waiting = sum(num_bytes for _, num_bytes in bytes_since(connection, info.id, published, version))
-        if info.state == "active" and waiting <= self._limits.inline_bytes:
+        if info.state == "active" and waiting <= self._live.current.mirror.inline_bytes:
             # Checkpoints take longer than a writer should wait. The one that is due is asked for.
             self._engine.mirror(table, version, checkpoint=False)
 

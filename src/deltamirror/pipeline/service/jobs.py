@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import (
     DeltaMirrorError,
     Diverged,
@@ -47,12 +47,15 @@ class Workshop:
 
     database: Database
     runner: Runner
-    settings: Settings
+    live: LiveSettings
     owner: str
-    retry: RetryPolicy
-    escalates: EscalationPolicy
     heartbeat: Heartbeat
     breakers: Breakers
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self.live.current
 
 
 class Job(ABC):
@@ -119,7 +122,8 @@ class Job(ABC):
         return replace(outcome, failure=replace(failure, error=error))
 
     def _record(self, outcome: Outcome) -> Recorded:
-        database, retry, escalates = self._shop.database, self._shop.retry, self._shop.escalates
+        database, mirror = self._shop.database, self._shop.settings.mirror
+        retry, escalates = RetryPolicy(mirror), EscalationPolicy(mirror)
         match outcome:
             case CommitOutcome():
                 due = self._due(outcome)

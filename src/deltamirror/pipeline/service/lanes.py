@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import ClassVar, Final, TypeVar
 
+from deltamirror.config import Switch
 from deltamirror.errors import (
     CapacityExceeded,
     CatalogMismatch,
@@ -104,6 +105,7 @@ class MirrorLane(ABC):
             except_retries=except_retries,
             open_circuits=open_circuits,
             retry_max=self._shop.settings.mirror.retry_max,
+            switch=Switch.of(self._shop.settings),
         )
 
     def _tries(
@@ -125,6 +127,7 @@ class MirrorLane(ABC):
             codes=STORE_CODES,
             unless_table=spared,
             table_ids=table_ids,
+            switch=Switch.of(shop.settings),
         )
         with _given_back_on_failure(shop, claims):
             if claims and not shop.breakers.begin_trying(store):
@@ -159,10 +162,11 @@ class CommitLane(MirrorLane):
 
         A large unit is a job of its own, so that small ones are recorded without it.
         """
-        shop, large = self._shop, self._shop.settings.mirror.batch_bytes
-        plan = partial(plan_commits, shop.database, settings=shop.settings, upto=upto)
+        shop, settings = self._shop, self._shop.settings
+        plan = partial(plan_commits, shop.database, settings=settings, upto=upto)
         plans, failing = _planned(shop, claims, plan, tries=tries)
-        return [*failing, *(CommitJob(shop, some, tries=tries) for some in _by_store(plans, large=large))]
+        groups = _by_store(plans, large=settings.mirror.batch_bytes)
+        return [*failing, *(CommitJob(shop, some, tries=tries) for some in groups)]
 
 
 class CheckpointLane(MirrorLane):
@@ -172,8 +176,9 @@ class CheckpointLane(MirrorLane):
 
     @property
     def concurrency(self) -> int:
-        """How many jobs run at once."""
-        return self._shop.settings.checkpoint.concurrency
+        """How many jobs run at once; none where checkpoints are switched off."""
+        options = self._shop.settings.checkpoint
+        return options.concurrency if options.enabled else 0
 
     @property
     def _tables_at_once(self) -> int:

@@ -72,7 +72,7 @@ class Service:
         database: Database,
         lanes: Sequence[MirrorLane],
         *,
-        poll: float,
+        poll: Callable[[], float],
         observe: Observer,
         shares_database: bool,
         outlook: Outlook,
@@ -81,7 +81,7 @@ class Service:
     ) -> None:
         self._database = database
         self._lets_go = not shares_database
-        self._lanes = [lane for lane in lanes if lane.concurrency > 0]
+        self._lanes = tuple(lanes)
         self._poll = poll
         self._observe = observe
         self._outlook = outlook
@@ -89,6 +89,8 @@ class Service:
         self._after_checkpoint = after_checkpoint
         self._stopping = threading.Event()
         self._wake = threading.Event()
+        self._rewatch = threading.Event()
+        self._is_outdated = False
         self._lock = threading.Lock()
         self._waiting: dict[MirrorLane, list[Job]] = {lane: [] for lane in self._lanes}
         self._running: dict[MirrorLane, set[Job]] = {lane: set() for lane in self._lanes}
@@ -103,6 +105,13 @@ class Service:
         For other threads than that of ``run``.
         """
         self._stopping.set()
+        self._rewatch.set()
+        self._wake.set()
+
+    def refresh(self) -> None:
+        """Go by changed settings: jobs that were not begun are claimed again by them; those under way are finished."""
+        self._is_outdated = True
+        self._rewatch.set()
         self._wake.set()
 
     def run(self, *, once: bool) -> Summary:
@@ -119,6 +128,7 @@ class Service:
             stack.callback(self.stop)  # whatever ends the loop
             while not self._stopping.is_set():
                 self._wake.clear()
+                self._give_back_outdated()
                 busy = self._is_busy()  # asked first: what ends after the claims may have made more due
                 started = self._start()
                 if once and (self._trouble is not None or not (started or busy)):
@@ -224,10 +234,17 @@ class Service:
                 self._wake.wait(left)
         return not any(self._running.values())
 
+    def _give_back_outdated(self) -> None:
+        if self._is_outdated:
+            self._is_outdated = False
+            self._give_back_waiting()
+
     def _give_back_waiting(self) -> None:
         """Let others have what was claimed and not begun."""
         for lane in self._lanes:
-            for job in self._waiting[lane]:
+            with self._lock:
+                waiting, self._waiting[lane] = self._waiting[lane], []
+            for job in waiting:
                 with self._trouble_met(Exception):
                     job.close()
 
@@ -280,11 +297,12 @@ class Service:
     def _watch(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._database.wait_for_commits(self._poll, self._stopping)
+                self._database.wait_for_commits(self._poll(), self._rewatch)
             except Exception as error:  # noqa: BLE001  without this thread nobody wakes the service
                 level = logging.DEBUG if isinstance(error, DeltaMirrorError) else logging.ERROR
                 _log.log(level, "commits are not announced: %s", our_error(error))
-                self._stopping.wait(self._poll)
+                self._rewatch.wait(self._poll())
+            self._rewatch.clear()
             self._wake.set()
 
 

@@ -18,13 +18,14 @@ class Ending:
     What is given up is no failure: its tables go to the next owner, as after a crash.
     """
 
-    lease: float
+    lease: Callable[[], float]
     give_up: Callable[[], None]
     """Let nobody wait for stores any longer."""
 
     def wait(self, is_over: Callable[[float], bool]) -> bool:
         """Wait until work is over, by a function that waits for so many seconds; whether it is."""
-        if is_over(_TO_FINISH * self.lease):
+        lease = self.lease()
+        if is_over(_TO_FINISH * lease):
             return True
         self.give_up()
-        return is_over(_TO_GIVE_UP * self.lease)
+        return is_over(_TO_GIVE_UP * lease)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
+from deltamirror.config import LiveSettings
 from deltamirror.errors import LeaseLost
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.txnlog.database.access import Database
@@ -20,10 +21,14 @@ _LANE = Lane.RECONCILIATION
 class Turns:
     """Takes turns at logs with everybody who shares the database. A turn is kept for as long as it takes."""
 
-    def __init__(self, database: Database, *, owner: str, seconds: float, poll: float) -> None:
-        self.seconds = seconds
-        self._database, self._owner, self._poll = database, owner, poll
-        self._heartbeat = Heartbeat(database, {_LANE: seconds})
+    def __init__(self, database: Database, live: LiveSettings, *, owner: str) -> None:
+        self._database, self._live, self._owner = database, live, owner
+        self._heartbeat = Heartbeat(database, lambda: {_LANE: self.seconds})
+
+    @property
+    def seconds(self) -> float:
+        """How long a turn is held for without a renewal."""
+        return self._live.current.mirror.lease
 
     def __enter__(self) -> Self:
         self._heartbeat.__enter__()
@@ -51,7 +56,7 @@ class Turns:
             if time.monotonic() >= deadline:
                 message = f"somebody else compares or cleans the log of table {table!r}"
                 raise LeaseLost(message, hint="try again later", table=table)
-            time.sleep(self._poll)
+            time.sleep(self._live.current.mirror.poll)
         return lease
 
     def _take(self, table_id: int) -> Lease | None:

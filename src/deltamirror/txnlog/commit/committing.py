@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 from sqlalchemy import select
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings, settings_for
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add
 from deltamirror.delta.timestamps import next_timestamp
@@ -63,11 +63,16 @@ _VERSIONS = 2**63
 class CommitPath:
     """Commits transactions. Remembers the tables it has seen, and notices when they changed."""
 
-    def __init__(self, database: Database, settings: Settings, *, engine_info: str) -> None:
+    def __init__(self, database: Database, settings: Settings | LiveSettings, *, engine_info: str) -> None:
         self.database = database
-        self.settings = settings
+        self._live = LiveSettings.of(settings)
         self.engine_info = engine_info
         self._states: dict[str, TableState] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force; a commit takes them once."""
+        return self._live.current
 
     def state(self, name: str, *, remembered: bool = False) -> TableState:
         """A table at its head; ``remembered`` if an earlier sight of it is as good."""
@@ -276,7 +281,8 @@ class _Run:
             require_progress(session.connection, [draft.progress for draft in writing])
             if (limit := self._settings.writer.backlog_limit) is not None:
                 for draft in writing:
-                    require_room(session, draft, heads[draft.state.table_id], limit)
+                    if self._is_mirrored(draft.state):
+                        require_room(session, draft, heads[draft.state.table_id], limit)
             moment = next_timestamp(clock, max(heads[draft.state.table_id].committed_at for draft in writing))
             ratified = {
                 draft.state.name: ratify(
@@ -294,6 +300,10 @@ class _Run:
             self._insert_token(session, versions, timestamp)
         self._path.remember(writing, ratified)
         return Committed(versions=versions, timestamp=timestamp)
+
+    def _is_mirrored(self, state: TableState) -> bool:
+        """Whether commits wait for the mirror at all: one that is switched off is not behind."""
+        return settings_for(self._settings, state.name, state.metadata.configuration).mirror.enabled
 
     @property
     def _txn_id(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Table
 
+from deltamirror.config.overrides import switched_by
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.paths import path_identity
@@ -125,7 +126,7 @@ def small_row(table_id: int, version: int, action: Action) -> tuple[Table, Row] 
     """The row of what a commit has besides files, and the table that it belongs to; None for what leaves none."""
     match action:
         case Metadata():
-            return metadata, (table_id, version, lines.encode(action).decode())
+            return metadata, (table_id, version, lines.encode(action).decode(), switched_by(action.configuration))
         case Protocol():
             return protocols, (table_id, version, lines.encode(action).decode())
         case Txn():

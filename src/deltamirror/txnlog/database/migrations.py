@@ -90,7 +90,20 @@ def _to_version_5(engine: str) -> Iterator[str]:
         num_objects BIGINT NOT NULL, num_bytes BIGINT NOT NULL, PRIMARY KEY (table_id))"""
 
 
-_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5)
+def _to_version_6(_: str) -> Iterator[str]:
+    yield "ALTER TABLE dl_metadata ADD COLUMN mirror_enabled BOOLEAN"
+    for value in ("true", "false"):
+        said = f'"deltamirror.mirrorEnabled":"{value}"'
+        yield f"UPDATE dl_metadata SET mirror_enabled = {value} WHERE line LIKE '%{said}%'"  # noqa: S608 - our own text
+
+
+_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
+    _to_version_2,
+    _to_version_3,
+    _to_version_4,
+    _to_version_5,
+    _to_version_6,
+)
 """How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 
 

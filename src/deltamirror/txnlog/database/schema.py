@@ -244,6 +244,7 @@ metadata = Table(
     _key("table_id"),
     _key("version"),
     Column("line", Text, nullable=False, comment="the metaData action, canonical"),
+    Column("mirror_enabled", Boolean, comment="what its property deltamirror.mirrorEnabled says; null: nothing"),
 )
 
 protocols = Table(

@@ -9,6 +9,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import Select
 
 from deltamirror.batches import batched
+from deltamirror.config import Switch
 from deltamirror.delta.names import commit_key
 from deltamirror.txnlog.content.state import no_such_table
 from deltamirror.txnlog.database.clock import CLOCK
@@ -22,6 +23,7 @@ from deltamirror.txnlog.database.schema import (
     versions,
 )
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
+from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import ExpectedObject
 
 __all__ = [
@@ -86,9 +88,10 @@ class KeptCheckpoint:
     written_at: int
 
 
-def kept_logs(connection: Connection, *, idle_ms: int = 0) -> list[KeptLog]:
+def kept_logs(connection: Connection, switch: Switch, *, idle_ms: int = 0) -> list[KeptLog]:
     """The logs that are mirrored to, but for those that somebody looked at within this time; the longest ago first."""
-    query = _LOGS.where(~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
+    mirrored = (~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED, is_switched_on(switch))
+    query = _LOGS.where(*mirrored)
     if idle_ms:
         query = query.where(_looked_at <= CLOCK - idle_ms)
     return [_log(row) for row in connection.execute(query)]

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
+from deltamirror.config import Switch
 from deltamirror.errors import LeaseLost
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
@@ -25,10 +26,12 @@ from deltamirror.txnlog.database.schema import checkpoints, heads, leases, mirro
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import in_store
+from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Lane, Lease
 
 __all__ = ["Claim", "claim", "claim_in_store", "held_for", "keep", "release", "renew", "surrender", "take", "under"]
 
+_ALL_ON: Final = Switch()
 _CLAIMED: Final = {Lane.COMMITS: Step.CLAIM_COMMITS, Lane.CHECKPOINTS: Step.CLAIM_CHECKPOINT}
 _TAKEN: Final = {Lane.COMMITS: Step.TAKE_COMMITS, Lane.RECONCILIATION: Step.TAKE_TURN}
 
@@ -67,16 +70,18 @@ def claim(
     except_retries: Sequence[str] = (),
     open_circuits: Sequence[str] = (),
     retry_max: float = math.inf,
+    switch: Switch = _ALL_ON,
     now: Callable[[], float] = time.time,
 ) -> list[Claim]:
     """Take on tables that have something to do and that nobody else has, those that wait longest first.
 
     A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
-    asked for, or the one that its log starts with, is not written and due; a table that is paused or in quarantine has
-    nothing to do. What failed is due before its time if the table was committed to since, ``retry_max`` seconds after
-    the failure. ``table_ids`` restricts the choice to tables that somebody asks for: their commits are due whatever
-    was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of these,
-    ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were never served.
+    asked for, or the one that its log starts with, is not written and due; a table that is paused, in quarantine or
+    switched off has nothing to do. What failed is due before its time if the table was committed to since,
+    ``retry_max`` seconds after the failure. ``table_ids`` restricts the choice to tables that somebody asks for: their
+    commits are due whatever was planned after a failure. ``except_stores`` leaves out the tables whose locations begin
+    with one of these, ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were
+    never served.
     """
     waiting = _waiting(lane, retry_max) if table_ids is None else _asked_for(lane, table_ids)
     failed = _status(lane).state == "FAILED"
@@ -86,6 +91,7 @@ def claim(
         waiting = waiting.where(~(in_store(store) & failed))
     for store in open_circuits:
         waiting = waiting.where(~(in_store(store) & or_(failed, tables.c.published_version < 0)))
+    waiting = waiting.where(is_switched_on(switch))
     return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
@@ -99,6 +105,7 @@ def claim_in_store(
     codes: Sequence[str],
     unless_table: int | None = None,
     table_ids: Sequence[int] | None = None,
+    switch: Switch = _ALL_ON,
     now: Callable[[], float] = time.time,
 ) -> list[Claim]:
     """Take on one table of a store, if there is one: to see whether the store, which was away, is back.
@@ -114,7 +121,7 @@ def claim_in_store(
         waiting = waiting.where(or_(_due(status.next_attempt_at), impatient))
     failed = case((status.state == "FAILED", 1), else_=0)
     healthiest = (failed, status.attempts, status.updated_at, tables.c.table_id)
-    chosen = waiting.where(in_store(store)).order_by(None).order_by(*healthiest)
+    chosen = waiting.where(in_store(store), is_switched_on(switch)).order_by(None).order_by(*healthiest)
     return _claimed(database, chosen, limit=1, lane=lane, owner=owner, seconds=seconds, now=now)
 
 
@@ -186,10 +193,12 @@ _MINE: ColumnElement[bool] = and_(
     leases.c.epoch == bindparam("at_epoch"),
 )
 _HELD = select(leases.c.expires_at - CLOCK).where(_MINE, leases.c.expires_at > CLOCK)
+_LONGER = CLOCK + bindparam("duration")
+# Never shorter, though leases are by now: an executor may go by what it was promised.
 _RENEW = (
     update(leases)
     .where(_MINE, leases.c.expires_at > CLOCK)
-    .values(expires_at=CLOCK + bindparam("duration"))
+    .values(expires_at=case((leases.c.expires_at > _LONGER, leases.c.expires_at), else_=_LONGER))
     .returning(leases.c.epoch)
 )
 _SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires_at=0).returning(leases.c.claimed_at)

@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.batches import batched
+from deltamirror.config import Switch
 from deltamirror.errors import NotFound
 from deltamirror.txnlog.database import schema
 from deltamirror.txnlog.database.clock import CLOCK
@@ -25,6 +26,7 @@ from deltamirror.txnlog.database.schema import (
 )
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import mirror_state, table_info
+from deltamirror.txnlog.tables.switch import is_switched_on
 
 __all__ = [
     "Attempt",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _KEYS_AT_ONCE = 500
+_ALL_ON: Final = Switch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +98,7 @@ class TableStatus:
     name: str
     location: str
     state: str
-    """``active``, or ``quarantined``, or ``paused``: by itself, or with all others."""
+    """``active``, or ``quarantined``, or ``paused``: by itself, or with all others; or ``disabled`` by settings."""
     head: int
     head_timestamp: int
     published: int | None
@@ -145,17 +148,17 @@ class Attempt:
     found_digest: str | None
 
 
-def table_status(connection: Connection, name: str) -> TableStatus:
-    """One table."""
-    found = _status(connection, tables.c.table_id == table_info(connection, name).id)
+def table_status(connection: Connection, name: str, switch: Switch = _ALL_ON) -> TableStatus:
+    """One table; ``switch`` says whether settings switch it off."""
+    found = _status(connection, tables.c.table_id == table_info(connection, name).id, switch)
     if not found:
         raise NotFound(f"the table {name!r} is gone", hint="it was dropped a moment ago", table=name)
     return found[0]
 
 
-def all_status(connection: Connection) -> list[TableStatus]:
+def all_status(connection: Connection, switch: Switch = _ALL_ON) -> list[TableStatus]:
     """All tables, by name, with as many queries as for one."""
-    return _status(connection, tables.c.name.is_not(None))
+    return _status(connection, tables.c.name.is_not(None), switch)
 
 
 def attempts(connection: Connection, table_id: int, version: int | None = None) -> list[Attempt]:
@@ -173,8 +176,9 @@ def published_version(connection: Connection, table_id: int) -> int:
     return int(connection.execute(select(tables.c.published_version).where(tables.c.table_id == table_id)).scalar_one())
 
 
-def _status(connection: Connection, wanted: ColumnElement[bool]) -> list[TableStatus]:
-    facts = connection.execute(_FACTS.where(wanted).order_by(tables.c.name)).all()
+def _status(connection: Connection, wanted: ColumnElement[bool], switch: Switch) -> list[TableStatus]:
+    query = _FACTS.add_columns(is_switched_on(switch).label("is_on"))
+    facts = connection.execute(query.where(wanted).order_by(tables.c.name)).all()
     errors = _failed_rows(connection, [(row.table_id, row.failed_version) for row in facts if row.failed])
     written = _by_table(connection, _checkpoint_rows(_newest_written()).where(wanted))
     asked = _by_table(connection, _checkpoint_rows(_newest_asked()).where(wanted))
@@ -275,7 +279,11 @@ def _table(
         table_id=row.table_id,
         name=row.name,
         location=row.location,
-        state=mirror_state(quarantined=row.quarantined_at is not None, paused=row.mirror_paused or row.all_paused),
+        state=mirror_state(
+            quarantined=row.quarantined_at is not None,
+            paused=row.mirror_paused or row.all_paused,
+            is_on=bool(row.is_on),
+        ),
         head=row.head,
         head_timestamp=row.head_timestamp,
         published=None if row.published_version < 0 else row.published_version,

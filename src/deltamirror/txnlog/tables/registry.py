@@ -3,12 +3,13 @@
 import re
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Row
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.config import Switch
 from deltamirror.delta.commitinfo import create_table_parameters
 from deltamirror.delta.conflicts import ReadSet
 from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
@@ -22,6 +23,7 @@ from deltamirror.txnlog.content.state import TableState, no_such_table
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import heads, imports, metadata, tables
+from deltamirror.txnlog.tables.switch import is_switched_on
 
 __all__ = [
     "TableInfo",
@@ -63,17 +65,24 @@ class TableInfo:
         return self.head - (-1 if self.published is None else self.published)
 
 
-_INFO = select(tables, heads.c.version, heads.c.committed_at).join(heads, heads.c.table_id == tables.c.table_id)
+def _infos(switch: Switch) -> Select[Any]:
+    columns = (tables, heads.c.version, heads.c.committed_at, is_switched_on(switch).label("is_on"))
+    return select(*columns).join(heads, heads.c.table_id == tables.c.table_id)
 
 
-def list_tables(connection: Connection) -> list[TableInfo]:
-    """All tables, by name."""
-    return [_info(row) for row in connection.execute(_INFO.order_by(tables.c.name))]
+_ALL_ON: Final = Switch()
+_INFO: Final = _infos(_ALL_ON)
 
 
-def table_info(connection: Connection, name: str) -> TableInfo:
+def list_tables(connection: Connection, switch: Switch = _ALL_ON) -> list[TableInfo]:
+    """All tables, by name; ``switch`` says which ones settings switch off."""
+    return [_info(row) for row in connection.execute(_infos(switch).order_by(tables.c.name))]
+
+
+def table_info(connection: Connection, name: str, switch: Switch = _ALL_ON) -> TableInfo:
     """One table."""
-    row = connection.execute(_INFO.where(tables.c.name == name)).one_or_none()
+    query = _INFO if switch == _ALL_ON else _infos(switch)
+    row = connection.execute(query.where(tables.c.name == name)).one_or_none()
     if row is None:
         raise no_such_table(connection, name)
     return _info(row)
@@ -240,9 +249,9 @@ def insert_table(
     )
 
 
-def mirror_state(*, quarantined: bool, paused: bool) -> str:
+def mirror_state(*, quarantined: bool, paused: bool, is_on: bool) -> str:
     """Whether a table is mirrored: ``active``, or what keeps it from that."""
-    return "quarantined" if quarantined else "paused" if paused else "active"
+    return "quarantined" if quarantined else "paused" if paused else "active" if is_on else "disabled"
 
 
 def in_store(prefix: str) -> ColumnElement[bool]:
@@ -256,7 +265,7 @@ def _info(row: Row[Any]) -> TableInfo:
         id=row.table_id,
         name=row.name,
         location=row.location,
-        state=mirror_state(quarantined=row.quarantined_at is not None, paused=row.mirror_paused),
+        state=mirror_state(quarantined=row.quarantined_at is not None, paused=row.mirror_paused, is_on=bool(row.is_on)),
         head=row.version,
         head_timestamp=row.committed_at,
         published=None if published < 0 else published,

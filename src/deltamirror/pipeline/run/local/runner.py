@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.pipeline.run.execution import Resources
 from deltamirror.pipeline.run.local.threads import work_on
 from deltamirror.storage.calls import StoreCalls
@@ -15,9 +15,11 @@ __all__ = ["InProcessRunner"]
 class InProcessRunner:
     """Runs units on threads of this process, with its own credentials. Database and ``calls`` stay their owner's."""
 
-    def __init__(self, database: Database | None, settings: Settings, calls: StoreCalls | None = None) -> None:
-        self._resources = Resources.with_keys(settings.storage, database, calls)
-        self._threads = settings.mirror.threads
+    def __init__(
+        self, database: Database | None, settings: Settings | LiveSettings, calls: StoreCalls | None = None
+    ) -> None:
+        self._live = LiveSettings.of(settings)
+        self._resources = Resources.with_keys(self._live, database, calls)
 
     def start(self) -> bool:
         """There is nothing to start: every run has threads of its own."""
@@ -25,7 +27,7 @@ class InProcessRunner:
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""
-        return work_on(units, threads=self._threads, resources=self._resources)
+        return work_on(units, threads=self._live.current.mirror.threads, resources=self._resources)
 
     def close(self) -> None:
         """Let go of the stores; the database is its owner's to close."""

@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltamirror.config import Loaded, load
+from deltamirror.config import LiveSettings, Loaded
 from deltamirror.config.load import DEFAULT_ORIGIN
 from deltamirror.errors import DeltaMirrorError, InvalidSettings, PermissionDenied
 from deltamirror.pipeline.run.execution import Resources, failed
@@ -65,6 +65,7 @@ def in_time(units: Iterator[Unit], seconds: float, *, clock: Callable[[], float]
 
 def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator[Outcome]:
     try:
+        _settings().check()
         resources = _resources(fetches)
     except DeltaMirrorError as error:
         lacking = error  # the name that an except clause gives ends with it
@@ -88,11 +89,16 @@ def _explained(outcome: Outcome) -> Outcome:
     return replace(outcome, failure=replace(failure, error=replace(failure.error, hint=hint)))
 
 
+@lru_cache(maxsize=1)
+def _settings() -> LiveSettings:
+    """Those of a worker process; Spark uses it for many tasks."""
+    return LiveSettings.load(environment=os.environ)
+
+
 @lru_cache(maxsize=2)
 def _resources(fetches: bool) -> Resources:
-    """What a worker process has; Spark uses it for many tasks."""
-    loaded = load(environment=os.environ)
-    return Resources.with_keys(loaded.settings.storage, _database(loaded) if fetches else None)
+    """What a worker process has."""
+    return Resources.with_keys(_settings(), _database(_settings().loaded) if fetches else None)
 
 
 def _database(loaded: Loaded) -> Database:

@@ -20,7 +20,7 @@ class SparkHarvester:
 
     def __init__(self, settings: Settings) -> None:
         self._runner = SparkRunner(settings)
-        self._here = LocalHarvester(settings.storage)
+        self._here = LocalHarvester(settings)
 
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """A job for some megabytes of slices; while its parts are stored, the next one runs."""

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.spark.carrying import Carrier, publish_in_a_row
@@ -53,17 +53,16 @@ class SparkRunner:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | LiveSettings,
         database: Database | None = None,
         calls: StoreCalls | None = None,
         *,
         session: SparkSession | None = None,
         largest: int = LARGEST,
     ) -> None:
-        self._settings = settings
+        self._live = LiveSettings.of(settings)
         self._carrier = Carrier(database, largest=largest)
-        self._here = InProcessRunner(database, settings, calls)
-        self._jobs = settings.mirror.concurrency + settings.checkpoint.concurrency
+        self._here = InProcessRunner(database, self._live, calls)
         self._shares = Shares(self._jobs)
         self._is_given = session is not None
         self._session = session
@@ -71,6 +70,15 @@ class SparkRunner:
         self._slots = (0, float("-inf"))
         self._carried = 0
         self._lock = threading.Lock()
+
+    @property
+    def _settings(self) -> Settings:
+        return self._live.current
+
+    def _jobs(self) -> int:
+        """How many jobs run at once."""
+        settings = self._settings
+        return settings.mirror.concurrency + settings.checkpoint.concurrency
 
     @property
     def fetches(self) -> bool:
@@ -159,7 +167,7 @@ class SparkRunner:
     def _started(self) -> SparkSession:
         with self._lock:
             if self._session is None:
-                self._session = start_session(self._settings.spark.master, jobs=self._jobs)
+                self._session = start_session(self._settings.spark.master, jobs=self._jobs())
             return self._session
 
     @contextmanager

@@ -1,7 +1,7 @@
 """How jobs share Spark: what one of them carries, and how many slots it takes."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,7 +16,7 @@ LARGEST: Final = 24 * 1024 * 1024
 class Shares:
     """The slots of Spark, divided among jobs so that one that hangs leaves a slot for each of the others."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: Callable[[], int]) -> None:
         self._jobs = jobs
         self._taken: list[int] = []
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class Shares:
     def taken(self, slots: int, *, wanted: int) -> Iterator[int]:
         """How many slots a job may use while it runs, up to what it wants; at least one."""
         with self._lock:
-            to_come = self._jobs - len(self._taken) - 1
+            to_come = self._jobs() - len(self._taken) - 1
             free = slots - sum(self._taken) - max(0, to_come)
             share = max(1, min(wanted, free))
             self._taken.append(share)
