@@ -1,9 +1,11 @@
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from deltamirror.cli.invocation import Invocation
 from deltamirror.cli.logs import configure_logs
 from deltamirror.config import LogSettings
 
@@ -64,3 +66,15 @@ def test_libraries_are_heard_only_where_all_details_are_wanted(
     configure_logs(LogSettings(level=level))
     logging.getLogger("sqlalchemy.pool").error("a connection was lost")
     assert ("a connection was lost" in capsys.readouterr().err) is written
+
+
+@pytest.mark.requirement("R79")
+def test_lines_follow_changed_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "lake.toml"
+    file.write_text("log.level = 'error'\n")
+    live, log = Invocation(config=file).live(), logging.getLogger("deltamirror.txnlog")
+    log.warning("before")
+    file.write_text("log.level = 'info'\nlog.format = 'json'\n")
+    live.check()
+    log.info("after")
+    assert json.loads(capsys.readouterr().err)["message"] == "after"

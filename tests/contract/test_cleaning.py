@@ -458,6 +458,9 @@ def test_a_service_cleans_after_a_checkpoint_once_in_an_interval(lake: Catalog, 
         age(lake, upto=30)
         _commit_until_checkpoint(engine, table, 40)
         assert table.info().log_start == 15
+        table.alter(properties={"deltamirror.cleanupEnabled": "true"})
+        _commit_until_checkpoint(engine, table, 45)
+        assert table.info().log_start == 30
 
 
 def _commit_until_checkpoint(engine: MirrorEngine, table: Table, version: int) -> None:

@@ -13,7 +13,7 @@ from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
 from deltamirror.cli.remedies import remedy
 from deltamirror.cli.runners import chosen_runner, with_runner
-from deltamirror.cli.signals import reloaded_by_signal, stopped_by_signals
+from deltamirror.cli.signals import reloading, stopped_by_signals
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
 from deltamirror.ops.engine import MirrorEngine
@@ -47,7 +47,7 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
         if once:
             _run_once(engine, invocation, live.current)
         else:
-            with live.watched(), reloaded_by_signal(live.check, stop=engine.stop):
+            with reloading(live, stop=engine.stop):
                 _follow(engine, invocation, live.current)
 
 

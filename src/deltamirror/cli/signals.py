@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from types import FrameType
 
 from deltamirror.cli.failure import EXIT_INTERRUPTED
+from deltamirror.config import LiveSettings
 
-__all__ = ["Asked", "reloaded_by_signal", "stopped_by_signals"]
+__all__ = ["Asked", "reloading", "stopped_by_signals"]
 
 _IN_ORDER = b"stopping when the work in hand is finished; Ctrl-C ends at once\n"
 _AT_ONCE = b"ended at once; what was under way is taken up when its lease ends\n"
@@ -52,17 +53,21 @@ def stopped_by_signals(stop: Callable[[], None], *, quiet: bool) -> Iterator[Ask
 
 
 @contextmanager
-def reloaded_by_signal(reload: Callable[[], None], *, stop: Callable[[], None]) -> Iterator[None]:
-    """Inside, SIGHUP calls ``reload``. The one that a closed terminal sends calls ``stop``: it would end others."""
+def reloading(live: LiveSettings, *, stop: Callable[[], None]) -> Iterator[None]:
+    """Inside, a changed settings file is taken: every ``config.reload`` seconds, and at once after SIGHUP.
+
+    The SIGHUP that a closed terminal sends calls ``stop``: nobody would see what goes on.
+    """
     had_terminal = _has_terminal()
 
     def handle(_: int, __: FrameType | None) -> None:
         is_closed = had_terminal and not _has_terminal()
-        threading.Thread(target=stop if is_closed else reload, name="deltamirror-reload", daemon=True).start()
+        threading.Thread(target=stop if is_closed else live.check, name="deltamirror-reload", daemon=True).start()
 
     before = signal.signal(signal.SIGHUP, handle)
     try:
-        yield
+        with live.watched():
+            yield
     finally:
         signal.signal(signal.SIGHUP, before)
 

@@ -28,7 +28,8 @@ _SETTLED: Final = 0.2
 """For how many seconds a changed file has to stay the same before it is taken: editors may write it in pieces."""
 _SETTLES_WITHIN: Final = 10
 """How often that is waited for in one look."""
-_WITHOUT_PERIOD: Final = 5.0
+_LONGEST_WAIT: Final = 5.0
+"""A period that was made shorter, by SIGHUP, holds after so many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +150,14 @@ class LiveSettings:
             thread.join()
 
     def _watch(self, stop: threading.Event) -> None:
-        while not stop.wait(self.current.config.reload or _WITHOUT_PERIOD):
+        looked = time.monotonic()
+        while not stop.wait(min(self.current.config.reload or _LONGEST_WAIT, _LONGEST_WAIT)):
+            period, moment = self.current.config.reload, time.monotonic()
+            if period == 0 or moment - looked < period:
+                continue
+            looked = moment
             try:
-                if self.current.config.reload > 0:
-                    self.check()
+                self.check()
             except Exception as error:  # noqa: BLE001  this thread has to last as long as the process
                 _log.error("the settings file could not be looked at: %s", _named(error))
 

@@ -3,18 +3,21 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import LiveSettings
 from deltamirror.errors import Unavailable
-from deltamirror.pipeline.run.execution import failed
+from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.pipeline.run.execution import execute, failed
+from deltamirror.pipeline.run.local import threads
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import heartbeat
 from deltamirror.txnlog.queue.leases import renew, take
 from deltamirror.work import CommitUnit, Lane, Lease, Outcome, Stage, Unit
-from tests.support.lake import execute
+from tests.support.lake import execute as queried
 from tests.support.mirrors import (
     ScriptedRunner,
     append,
@@ -25,6 +28,7 @@ from tests.support.mirrors import (
     published_files,
     until,
 )
+from tests.support.reconcilers import reconciler_of
 
 QUICK = {
     "mirror.runner": "'local'",
@@ -106,6 +110,36 @@ def test_a_pass_claims_as_many_tables_as_the_settings_say(lake: Lake) -> None:
     assert [len(job) for job in lake.runner.jobs] == [1, 1, 1]
 
 
+@pytest.mark.requirement("R78")
+def test_a_job_works_on_as_many_units_at_once_as_the_settings_say(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, most, lock = [0], [0], threading.Lock()
+    together = threading.Barrier(4)
+
+    def executed(unit: Unit, **options: Any) -> Outcome:
+        with lock:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+        if lake.live.current.mirror.threads == 4:
+            together.wait(60)
+        outcome = execute(unit, **options)
+        with lock:
+            at_once[0] -= 1
+        return outcome
+
+    monkeypatch.setattr(threads, "execute", executed)
+    tables = [make_table(lake.catalog, lake.folder, name) for name in "abcd"]
+    runner = InProcessRunner(lake.catalog.database, lake.live)
+    with MirrorEngine(settings=lake.live, database=lake.catalog.database, runner=runner) as engine:
+        lake.change(mirror__threads="1")
+        engine.run(once=True)
+        assert most == [1]
+        for table in tables:
+            append(table)
+        lake.change(mirror__threads="4")
+        engine.run(once=True)
+    assert most == [4]
+
+
 @pytest.mark.requirement("R75")
 @pytest.mark.requirement("R79")
 def test_checkpoints_follow_a_changed_interval(lake: Lake) -> None:
@@ -123,6 +157,26 @@ def test_checkpoints_follow_a_changed_interval(lake: Lake) -> None:
     assert len(list(log_of(table).glob("*.checkpoint.parquet"))) == 1
 
 
+@pytest.mark.requirement("R75")
+def test_a_block_changes_how_its_tables_are_published(lake: Lake) -> None:
+    make_table(lake.catalog, lake.folder, "plain")
+    table = make_table(lake.catalog, lake.folder, "own")
+    append(table, 3)
+    own = {"mirror.verify": "'strict'", "mirror.checksums": "false", "checkpoint.interval": "3"}
+    block = "".join(f"{key} = {value}\n" for key, value in {"match": "'o*'", **own}.items())
+    lake.file.write_text(f"{lake.file.read_text()}[[tables]]\n{block}")
+    lake.live.check()
+    units = {unit.table: (unit.verify, unit.checksums) for unit in lake.units()}
+    assert units == {"plain": ("basic", True), "own": ("strict", False)}
+    assert [path.name for path in log_of(table).glob("*.checkpoint.parquet")] == [f"{3:020}.checkpoint.parquet"]
+    with reconciler_of(lake.engine) as (reconciler, _):
+        reconciler.run(Strategy.FULL)
+    assert not list(log_of(table).glob("*.crc"))
+    assert list(log_of(lake.catalog.table("plain")).glob("*.crc"))
+    table.alter(properties={"deltamirror.mirrorChecksums": "true"})
+    assert [unit.checksums for unit in lake.units()] == [True]
+
+
 @pytest.mark.requirement("R76")
 @pytest.mark.requirement("R79")
 def test_a_changed_retry_policy_changes_the_planned_pauses(tmp_path: Path) -> None:
@@ -132,7 +186,7 @@ def test_a_changed_retry_policy_changes_the_planned_pauses(tmp_path: Path) -> No
 
         def pause() -> float:
             lake.units()
-            [(planned, failed_at)] = execute(
+            [(planned, failed_at)] = queried(
                 lake.catalog, "SELECT next_attempt_at, updated_at FROM dl_mirror_status WHERE state = 'FAILED'"
             )
             return round((planned - failed_at) / 1000)
@@ -144,14 +198,14 @@ def test_a_changed_retry_policy_changes_the_planned_pauses(tmp_path: Path) -> No
         assert pause() == 11
         lake.change(mirror__attempts="7")
         lake.units()
-        assert execute(lake.catalog, "SELECT count(*) FROM dl_escalations") == [(1,)]
+        assert queried(lake.catalog, "SELECT count(*) FROM dl_escalations") == [(1,)]
         # Five attempts escalated it under the default; a table that fails from here on has seven.
         make_table(lake.catalog, lake.folder, "later")
         for _ in range(6):
             lake.units()
-        assert execute(lake.catalog, "SELECT count(*) FROM dl_escalations") == [(1,)]
+        assert queried(lake.catalog, "SELECT count(*) FROM dl_escalations") == [(1,)]
         lake.units()
-        assert execute(lake.catalog, "SELECT count(*) FROM dl_escalations") == [(2,)]
+        assert queried(lake.catalog, "SELECT count(*) FROM dl_escalations") == [(2,)]
 
 
 @pytest.mark.requirement("R78")
@@ -197,12 +251,12 @@ def test_work_that_waits_for_a_thread_is_given_back_when_settings_change(tmp_pat
             until(lambda: len(leases(lake)) == 1)
             going.set()
             until(lambda: not leases(lake))
-        published = execute(lake.catalog, "SELECT count(*) FROM dl_tables WHERE published_version = 0")
+        published = queried(lake.catalog, "SELECT count(*) FROM dl_tables WHERE published_version = 0")
     assert published == [(1,)]
 
 
 def leases(lake: Lake) -> list[tuple[object, ...]]:
-    return execute(lake.catalog, "SELECT table_id FROM dl_leases WHERE expires_at > 0")
+    return queried(lake.catalog, "SELECT table_id FROM dl_leases WHERE expires_at > 0")
 
 
 def test_a_service_polls_as_often_as_the_settings_say(lake: Lake) -> None:
@@ -241,8 +295,8 @@ def test_a_renewal_never_shortens_a_lease(lake: Lake) -> None:
     database, expires = lake.catalog.database, "SELECT expires_at FROM dl_leases"
     lease = take(database, table.info().id, lane=Lane.COMMITS, owner="me", seconds=600)
     assert lease is not None
-    before = execute(lake.catalog, expires)
+    before = queried(lake.catalog, expires)
     renew(database, [lease], seconds=5)
-    assert execute(lake.catalog, expires) == before
+    assert queried(lake.catalog, expires) == before
     renew(database, [lease], seconds=6000)
-    assert execute(lake.catalog, expires) > before
+    assert queried(lake.catalog, expires) > before

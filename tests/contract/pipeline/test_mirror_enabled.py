@@ -9,6 +9,7 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import LiveSettings, MirrorSettings, Settings, Switch, TableBlock, WriterSettings
 from deltamirror.errors import Refused
 from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.txnlog.queue.breakers import failing_share
 from deltamirror.txnlog.tables.registry import list_tables
 from tests.support.lake import execute
 from tests.support.mirrors import append, committed_files, following, local_settings, make_table, published_files
@@ -165,3 +166,16 @@ def test_writers_neither_publish_nor_wait_for_a_mirror_that_is_off(tmp_path: Pat
         pytest.raises(Refused, match="limit is 1"),
     ):
         append(catalog.table("t"))
+
+
+def test_a_table_that_is_switched_off_says_nothing_of_its_store(lake: Catalog, tmp_path: Path) -> None:
+    make_table(lake, tmp_path, "good")
+    mirrored(lake, local_settings())
+    make_table(lake, tmp_path, "bad")
+    execute(lake, "UPDATE dl_mirror_status SET state = 'FAILED', error_code = 'unavailable' WHERE state = 'PENDING'")
+
+    def failing(switch: Switch) -> float:
+        with lake.database.write() as session:
+            return failing_share(session, "file://", ["unavailable"], switch=switch)
+
+    assert (failing(Switch()), failing(Switch(True, (("bad", False),)))) == (50.0, 0.0)

@@ -18,8 +18,10 @@ from tests.support.commit_units import unit_of, work_of
 def another_process() -> Iterator[None]:
     """An executor keeps its resources for the life of its process."""
     executor._resources.cache_clear()
+    executor._settings.cache_clear()
     yield
     executor._resources.cache_clear()
+    executor._settings.cache_clear()
 
 
 def ran(unit: CommitUnit, *, fetches: bool = False) -> Outcome:

@@ -61,10 +61,12 @@ class Jobs(SparkRunner):
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
     executor._resources.cache_clear()
+    executor._settings.cache_clear()
     with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
         catalog.init()
         yield catalog
     executor._resources.cache_clear()
+    executor._settings.cache_clear()
 
 
 @pytest.fixture

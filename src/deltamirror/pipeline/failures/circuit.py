@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from deltamirror.config import LiveSettings, Settings, redact_url
+from deltamirror.config import LiveSettings, Settings, Switch, redact_url
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.pipeline.failures.breaker import News, Rules, news_of, news_of_look, reason
 from deltamirror.pipeline.failures.policy import STORE_CODES, WITH_THE_STORE
@@ -131,11 +131,12 @@ class Breakers:
 
     def _tell(self, prefix: str, news: News) -> bool:
         """Whether the news opened the circuit."""
+        switch = Switch.of(self._live.current)
         with self._database.write() as session:
 
             def told(breaker: Breaker, at: int) -> Breaker:
                 asks = self._rules.asks_for_share(breaker, news)
-                failing = failing_share(session, prefix, STORE_CODES) if asks else 0.0
+                failing = failing_share(session, prefix, STORE_CODES, switch=switch) if asks else 0.0
                 return self._rules.told(breaker, at, news=news, failing=failing)
 
             before, after = self._changed(session, prefix, told)

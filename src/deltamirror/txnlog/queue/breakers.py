@@ -12,12 +12,14 @@ from sqlalchemy import Connection, Table, bindparam, case, delete, func, literal
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
+from deltamirror.config import Switch
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import breaker_events, breakers, checkpoints, mirror_status, tables
+from deltamirror.txnlog.database.schema import breaker_events, breakers, checkpoints, heads, mirror_status, tables
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.tables.registry import in_store
+from deltamirror.txnlog.tables.switch import is_switched_on
 
 __all__ = [
     "Breaker",
@@ -121,17 +123,18 @@ def change_breaker(
     return before, after
 
 
-def failing_share(session: Session, prefix: str, codes: Sequence[str]) -> float:
+def failing_share(session: Session, prefix: str, codes: Sequence[str], *, switch: Switch) -> float:
     """How many percent of a store's tables fail in these classes, of those that fail or were ever served.
 
-    A table that waits for its first version says nothing of the store, and one that is paused or in quarantine neither.
+    A table that waits for its first version says nothing of the store, and one that is not mirrored neither.
     """
-    active = ~tables.c.mirror_paused & tables.c.quarantined_at.is_(None)
+    active = ~tables.c.mirror_paused & tables.c.quarantined_at.is_(None) & is_switched_on(switch)
+    own = heads.c.table_id == tables.c.table_id
     fails = or_(_fails(mirror_status, codes), _fails(checkpoints, codes))
     served = tables.c.published_version >= 0
     failing = func.count(case((fails, 1))).label("failing")
     known = func.count(case((or_(fails, served), 1))).label("known")
-    row = session.execute(select(failing, known).where(active, in_store(prefix))).one()
+    row = session.execute(select(failing, known).join_from(tables, heads, own).where(active, in_store(prefix))).one()
     return 100 * row.failing / row.known if row.known else 0.0
 
 
