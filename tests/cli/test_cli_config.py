@@ -1,6 +1,9 @@
 import pytest
+from msgspec.structs import replace
 
+from deltamirror import Catalog
 from deltamirror.config import Settings, keys
+from deltamirror.delta.lines import encode
 
 
 def values(document: dict) -> dict[str, tuple[object, str]]:
@@ -80,8 +83,12 @@ def test_show_for_a_table_names_the_block_or_the_property_that_a_value_comes_fro
     (orders.folder / "deltamirror.toml").write_text(
         "[[tables]]\nmatch = 'ord*'\nmirror.enabled = false\ncheckpoint.bytes = 7\n"
     )
-    properties = ["deltamirror.checkpointBytes=9", "delta.checkpointInterval=4", "deltamirror.mirrorVerify=sometimes"]
+    properties = ["deltamirror.checkpointBytes=9", "delta.checkpointInterval=4"]
     orders("table", "alter", "orders", *(word for each in properties for word in ("--set", each)))
+    with Catalog("sqlite:///deltamirror.db") as catalog:
+        known = catalog.table("orders").snapshot().metadata
+    foreign = replace(known, configuration={**known.configuration, "deltamirror.mirrorVerify": "sometimes"})
+    orders("commit", "orders", "-", stdin=f"{encode(foreign).decode()}\n")
     shown = orders.json("config", "show", "--table", "orders")
     assert values(shown)["mirror.enabled"] == (False, "deltamirror.toml:3")
     assert values(shown)["checkpoint.bytes"] == (9, "table property deltamirror.checkpointBytes")

@@ -20,7 +20,7 @@ from deltamirror.arguments import (
     text_map,
     texts,
 )
-from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of
+from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of, table_properties
 from deltamirror.catalog.places import require_own_folder
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
@@ -111,7 +111,7 @@ class Catalog:
             schema=columns,
             partition_by=partition_columns(partition_by, "partition_by", columns),
             cluster_by=partition_columns(cluster_by, "cluster_by", columns),
-            properties=text_map(properties, "properties"),
+            properties=table_properties(properties),
             features=texts(features, "features"),
             description=optional_text(description, "description"),
         )

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias, TypeVar, get_args
 import msgspec
 import pyarrow as pa
 
-from deltamirror.arguments import PARTITION_VALUES, listed, mapping, partition_filter, shown, text
+from deltamirror.arguments import PARTITION_VALUES, listed, mapping, partition_filter, shown, text, text_map
+from deltamirror.config.overrides import ignored_properties
 from deltamirror.delta.actions import Action, Add, Cdc, Remove
 from deltamirror.delta.lines import json_bytes, wire_name, with_end
 from deltamirror.delta.paths import partition_text
@@ -29,6 +30,7 @@ __all__ = [
     "partition_texts",
     "paths_to_remove",
     "schema_of",
+    "table_properties",
     "with_partition_texts",
 ]
 
@@ -47,6 +49,16 @@ def schema_of(schema: object) -> StructType:
     found = _read_schema(schema)
     validate_schema(found, column_mapping=True)
     return found
+
+
+def table_properties(value: object) -> dict[str, str]:
+    """The properties of a table. One that is a setting of the mirror has to have a value that it can have."""
+    properties = text_map(value, "properties")
+    for name, kind in ignored_properties(properties):
+        if not name.startswith("delta."):  # those have rules of their own
+            message = f"property {name}: expected {kind}, found {properties[name]!r}"
+            raise InvalidInput(message, hint="the reference of settings names the properties and what they mean")
+    return properties
 
 
 def _read_schema(schema: object) -> StructType:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
 from deltamirror.catalog.files import Files
-from deltamirror.catalog.inputs import moment
+from deltamirror.catalog.inputs import moment, table_properties
 from deltamirror.config import Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
@@ -88,7 +88,7 @@ class Table:
         against data files: on a table that has any, ``rows_checked`` says that somebody did.
         """
         wishes = Wishes(
-            properties=text_map(properties, "properties"),
+            properties=table_properties(properties),
             unset=texts(unset, "unset"),
             columns=texts(columns, "columns"),
             features=texts(features, "features"),

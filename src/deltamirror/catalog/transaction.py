@@ -9,9 +9,17 @@ from typing import Self, TypeAlias
 
 import msgspec
 
-from deltamirror.arguments import flag, number, optional_number, optional_text, table_name, text, text_map, texts
+from deltamirror.arguments import flag, number, optional_number, optional_text, table_name, text, texts
 from deltamirror.catalog.files import Files, adds
-from deltamirror.catalog.inputs import Schema, actions_of, lines_of, partition_reads, paths_to_remove, schema_of
+from deltamirror.catalog.inputs import (
+    Schema,
+    actions_of,
+    lines_of,
+    partition_reads,
+    paths_to_remove,
+    schema_of,
+    table_properties,
+)
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
@@ -167,7 +175,7 @@ class Transaction:
         """
         alteration = Alteration(
             schema=None if schema is None else schema_of(schema),
-            properties=text_map(properties, "properties"),
+            properties=table_properties(properties),
             unset=texts(unset, "unset"),
             name=optional_text(name, "name"),
             description=optional_text(description, "description"),

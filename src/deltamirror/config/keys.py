@@ -14,6 +14,7 @@ __all__ = [
     "COUNTING",
     "ENVIRONMENT_PREFIX",
     "FACTOR",
+    "MANY_BYTES",
     "NOT_NEGATIVE",
     "PERCENT",
     "POSITIVE",
@@ -29,6 +30,7 @@ ENVIRONMENT_PREFIX = "DELTAMIRROR_"
 POSITIVE = msgspec.Meta(gt=0, le=1_000_000_000)
 COUNTING = msgspec.Meta(ge=1, le=1_000_000_000)
 NOT_NEGATIVE = msgspec.Meta(ge=0, le=1_000_000_000)
+MANY_BYTES = msgspec.Meta(ge=0, le=1_000_000_000_000_000)
 FACTOR = msgspec.Meta(ge=1, le=1_000)
 PERCENT = msgspec.Meta(ge=0, le=100)
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from deltamirror.config.keys import COUNTING, FACTOR, NOT_NEGATIVE, PERCENT, POSITIVE, Reload, described
+from deltamirror.config.keys import COUNTING, FACTOR, MANY_BYTES, NOT_NEGATIVE, PERCENT, POSITIVE, Reload, described
 
 __all__ = [
     "BreakerSettings",
@@ -195,7 +195,7 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     bytes: Annotated[
         int,
-        NOT_NEGATIVE,
+        MANY_BYTES,
         described(
             "Also a checkpoint as soon as the commits since the last one have this many bytes, unless the table says "
             "`deltamirror.checkpointBytes`; 0: only the interval counts.",

@@ -7,7 +7,7 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import LiveSettings, MirrorSettings, Settings, Switch, TableBlock, WriterSettings
-from deltamirror.errors import Refused
+from deltamirror.errors import InvalidInput, Refused
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.txnlog.queue.breakers import failing_share
 from deltamirror.txnlog.tables.registry import list_tables
@@ -78,13 +78,13 @@ def test_off_for_all_and_on_for_one_and_the_reverse(lake: Catalog, tmp_path: Pat
 def test_a_table_property_goes_before_patterns_and_these_before_the_setting(lake: Catalog, tmp_path: Path) -> None:
     made = [make_table(lake, tmp_path, "a.off", properties={PROPERTY: "false"})]
     made += [make_table(lake, tmp_path, "b.on", properties={PROPERTY: "TRUE"})]
-    made += [make_table(lake, tmp_path, "b.wrong", properties={PROPERTY: "maybe"})]
+    made += [make_table(lake, tmp_path, "b.none")]
     settings = with_blocks(block("a.*", enabled=False), block("a.*", enabled=True), block("b.*", enabled=False))
-    assert mirrored(lake, settings) == {"a.off": "disabled", "b.on": "active", "b.wrong": "disabled"}
+    assert mirrored(lake, settings) == {"a.off": "disabled", "b.on": "active", "b.none": "disabled"}
     made[0].alter(properties={PROPERTY: "true"})
     made[1].alter(properties={PROPERTY: "false"})
     made[2].alter(properties={PROPERTY: "true"})
-    assert mirrored(lake, settings) == {"a.off": "active", "b.on": "disabled", "b.wrong": "active"}
+    assert mirrored(lake, settings) == {"a.off": "active", "b.on": "disabled", "b.none": "active"}
     assert whole(made[0], made[2]) == [True, True]
     assert len(published_files(made[1])) == 1
 
@@ -179,3 +179,15 @@ def test_a_table_that_is_switched_off_says_nothing_of_its_store(lake: Catalog, t
             return failing_share(session, "file://", ["unavailable"], switch=switch)
 
     assert (failing(Switch()), failing(Switch(True, (("bad", False),)))) == (50.0, 0.0)
+
+
+def test_a_value_that_a_property_cannot_have_is_refused_by_name(lake: Catalog, tmp_path: Path) -> None:
+    said = rf"property {PROPERTY}: expected true or false, found 'fasle'"
+    with pytest.raises(InvalidInput, match=said):
+        make_table(lake, tmp_path, properties={PROPERTY: "fasle"})
+    table = make_table(lake, tmp_path)
+    with pytest.raises(InvalidInput, match=said):
+        table.alter(properties={PROPERTY: "fasle"})
+    transaction = lake.transaction()
+    with pytest.raises(InvalidInput, match=r"deltamirror\.checkpointBytes: expected whole number, found '-1'"):
+        transaction.set_metadata("t", properties={"deltamirror.checkpointBytes": -1})
