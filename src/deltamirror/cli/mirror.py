@@ -1,6 +1,7 @@
 """``deltamirror mirror``: publish what the tables committed, once or for as long as there is a service."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import click
@@ -43,12 +44,11 @@ def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | No
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
     live = chosen_runner(invocation, runner, master)
-    with checked_engine(live) as engine:
+    with nullcontext() if once else reloading(live), checked_engine(live) as engine:
         if once:
             _run_once(engine, invocation, live.current)
         else:
-            with reloading(live, stop=engine.stop):
-                _follow(engine, invocation, live.current)
+            _follow(engine, invocation, live.current)
 
 
 def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:

@@ -53,16 +53,18 @@ def stopped_by_signals(stop: Callable[[], None], *, quiet: bool) -> Iterator[Ask
 
 
 @contextmanager
-def reloading(live: LiveSettings, *, stop: Callable[[], None]) -> Iterator[None]:
+def reloading(live: LiveSettings) -> Iterator[None]:
     """Inside, a changed settings file is taken: every ``config.reload`` seconds, and at once after SIGHUP.
 
-    The SIGHUP that a closed terminal sends calls ``stop``: nobody would see what goes on.
+    The SIGHUP that a closed terminal sends is as good as SIGTERM: a service that was started there ends with it.
     """
     had_terminal = _has_terminal()
 
     def handle(_: int, __: FrameType | None) -> None:
-        is_closed = had_terminal and not _has_terminal()
-        threading.Thread(target=stop if is_closed else live.check, name="deltamirror-reload", daemon=True).start()
+        if had_terminal and not _has_terminal():
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            threading.Thread(target=live.check, name="deltamirror-reload", daemon=True).start()
 
     before = signal.signal(signal.SIGHUP, handle)
     try:

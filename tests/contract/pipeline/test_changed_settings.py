@@ -1,5 +1,6 @@
 """A running service goes by the settings file as it is, and loses nothing of what it has in hand."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import LiveSettings
+from deltamirror.delta.names import commit_name
 from deltamirror.errors import Unavailable
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.pipeline.run.execution import execute, failed
@@ -138,6 +140,20 @@ def test_a_job_works_on_as_many_units_at_once_as_the_settings_say(lake: Lake, mo
         lake.change(mirror__threads="4")
         engine.run(once=True)
     assert most == [4]
+
+
+@pytest.mark.requirement("R78")
+@pytest.mark.parametrize("seconds", ["0.1", "0.2"])
+def test_a_call_that_hangs_is_given_up_after_the_time_in_force(lake: Lake, seconds: str) -> None:
+    hanging = log_of(make_table(lake.catalog, lake.folder)) / commit_name(0)
+    hanging.parent.mkdir(parents=True)
+    os.mkfifo(hanging)
+    lake.change(storage__timeout=seconds)
+    lake.units()
+    os.close(os.open(hanging, os.O_RDWR))  # whoever reads it comes back
+    [status] = lake.engine.status("t")
+    assert status.error is not None
+    assert f"no answer within {seconds} s" in status.error.message
 
 
 @pytest.mark.requirement("R75")
