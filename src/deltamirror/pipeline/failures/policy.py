@@ -273,6 +273,8 @@ def way_out(table: TableStatus) -> str:
             f"mount the disk, or bring the bucket back, and `deltamirror repair {name}`; where it is lost for good, "
             f"`deltamirror repair {name} --begin-anew` writes the log again"
         )
+    if foreign is None and error is None:  # no version failed: something else is in the place of an object
+        return f"move what is named there out of the log, and `deltamirror repair {name}`"
     replace = f"`deltamirror repair {name} --replace-altered` saves what was found, and puts what the database has"
     if foreign is None:
         return replace
