@@ -21,7 +21,7 @@ _NOT_SETTINGS: Final = (CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}TEST_")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that somebody gave for a key; ``text`` when it has yet to be read as the key's type."""
+    """A value that a source gives for a key; ``text`` when it has yet to be read as the key's type."""
 
     key: Key
     value: object

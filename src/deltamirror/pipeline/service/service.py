@@ -119,7 +119,7 @@ class Service:
             stack.callback(self.stop)  # whatever ends the loop
             while not self._stopping.is_set():
                 self._wake.clear()
-                busy = self._is_busy()  # asked first: what ends after the claims may have made more due
+                busy = self._is_busy()  # asked first: a job that ends after the claims may have made more due
                 started = self._start()
                 if once and (self._trouble is not None or not (started or busy)):
                     break
@@ -249,7 +249,7 @@ class Service:
         except kind as error:
             trouble = our_error(error)
             if trouble is not error:
-                _log.error("the mirror met what it does not know: %s", trouble)  # a traceback may repeat secrets
+                _log.error("unexpected error: %s", trouble)  # a traceback may repeat secrets
             with self._lock:
                 self._trouble = trouble
             self._wake.set()
@@ -281,7 +281,7 @@ class Service:
         while not self._stopping.is_set():
             try:
                 self._database.wait_for_commits(self._poll, self._stopping)
-            except Exception as error:  # noqa: BLE001  without this thread nobody wakes the service
+            except Exception as error:  # noqa: BLE001  without this thread nothing wakes the service
                 level = logging.DEBUG if isinstance(error, DeltaMirrorError) else logging.ERROR
                 _log.log(level, "commits are not announced: %s", our_error(error))
                 self._stopping.wait(self._poll)
