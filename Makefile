@@ -53,7 +53,7 @@ scale: setup ## Huge commits, in bounded memory; every version opened by every r
 	$(BIN)/pytest -m scale tests/scale
 	EVERY_VERSION=1 $(BIN)/pytest tests/interop/test_every_reader.py
 
-check: setup ## Lint, types, import contract, links, generated documents, no stubs
+check: setup ## Lint, types, import contract, links, generated documents, no stubs, plain subjects
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -62,6 +62,7 @@ check: setup ## Lint, types, import contract, links, generated documents, no stu
 	$(BIN)/python scripts/requirements_table.py --check
 	$(BIN)/python scripts/reference_docs.py --check
 	$(BIN)/python scripts/check_stubs.py
+	$(BIN)/python scripts/check_words.py
 
 audit: setup ## Look for known vulnerabilities of the locked dependencies, at PyPI (it needs the network)
 	$(BIN)/uv tool run --from pip-audit==$(PIP_AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off \

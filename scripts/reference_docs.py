@@ -80,7 +80,7 @@ POLICIES_INTRODUCTION = """\
 
 A failure stops its own table, and no other. Where trying again may help, the mirror does so after growing pauses
 (`mirror.retry_base`, `mirror.retry_factor`, `mirror.retry_max`) for as long as it takes, and escalates it past
-`mirror.attempts`; where it does not help, every `mirror.retry_permanent`. A store that asks to be left alone for longer
+`mirror.attempts`; where it does not help, every `mirror.retry_permanent`. A store that asks for a longer pause
 is. Failures in a row that speak of the store open its circuit, if most of its tables fail: see `[breaker]` in
 [Settings](settings.md#breaker). `deltamirror mirror --once` tries everything at once.
 

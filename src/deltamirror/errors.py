@@ -14,8 +14,8 @@
     ├── AlreadyExists             a table or location that the catalog (or the store) has already
     ├── Refused                   the table's state forbids it: backlog full, unpublished versions, unchecked rows
     ├── Conflict                  another commit won; the transaction has to be computed again
-    ├── Diverged                  the log holds other bytes than SQL committed; nobody's data was touched
-    ├── LeaseLost                 somebody else mirrors the table; what was under way stops
+    ├── Diverged                  the log holds other bytes than SQL committed; nothing was overwritten
+    ├── LeaseLost                 another process holds the lease of the table; this one stops
     ├── Late                      a version was not published within the time that the caller gave
     ├── Unsupported               a table feature or action that we do not understand
     ├── CatalogMismatch           no catalog, one of another release, a replaced file, or a server that may lose commits
@@ -25,7 +25,7 @@
     ├── CapacityExceeded          the disk, database or a documented limit is full
     ├── Transient                 worth trying again: a deadlock, a serialisation failure
     │   ├── Throttled             the store asks for fewer requests
-    │   ├── LogChanged            somebody changes a log while it is read
+    │   ├── LogChanged            another writer changes a log while it is read
     │   └── CommitUnknown         the reply of COMMIT was lost; the log has to be asked what happened
     └── Internal                  a broken invariant of ours
 
@@ -96,7 +96,7 @@ def _rebuild(cls: type[DeltaMirrorError], values: Mapping[str, Any]) -> DeltaMir
 
 @dataclass(eq=False)
 class InvalidInput(DeltaMirrorError):
-    """What the caller handed in is wrong; nothing was written."""
+    """The caller's input is wrong; nothing was written."""
 
     code: ClassVar[str] = "invalid-input"
     exit_status: ClassVar[int] = 10
@@ -188,7 +188,7 @@ class AlreadyExists(DeltaMirrorError):
 
 @dataclass(eq=False)
 class Refused(DeltaMirrorError):
-    """The table's state forbids it: backlog limit, unpublished versions, rows that nobody checked."""
+    """The table's state forbids it: backlog limit, unpublished versions, rows that were not checked."""
 
     table: str = ""
 
@@ -213,7 +213,7 @@ class Conflict(DeltaMirrorError):
 
 @dataclass(eq=False)
 class Diverged(DeltaMirrorError):
-    """The log holds other bytes than SQL committed: somebody else wrote there. Nothing was overwritten."""
+    """The log holds other bytes than SQL committed: another writer wrote there. Nothing was overwritten."""
 
     table: str = ""
     version: int | None = None
@@ -229,7 +229,7 @@ class Diverged(DeltaMirrorError):
 
 @dataclass(eq=False)
 class LeaseLost(DeltaMirrorError):
-    """The right to mirror the table ended, or somebody else has it. What they find published is fine."""
+    """The lease of the table ended, or another process holds it, and goes on with what is published."""
 
     table: str = ""
 
@@ -323,7 +323,7 @@ class Throttled(Transient):
 
 @dataclass(eq=False)
 class LogChanged(Transient):
-    """Somebody changes a log while it is read: a file is gone, or another one is in its place."""
+    """Another writer changes a log while it is read: a file is gone, or another one is in its place."""
 
     code: ClassVar[str] = "log-changed"
 

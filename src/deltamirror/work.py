@@ -171,9 +171,11 @@ class CommitOutcome:
     table_id: int
     lease: Lease
     table: str = ""
-    """The name of the table, for whoever is told of the outcome."""
+    """The name of the table, for messages about the outcome."""
     attempt: int | None = None
     """How often the version that failed was tried, this time included; None: it is not recorded."""
+    retry_at: int | None = None
+    """When the version that failed is tried again (ms); None: it is not recorded, or the table is quarantined."""
     published: tuple[Published, ...] = ()
     failure: Failure | None = None
     """None also where the lease was lost or the budget spent: then fewer versions are published than asked for."""
@@ -196,9 +198,11 @@ class CheckpointOutcome:
     table_id: int
     lease: Lease
     table: str = ""
-    """The name of the table, for whoever is told of the outcome."""
+    """The name of the table, for messages about the outcome."""
     attempt: int | None = None
     """How often it was tried, this time included, where it failed; None: it is not recorded."""
+    retry_at: int | None = None
+    """When it is tried again (ms), where it failed; None: it is not recorded."""
     version: int
     name: str = ""
     digest: bytes = b""
@@ -258,4 +262,4 @@ Fetch: TypeAlias = Callable[[CommitWork], Iterable[Chunk]]
 """The chunks of a commit, in order: those that it carries, or those that the database has."""
 
 Guard: TypeAlias = Callable[[], None]
-"""Called before every put; raises ``LeaseLost`` if somebody else may have the table."""
+"""Called before every put; raises ``LeaseLost`` if another process may hold the lease."""

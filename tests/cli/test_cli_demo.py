@@ -29,10 +29,10 @@ def test_the_tour_shows_each_chapter_its_code_and_what_came_of_it(prompt) -> Non
     assert "orders: head 4, published 4" in outcome["The mirror writes _delta_log/"]
     assert "_last_checkpoint" in outcome["A log of files, like any other"]
     assert "are those that the catalog keeps" in outcome["A log of files, like any other"]
-    seen = outcome["Everybody sees the same rows"].splitlines()
+    seen = outcome["All readers see the same rows"].splitlines()
     rows = "orders: (3, 7.0, 2024-05-02) (4, 3.0, 2024-05-02), payments: (1, 9.5) (2, 20.0)"
     assert seen[:2] == [f"delta-rs  {rows}", f"DuckDB    {rows}"]
-    assert seen[2:] == ["SQL       orders: 2 rows, payments: 2 rows", "everybody sees the same rows"]
+    assert seen[2:] == ["SQL       orders: 2 rows, payments: 2 rows", "all readers see the same rows"]
 
 
 @pytest.mark.parametrize(("missing", "packages"), [("deltalake", "deltalake"), ("duckdb_extension_delta", "duckdb")])
@@ -42,7 +42,7 @@ def test_a_reader_that_is_not_installed_is_named_with_the_way_to_get_it(
     monkeypatch.setitem(sys.modules, missing, None)
     seen = prompt.json(*TOUR)["chapters"][-1]["outcome"]
     assert any("is not installed: pip install " + packages in line for line in seen)
-    assert seen[-1] == "everybody sees the same rows"
+    assert seen[-1] == "all readers see the same rows"
 
 
 def test_readers_that_differ_are_not_passed_over(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,5 +103,5 @@ def test_the_tour_runs_on_spark_as_typed(tmp_path: Path) -> None:
     done = typed("demo", folder=tmp_path)
     assert (done.returncode, without_jvm(done.stderr)) == (0, "")
     assert done.stdout.count("\n") > 100
-    assert "everybody sees the same rows" in done.stdout
+    assert "all readers see the same rows" in done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -188,7 +188,7 @@ def shut(orders):
 def test_a_store_that_is_left_alone_shows_with_its_history(shut) -> None:
     *_, line = shut("status").stdout.splitlines()
     assert line == (
-        "store file:///: circuit open, next probe at 2096-10-02 07:06:40.000Z: 5 failures in a row, "
+        "the circuit for file:/// is open until 2096-10-02 07:06:40.000Z; next probe then; 5 failures in a row, "
         "the last: unavailable: cannot write: HTTP 503"
     )
     assert shut("status", "orders").stdout.splitlines()[-1] == line

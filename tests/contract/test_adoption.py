@@ -346,7 +346,7 @@ def test_what_was_published_never_gives_way(catalog: Catalog, engine: MirrorEngi
     with pytest.raises(Diverged, match="changed after it was published") as caught:
         adopted(engine)
     assert "repair t --replace-altered" in caught.value.hint
-    with logs_of(engine) as logs, pytest.raises(Diverged, match="put there by somebody else"):
+    with logs_of(engine) as logs, pytest.raises(Diverged, match="put there by another writer"):
         repair(logs, "t", replace_altered=True)
     assert path.read_bytes() == table.commit_file(3)
     assert adopted(engine).adopted == (4,)

@@ -610,6 +610,7 @@ def lawful(history: History) -> list[tuple[Action, ...]]:
     return commits
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R33")
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=histories(), data=st.data())
@@ -711,6 +712,7 @@ def files_in(checkpoint: pa.Table) -> list[str]:
     return sorted(row["path"] for row in checkpoint["add"].drop_null().to_pylist())
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_the_next_commit_follows_the_imported_ones_and_is_published(catalog: Catalog, tmp_path: Path) -> None:
     table = stored(catalog, lived(catalog, tmp_path), location=str(tmp_path / "t"))
     before = paths(table)
@@ -724,6 +726,7 @@ def test_the_next_commit_follows_the_imported_ones_and_is_published(catalog: Cat
     assert table.info().published == 14
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.parametrize("with_file", [True, False])
 def test_a_checkpoint_after_an_import_is_the_same_from_the_imported_one_and_from_the_rows(
     catalog: Catalog, tmp_path: Path, with_file: bool
@@ -747,6 +750,7 @@ def test_a_checkpoint_after_an_import_is_the_same_from_the_imported_one_and_from
     assert_same_rows(*written)
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_a_base_that_is_gone_from_the_log_does_not_stop_checkpoints(catalog: Catalog, tmp_path: Path) -> None:
     files = lived(catalog, tmp_path)
     table = imported_from_checkpoint(catalog, tmp_path / "t", files, reuse=True, with_file=True)
@@ -756,6 +760,7 @@ def test_a_base_that_is_gone_from_the_log_does_not_stop_checkpoints(catalog: Cat
     assert files_in(pq.read_table(log_of(table) / names.checkpoint_name(12))) == paths(table)
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_the_first_version_gets_a_checkpoint_without_a_commit_file(catalog: Catalog, tmp_path: Path) -> None:
     files = lived(catalog, tmp_path, versions=10)
     table = imported_from_checkpoint(catalog, tmp_path / "t", files, reuse=False, with_file=False)

@@ -13,6 +13,7 @@ from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
 from deltamirror.errors import Diverged, InvalidLocation, LogChanged, NotFound
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import Repaired, repair
+from deltamirror.pipeline.failures.policy import way_out
 from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lake import opened, paths
 from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
@@ -330,6 +331,8 @@ def test_a_folder_in_the_place_of_an_object_stops_the_table_and_keeps_nothing_el
     assert lost.read_bytes() == before
     (status,) = engine.status("t")
     assert (status.state, f"_delta_log/{name} is a folder" in str(status.quarantine_reason)) == ("quarantined", True)
+    if not name.endswith(".json"):  # a commit that is not there is altered, too
+        assert way_out(status).startswith("move what is named there out of the log, and `deltamirror repair t`")
     with pytest.raises(InvalidLocation, match=f"_delta_log/{name} is a folder"):
         repaired(engine)
     place.rmdir()

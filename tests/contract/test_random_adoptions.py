@@ -14,7 +14,6 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict
 from deltamirror.txnlog.content.superseded import superseded_of
 from tests.support.adoptions import PLAIN, adopted, assert_same, delta_rs_appends, mirror, mirroring, their_commit
-from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute, paths
 from tests.support.mirrors import committed_files, log_of, make_table, published_files
 from tests.support.readers import Reader
@@ -125,7 +124,6 @@ def _file(path: str) -> dict[str, Any]:
     return {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
 
 
-@pytest.mark.default_on(*ENGINES)
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_was_written_sql_and_log_agree_after_it_is_adopted(
     catalog: Catalog, tmp_path: Path, seed: int, delta_rs: Reader

@@ -254,7 +254,7 @@ def test_a_commit_that_delta_rs_put_above_the_head_is_found_and_left_where_it_is
     with reconciling(catalog) as engine:
         found, _ = reconciled(engine, strategy)
         assert (found.foreign, found.missing, found.altered, found.left) == ((1,), (), (), 1)
-        with pytest.raises(Diverged, match="somebody else wrote version 1"):
+        with pytest.raises(Diverged, match="another writer wrote version 1"):
             append(table)
         engine.run(once=True)
         assert engine.status("t")[0].state == "quarantined"

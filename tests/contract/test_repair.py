@@ -120,7 +120,7 @@ def test_commits_of_another_writer_are_refused_whatever_was_asked_for(
         file_of(table, version).write_bytes(theirs)
     assert reconciled(engine, Strategy.SMART)[0].foreign == (13, 14)
     for found in (13, 14):
-        with pytest.raises(Diverged, match="put there by somebody else") as caught:
+        with pytest.raises(Diverged, match="put there by another writer") as caught:
             repaired(engine, replace_altered=replace_altered)
         assert "deltamirror adopt t" in caught.value.hint
         assert file_of(table, found).read_bytes() == theirs

@@ -1,4 +1,4 @@
-"""One walk through the whole path, as operators type it: on every database, with the table on disk and on S3."""
+"""One walk through the whole path, as operators type it: on every database, on disk and on both S3 servers."""
 
 import json
 import os
@@ -80,6 +80,7 @@ def committed(catalog: Catalog, spot: Spot, *versions: int) -> None:
             table.remove([f"{version - 1}.parquet"])
 
 
+@pytest.mark.default_on("sqlite-disk", "sqlite-versitygw", "duckdb-disk", "postgresql-s3")
 @pytest.mark.requirement("R41")
 @pytest.mark.requirement("R113")
 def test_commit_status_publish_checkpoint_verify_and_cleanup_hold_together(

@@ -41,12 +41,19 @@ def strikes_of(scene: str, engine: str, store: str) -> list[Strike]:
     return [strike for strike in strikes if strike.is_commit or not commits_only]
 
 
+def _marks(engine: str, store: str, scene: str) -> list[pytest.MarkDecorator]:
+    """On DuckDB the default suite strikes each kind of COMMIT once: of a commit, of a stage, of an outcome."""
+    if (engine, store) == ("duckdb", "disk") and scene not in ("commit", "large commit", "mirror"):
+        return [pytest.mark.elsewhere]
+    return [pytest.mark.postgres] if engine == "postgresql" else []
+
+
 ON_LAKES = [
     pytest.param(
         (engine, store),
         scene,
         id=f"{engine}-{store}-{scene}",
-        marks=[pytest.mark.postgres] if engine == "postgresql" else [],
+        marks=_marks(engine, store, scene),
     )
     for engine, store in product(ENGINES, ("disk", "s3"))
     for scene in SCENES

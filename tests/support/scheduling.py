@@ -14,8 +14,9 @@ from tests.support.durations import recorded
 
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
-_TOGETHER: Final = ("tests/contract/runner/",)
-"""The folders whose files share three sessions of Spark."""
+_TOGETHER: Final = ("tests/contract/runner/", "tests/interop/")
+"""The folders whose files share sessions of Spark: three that publish, and the reader, whose code is compiled as it
+goes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

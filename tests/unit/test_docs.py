@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 import deltamirror
 from deltamirror import Catalog
@@ -60,6 +61,15 @@ def test_the_python_of_a_document_runs_as_it_stands(folder: Path, document: str)
     catalog = namespace["catalog"]
     assert isinstance(catalog, Catalog)
     catalog.close()
+
+
+def test_the_python_of_the_readme_needs_an_install_without_extras_and_is_read_by_delta_rs(folder: Path) -> None:
+    [code] = blocks(README, "python")
+    exec(compile(code, README, "exec"), namespace := {})  # noqa: S102 -- the document's own code
+    namespace["catalog"].close()
+    packages = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
+    assert packages == {"os", "pyarrow", "deltamirror"}
+    assert DeltaTable("lake/orders").to_pyarrow_table().num_rows == 2
 
 
 def test_the_commands_of_the_readme_run_as_they_stand(folder: Path) -> None:

@@ -45,6 +45,47 @@ def test_a_declaration_is_no_stub(tmp_path: Path) -> None:
     assert gate("check_stubs.py", tmp_path).returncode == 0
 
 
+def test_sentences_of_the_package_and_its_documents_name_who_acts() -> None:
+    done = gate("check_words.py")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("a.py", '"""A lease that nobody has."""\n', ':1: "nobody": name who acts'),
+        ("a.py", "x = 1  # whoever reads it\n", ':1: "whoever": name who acts'),
+        ("a.py", 'x = f"the log of {x} is "\\\n    "someone else\'s"\n', ':1: "someone": name who acts'),
+        ("a.py", '"""Compare a log.\n\nWhat is gone from it is written again.\n"""\n', ":3: "),
+        ("a.py", "# Calls end in time: what\n# hangs is given up.\n", ':2: "what hangs is given"'),
+        ("a.md", "Text.\n\n| a | b |\n|---|---|\n| c | somebody else wrote it |\n", ':5: "somebody"'),
+        ("a.md", "# Text\n\n- What is gone is written again.\n", ':3: "What is gone is written"'),
+        ("a.md", "Commits go on, and what failed past `mirror.attempts` was left alone.\n", '"left alone": '),
+        ("a.md", "Read on. What failed past `mirror.attempts` is\npublished.\n", ":2: "),
+    ],
+)
+def test_a_sentence_without_a_plain_subject_is_found(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    (tmp_path / name).write_text(text)
+    done = gate("check_words.py", tmp_path)
+    assert done.returncode == 1
+    assert problem in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What a table is called.",
+        "What came of a unit: the versions that were published.",
+        "Three lists: what is missing, what is altered, what is not ours.",
+        "What is known of a change before its actions are checked.",
+        "```\nnobody\n```\nThe word `nobody` is refused.",
+    ],
+)
+def test_a_noun_and_code_are_no_subjects(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.md").write_text(text)
+    assert gate("check_words.py", tmp_path).stderr == ""
+
+
 @pytest.mark.requirement("R103")
 @pytest.mark.requirement("R104")
 def test_imports_point_down_only_and_each_heavy_library_has_one_home() -> None:

@@ -30,7 +30,7 @@ SEVERAL = "ALTER TABLE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What somebody wants to be different about a table."""
+    """The changes to a table that a caller asks for."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     unset: Sequence[str] = ()

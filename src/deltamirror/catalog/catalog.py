@@ -199,8 +199,8 @@ class Catalog:
     ) -> dict[str, int]:
         """Return when these versions of tables are in ``_delta_log/``; ``Late`` if that takes longer.
 
-        ``versions`` is what a commit returns, or its ``versions``. What comes back are these versions, unless commits
-        of another writer were adopted meanwhile: then it is the versions that the transactions have since, or a
+        ``versions`` is what a commit returns, or its ``versions``. It returns these versions, unless foreign
+        commits were adopted meanwhile: then it is the versions that the transactions have since, or a
         ``Conflict`` if one was dropped.
         """
         given = mapping(versions.versions if isinstance(versions, Committed) else versions, "versions", of="versions")

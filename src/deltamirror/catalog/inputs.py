@@ -223,7 +223,7 @@ def with_partition_texts(action: F, index: int | None = None) -> F:
     """The action; partition values that are not texts, such as dates, as the log spells them."""
     values = action.partition_values
     if not isinstance(values, dict) or {type(value) for value in values.values()} <= {str, NoneType}:
-        return action  # what is no dict is refused with the other fields of a wrong type
+        return action  # another type than dict is refused with the other fields of a wrong type
     texts = partition_texts(values, action=wire_name(action), index=index)
     return msgspec.structs.replace(action, partition_values=texts)
 

@@ -85,7 +85,7 @@ class Table:
         """Change metadata and protocol in one commit; None where the table is so already.
 
         ``columns`` are definitions of columns to add, ``dropped`` names constraints. A constraint is not checked
-        against data files: on a table that has any, ``rows_checked`` says that somebody did.
+        against data files: on a table that has any, the caller has to check them, and says so by ``rows_checked``.
         """
         wishes = Wishes(
             properties=table_properties(properties),

@@ -69,7 +69,7 @@ class _Work:
 class Transaction:
     """Collects changes to tables; commits them at the end of its ``with`` block, or by ``commit()``.
 
-    The first time that it names a table, it takes the table as it is then. What others commit afterwards is checked by
+    The first time that it names a table, it takes the table as it is then. Later commits of others are checked by
     Delta's rules, when it commits. Files that are only added go after everything but changes of metadata or protocol;
     for them, the table is as this catalog last saw it, by a snapshot or by a commit.
     """
@@ -254,7 +254,7 @@ class Transaction:
         return Request(changes=changes, token=self._token, content=self._content())
 
     def _known(self) -> Committed | None:
-        """The answer of the log, if it has the transaction: what it removed or changed cannot be looked up any more."""
+        """The answer of the log, if it has the transaction: the files that it removed cannot be looked up any more."""
         if not any(work.removed or work.alterations for work in self._work.values()):
             return None
         changed = [table for table, work in self._work.items() if work.writes]

@@ -1,4 +1,4 @@
-"""``deltamirror adopt``: what somebody else wrote to the log of a table becomes part of its history."""
+"""``deltamirror adopt``: the foreign commits in the log of a table become part of its history."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -27,7 +27,7 @@ _NAMED: Final = 20
 @click.option(
     "--drop-conflicting",
     is_flag=True,
-    help="Leave out commits that cannot follow what somebody else wrote. Without it, nothing is adopted then.",
+    help="Leave out commits that cannot follow the foreign commits. Without it, nothing is adopted then.",
 )
 @click.option(
     "--split-transactions",

@@ -86,8 +86,8 @@ def create(
 def alter(invocation: Invocation, /, *, name: str, **wishes: Any) -> None:
     """Change table NAME; all changes together are one commit.
 
-    Options may be repeated. What is so already is no commit. A constraint is not checked against the rows of data
-    files: on a table that has files, say with --rows-checked that somebody did.
+    Options may be repeated. A change that is in force already makes no commit. A constraint is not checked against the
+    rows of data files: on a table that has files, check them first, and give --rows-checked.
     """
     if not any(value not in (None, (), {}, False) for value in wishes.values()):
         raise click.UsageError("say what to change: --set, --unset, --add-column, …")

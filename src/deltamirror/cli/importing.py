@@ -162,7 +162,7 @@ class _Job:
     dry_run: bool
 
     def import_one(self, order: ImportOrder) -> None:
-        """One table; what is wrong with it ends the command."""
+        """One table; an error of it ends the command."""
         done = self._run(order)
         answer(asdict(done), Lines((_told(done),)), json=self.invocation.json)
 

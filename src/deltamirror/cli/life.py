@@ -25,7 +25,7 @@ def drop(invocation: Invocation, *, name: str, yes: bool, unpublished: bool) -> 
     with catalog_of(invocation) as catalog:
         location = catalog.table(name).location
         if not yes and invocation.json:
-            raise click.UsageError("with --json nobody is asked; give --yes")
+            raise click.UsageError("with --json the command does not ask; give --yes")
         if not yes:
             _ask(f"Drop {name} from the catalog? Its files at {location} stay.")
         catalog.drop_table(name, unpublished=unpublished)
@@ -42,16 +42,16 @@ def pause(invocation: Invocation, *, name: str | None, all_: bool, unpublished: 
     """Stop mirroring table NAME, or --all tables.
 
     Commits go on in the catalog, and wait there to be published. Services that run take notice with their next pass;
-    what is under way is finished. With --all, versions that are not published are no objection.
+    units under way are finished. With --all, versions that are not published are no objection.
     """
     _require_one(name, all_=all_)
     with catalog_of(invocation) as catalog:
         if name is None:
             pause_all(catalog.database)
-            _answer_all(invocation, "paused", "All tables are paused: what is committed waits to be published.")
+            _answer_all(invocation, "paused", "All tables are paused: commits wait to be published.")
         else:
             catalog.pause(name, unpublished=unpublished)
-            said = f"{name} is paused: what is committed from here on waits to be published."
+            said = f"{name} is paused: commits from here on wait to be published."
             _answer_state(invocation, catalog.table(name).info(), said)
 
 
@@ -96,6 +96,6 @@ def _ask(question: str) -> None:
     try:
         agreed = click.confirm(question, err=True)
     except click.Abort as error:
-        raise click.UsageError("nobody answered; give --yes to drop without being asked") from error
+        raise click.UsageError("no answer; give --yes to drop without being asked") from error
     if not agreed:
         raise Refused("not dropped: the answer was no")

@@ -101,7 +101,7 @@ class CommandLine(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            # What is left in the buffer goes nowhere: the interpreter would complain about it on its way out.
+            # The rest of the buffer goes nowhere: the interpreter would complain about it on its way out.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise click.exceptions.Exit(EXIT_CLOSED_PIPE) from error
 

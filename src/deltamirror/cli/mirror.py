@@ -153,9 +153,9 @@ class _Report:
     checkpoints: int
     failed: tuple[_Failed, ...]
     diverged: Mapping[str, int]
-    """Tables whose logs hold what somebody else wrote, with the first such version."""
+    """Tables whose logs hold foreign commits, with the first such version."""
     quarantined: tuple[_Quarantined, ...]
-    """Tables in quarantine whose logs lack versions, or hold somebody else's."""
+    """Tables in quarantine whose logs lack versions, or hold foreign commits."""
     unpublished: int
     stopped: bool
 

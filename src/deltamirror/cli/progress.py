@@ -20,7 +20,7 @@ from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
 
 __all__ = ["LONG_BACKLOG", "Advance", "Tally", "shown"]
 
-# A shorter backlog is gone before anybody wonders.
+# A shorter backlog is gone before an operator looks.
 LONG_BACKLOG: Final = 200
 _LINES: Final = 10
 
@@ -108,4 +108,4 @@ def _bar(total: int, log: LogSettings, done: str) -> Iterator[Advance]:
 
 
 def _untold(versions: int) -> None:
-    """Nobody watches."""
+    """No terminal shows it."""

@@ -1,4 +1,4 @@
-"""``deltamirror reconcile``: logs held against the database, and repaired where that harms nobody."""
+"""``deltamirror reconcile``: logs compared with the database, and repaired where that harms no other writer."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -49,9 +49,9 @@ def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str,
 
     The logs of all tables are compared, or those of TABLEs. incremental publishes what is not, and reads nothing. full
     reads every object. smart lists the log, and reads what is missing from it, has another size or was touched since it
-    was put, and a sample that moves on each time. Objects that somebody changed, or put there, are never overwritten:
-    their table is put into quarantine, and the exit status is 2. Checkpoints, compactions, checksums and a pointer that
-    mislead readers are moved to where no reader looks.
+    was put, and a sample that moves on each time. Objects that another writer changed, or put there, are never
+    overwritten: their table is put into quarantine, and the exit status is 2. Checkpoints, compactions, checksums and a
+    pointer that mislead readers are moved to where no reader looks.
     """
     loaded = invocation.lasting()
     settings = loaded.settings
@@ -100,7 +100,7 @@ def _told(table: TableReconciled) -> Iterator[str]:
     for versions, what in (
         (table.missing, "gone from the log"),
         (table.altered, "changed after publication, and not overwritten"),
-        (table.foreign, "put there by somebody else, and not overwritten"),
+        (table.foreign, "put there by another writer, and not overwritten"),
         (table.checkpoints, "checkpoint gone or changed"),
     ):
         if versions:

@@ -1,4 +1,4 @@
-"""``deltamirror repair``: the log of one table made whole, because somebody asks for it."""
+"""``deltamirror repair``: the log of one table made whole, because an operator asks for it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -19,7 +19,7 @@ __all__ = ["repair_"]
 @click.option(
     "--replace-altered",
     is_flag=True,
-    help="Put what the database has in the place of commits that somebody changed, after these were saved aside.",
+    help="Replace commits that another writer changed by those of the database, after saving them aside.",
 )
 @click.option(
     "--begin-anew",
@@ -30,10 +30,10 @@ __all__ = ["repair_"]
 def repair_(invocation: Invocation, *, table: str, replace_altered: bool, begin_anew: bool) -> None:
     """End the quarantine of a table, and publish what is missing.
 
-    The whole log is compared with the database first. What failed past mirror.attempts is published, too; a store
-    whose circuit is open is tried at once.
-    Commits that somebody changed are replaced only with --replace-altered; what they held is kept in
-    _delta_log/_deltamirror/. Commits of another writer are not replaced: the command ends with exit status 2, and the
+    The whole log is compared with the database first. Versions that failed past mirror.attempts are published, too; a
+    store whose circuit is open is probed at once.
+    Commits that another writer changed are replaced only with --replace-altered; the changed bytes are kept in
+    _delta_log/_deltamirror/. Foreign commits are not replaced: the command ends with exit status 2, and the
     quarantine stays. Checkpoints, compactions, checksums and a pointer that say something else than the database are
     kept there, too, where no reader finds them. Where nothing is at the table's location, which a disk that is not
     mounted looks like, nothing is written without --begin-anew.

@@ -29,7 +29,7 @@ def report_(invocation: Invocation, *, table: str, version: int | None) -> None:
     """Show the failed attempts to mirror a table, and what to do.
 
     Of all versions, or of one VERSION: when, where and why each attempt failed. An attempt that succeeded after others
-    is shown, too. Objects that somebody changed come with the digest that they should have and the one that was found;
+    is shown, too. Objects that another writer changed come with the digest that they should have and the one found;
     versions that `deltamirror adopt` superseded, with those that they have since.
     """
     with catalog_of(invocation) as catalog:

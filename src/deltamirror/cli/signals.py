@@ -21,7 +21,7 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 @dataclass(slots=True)
 class Asked:
-    """Whether somebody asked to end. Without a lock: a handler may interrupt another one."""
+    """Whether a signal asked to end. Without a lock: a handler may interrupt another one."""
 
     to_stop: bool = False
 
@@ -38,7 +38,7 @@ def stopped_by_signals(stop: Callable[[], None], *, quiet: bool) -> Iterator[Ask
         if asked.to_stop and number == signal.SIGINT:
             _tell(_AT_ONCE, quiet=quiet)
             os._exit(EXIT_INTERRUPTED)
-        # Before anything is said: whoever reads it may send the next signal at once.
+        # Before anything is said: an operator who reads it may send the next signal at once.
         asked.to_stop = True
         _tell(_IN_ORDER, quiet=quiet)
         # In a thread of its own: the line that is interrupted here may hold the very lock that it needs.

@@ -176,7 +176,7 @@ def _escalated(table: TableStatus) -> str:
 
 
 def _at_work(table: TableStatus) -> str:
-    """Who has a lease, so that nobody else does the same."""
+    """The processes that hold leases of the table."""
     return "\n".join(
         f"{lease.lane}: {lease.owner} since {moment(lease.since)}, until {moment(lease.until)} if it is not renewed"
         for lease in table.leases

@@ -33,9 +33,10 @@ class StoreStatus:
         breaker, why = self.breaker, reason(self.breaker)
         match breaker.state:
             case BreakerState.OPEN:
-                return f"store {breaker.store}: circuit open, next probe at {moment(breaker.retry_at)}: {why}"
+                retry_at = moment(breaker.retry_at)
+                return f"the circuit for {breaker.store} is open until {retry_at}; next probe then; {why}"
             case BreakerState.HALF_OPEN:
-                return f"store {breaker.store}: circuit half-open since {moment(breaker.changed_at)}: {why}"
+                return f"the circuit for {breaker.store} is half-open since {moment(breaker.changed_at)}: {why}"
             case BreakerState.CLOSED:
                 return None
 

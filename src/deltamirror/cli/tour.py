@@ -82,7 +82,7 @@ def _append_late(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[s
     theirs = data_file(lake / "orders", "c.parquet", day="2024-05-02", id=[4], amount=[3.0])
     slow = catalog.transaction()
     slow.append("orders", [mine])
-    # Before it commits, somebody else is faster.
+    # Before it commits, another writer is faster.
     quick = catalog.table("orders").append([theirs])
     late = slow.commit()
 
@@ -93,7 +93,7 @@ def _delete_twice(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[
     day = {"day": "2024-05-01"}
     slow = catalog.transaction(operation="DELETE")
     paths = slow.read("orders", partitions=day).files(day).column("path").to_pylist()
-    # Before it commits, somebody else removes the very files that it looked at.
+    # Before it commits, another writer removes the very files that it looked at.
     with catalog.transaction(operation="DELETE") as quick:
         quick.remove("orders", paths)
     try:
@@ -184,7 +184,7 @@ def _read(catalog: Catalog, lake: Path, settings: Settings) -> Sequence[str]:
         raise Internal(f"the readers differ: {'; '.join(lines)}")
     missing = [reader for reader in READERS if reader.name not in found]
     lines += [f"{reader.name} is not installed: pip install {reader.packages}" for reader in missing]
-    return [*lines, "everybody sees the same rows"] if found else lines
+    return [*lines, "all readers see the same rows"] if found else lines
 
 
 def _rows(tables: Sequence[str], seen: Sequence[Rows]) -> str:
@@ -218,13 +218,13 @@ CHAPTERS = (
     Chapter(
         "Two writers that do not disturb each other",
         "Files that are only added depend on nothing that was read. The slower writer goes after the quicker one; "
-        "nobody has to begin again.",
+        "no writer has to begin again.",
         _append_late,
     ),
     Chapter(
         "Two writers in each other's way",
-        "Who removes files has read the table before. If somebody else changed what was read, the slower writer is "
-        "told, and nothing of its transaction takes place.",
+        "A writer that removes files has read the table before. If another one changed the files that it read, the "
+        "slower writer is told, and nothing of its transaction takes place.",
         _delete_twice,
     ),
     Chapter(
@@ -257,12 +257,12 @@ CHAPTERS = (
     ),
     Chapter(
         "A log of files, like any other",
-        "What was PENDING is published: commits (.json), their checksums (.crc), and a checkpoint with the pointer to "
+        "PENDING versions are published: commits (.json), their checksums (.crc), and a checkpoint with the pointer to "
         "it.",
         _list_log,
     ),
     Chapter(
-        "Everybody sees the same rows",
+        "All readers see the same rows",
         "Readers that know nothing of the catalog open the folders. (For delta-rs, rows is "
         "DeltaTable(folder).to_pyarrow_table(); for DuckDB, SELECT * FROM delta_scan(folder). The statistics of the "
         "files in SQL say how many rows there are.)",

@@ -98,7 +98,7 @@ class LiveSettings:
             return checked(load(environment=environment, config=file, folder=folder, flags=flags))
 
         file = find()
-        content = _content(file)  # first: what is written after it is a change
+        content = _content(file)  # first: a later write is a change
         return cls(read(file), _Source(find, read), content=content, settled=settled)
 
     @property
@@ -117,7 +117,7 @@ class LiveSettings:
         return self._state
 
     def on_change(self, callback: Callable[[Settings], None]) -> Callable[[], None]:
-        """Call a function with the settings after each change; what is returned ends that."""
+        """Call a function with the settings after each change; the function that is returned ends that."""
         self._callbacks.append(callback)
         return partial(self._callbacks.remove, callback)
 

@@ -63,7 +63,7 @@ def examine(
     folder: Path = Path(),
     flags: Mapping[str, str] | None = None,
 ) -> tuple[Loaded, list[InvalidSettings]]:
-    """As :func:`load`, but every problem is returned; what is wrong keeps its default."""
+    """As :func:`load`, but every problem is returned; wrong settings keep their defaults."""
     known = keys(Settings)
     file = chosen_file(config, environment, folder)
     given: list[Given | GivenBlock | InvalidSettings] = [

@@ -143,8 +143,8 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         PERCENT,
         described(
-            "How much of a pause is left to chance, up or down, so that what failed together does not come back "
-            "together.",
+            "How much of a pause is left to chance, up or down, so that tables which failed together do not come "
+            "back together.",
             unit="%",
             reload=Reload.LIVE,
         ),
@@ -162,8 +162,8 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     inline: Annotated[
         bool,
         described(
-            "Publish small commits in the writer's own process, right after COMMIT. What does not succeed is left to "
-            "the service.",
+            "Publish small commits in the writer's own process, right after COMMIT. The service publishes the "
+            "commits that fail.",
             reload=Reload.OPEN,
         ),
     ] = False
@@ -240,9 +240,9 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When the mirror leaves a store alone that is down. All services that share a catalog know it at once."""
+    """When the circuit of a store opens, and when it is probed. All services that share a catalog know it at once."""
 
-    enabled: Annotated[bool, described("Leave stores alone that are down.", reload=Reload.LIVE)] = True
+    enabled: Annotated[bool, described("Open the circuits of stores that are down.", reload=Reload.LIVE)] = True
     failures: Annotated[
         int,
         COUNTING,

@@ -63,7 +63,7 @@ _HIDDEN_PARAMETERS: Final = frozenset(
 )
 """Their names help to find them, and are shown; any other name may itself be the end of a secret."""
 FILE_SCHEMES: Final = ("sqlite", "duckdb")
-"""Catalogs that are files: their addresses have no host, and nobody logs in to them."""
+"""Catalogs that are files: their addresses have no host and no login."""
 _SHORTEST_PIECE: Final = 3
 
 _is_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*").fullmatch
@@ -91,7 +91,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text, for whoever hands it to the service that it is for."""
+        """The text, to be handed to the service that it is for."""
         return self._text
 
     def __eq__(self, other: object) -> bool:

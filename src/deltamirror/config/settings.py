@@ -125,8 +125,8 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     on_divergence: Annotated[
         Literal["refuse", "accept"],
         described(
-            "What becomes of commits to a table whose log holds versions that somebody else wrote: they are refused, "
-            "or they wait in the database until these versions are adopted.",
+            "What becomes of commits to a table whose log holds foreign commits: they are refused, or they wait in the "
+            "database until the foreign commits are adopted.",
             reload=Reload.LIVE,
         ),
     ] = "refuse"

@@ -15,7 +15,7 @@ _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token", "a
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the stores of the tables are reached. What is not set is taken from the environment of the process that
+    """How the stores of the tables are reached. Other values are taken from the environment of the process that
     writes, as the tools of the clouds do (`AWS_ACCESS_KEY_ID`, `AWS_PROFILE`, `AWS_REGION`, `AWS_ENDPOINT_URL`,
     `AZURE_STORAGE_ACCOUNT_NAME`, `GOOGLE_APPLICATION_CREDENTIALS`, …), then from the machine's own identity. Keys never
     travel to Spark executors: each process finds its own.
@@ -59,7 +59,7 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
     allow_http: Annotated[
         bool,
-        described("Allow an `endpoint` without TLS: whoever listens on the way sees the data.", reload=Reload.LIVE),
+        described("Allow an `endpoint` without TLS: others on the network can read the data.", reload=Reload.LIVE),
     ] = False
     ca_file: Annotated[
         str | None,
@@ -77,8 +77,8 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         POSITIVE,
         described(
-            "How long one call to a store may take. What hangs on a local disk is given up, too, and its "
-            "thread left behind.",
+            "How long one call to a store may take. A call that hangs on a local disk is given up, too, and "
+            "its thread left behind.",
             unit="s",
             reload=Reload.LIVE,
         ),

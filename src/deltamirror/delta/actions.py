@@ -4,8 +4,8 @@ The order of the fields is the order on the wire, as Delta Lake on Spark writes 
 field has no default, so that ``dataChange: false`` and ``partitionValues: {}`` are written; an
 optional field is ``None`` when absent and then left out.
 
-A struct is a *view* of a line: it drops fields that it does not know. A line that somebody else
-made is stored as it is and never encoded again.
+A struct is a *view* of a line: it drops fields that it does not know. A line of another writer
+is stored as it is and never encoded again.
 """
 
 from typing import Annotated, NewType, TypeAlias

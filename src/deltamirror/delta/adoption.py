@@ -36,7 +36,7 @@ _HARMLESS_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-"""What these ask of a writer follows from table properties, and changing those is a metadata change."""
+"""Their duties of a writer follow from table properties, and changing those is a metadata change."""
 
 _COLUMN_MAPPING_FIELD_KEYS = frozenset(
     {

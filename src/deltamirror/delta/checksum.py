@@ -92,7 +92,7 @@ def encode(checksum: Checksum) -> bytes:
 
 
 def decode(data: bytes) -> Checksum | None:
-    """The checksum that somebody wrote; ``None`` if it is not a complete one."""
+    """The checksum that a writer left; ``None`` if it is not a complete one."""
     try:
         found, legacy = _DECODER.decode(data), _LEGACY_DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -139,7 +139,7 @@ def next_checksum(
     """The checksum of the version that consists of ``actions`` and follows that of ``previous``.
 
     ``files`` gives the live files *before* the commit. It is asked only where they are needed and ``previous`` does
-    not list them; without it, what depends on them is left out. ``None`` means that the totals are not certain: a
+    not list them; without it, fields that need them are left out. ``None`` means that the totals are not certain: a
     remove does not say its size, the operation is unknown or one of those that rewrite history, the listed files
     contradict the totals. Where files are not listed, the caller vouches that added ones were not live and removed
     ones were.

@@ -92,8 +92,8 @@ class CommitFacts:
     """What a commit did, as far as conflicts depend on it; from its actions, or from columns in SQL.
 
     ``added`` and ``removed`` map path identities to partition values; values of a removed file may be ``None``
-    (unknown: then it counts as read by whoever read any partition). ``only_files`` says that there is nothing but
-    file actions, commitInfo and the row-tracking domain; ``data_change``, that a file action changes data.
+    (unknown: then it counts as read by every transaction that read any partition). ``only_files`` says that there is
+    nothing but file actions, commitInfo and the row-tracking domain; ``data_change``, that a file action changes data.
     """
 
     protocol: Protocol | None = None

@@ -37,7 +37,7 @@ Fresh = Callable[[], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
-    """A table that somebody wants. In-commit timestamps are on unless the properties say otherwise."""
+    """A table that is to be created. In-commit timestamps are on unless the properties say otherwise."""
 
     name: str
     location: str
@@ -51,7 +51,7 @@ class TableDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """What somebody wants to be different about a table. ``None`` leaves a thing as it is."""
+    """The changes to a table that a caller asks for. ``None`` leaves a thing as it is."""
 
     schema: StructType | None = None
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -111,7 +111,7 @@ class Deletions(NamedTuple):
         return cls(records, len(cardinalities), DeletedRecordCounts(deleted_record_counts=counts))
 
     def updated(self, *, added: Iterable[Add], removed: Iterable[Remove] = ()) -> "Deletions":
-        """The same after these files came and went. What was not known, is not known."""
+        """The same after these files came and went. Unknown counts stay unknown."""
         came, went = _cardinalities(added), _cardinalities(removed)
         return Deletions(
             None if self.records is None else self.records + _rows(came) - _rows(went),

@@ -90,17 +90,17 @@ _NOTHING = Reading(None, Trust.DAMAGED)
 
 
 def encode(pointer: LastCheckpoint) -> bytes:
-    """The bytes of the file: one line that ends with the checksum. What is too long for a pointer is left out."""
+    """The bytes of the file: one line that ends with the checksum. Fields that are too long are left out."""
     text = json_text(_within_limits(pointer))
     return f'{text[:-1]},"checksum":"{_checksum(_parse(text))}"}}\n'.encode()
 
 
 def decode(data: bytes) -> Reading:
-    """What the file says, and how far to believe it. Never raises: whoever finds no pointer lists the log."""
+    """What the file says, and how far to believe it. Never raises: a reader without a pointer lists the log."""
     try:
         pointer = _pointer(_DECODER.decode(data))
         return Reading(pointer, _trust(_parse(data.decode()))) if pointer.version in _VERSIONS else _NOTHING
-    except (ValueError, RecursionError):  # what is no JSON, no UTF-8 or no pointer is a ValueError in both parsers
+    except (ValueError, RecursionError):  # both parsers raise ValueError where it is no JSON, no UTF-8 or no pointer
         return _NOTHING
 
 
@@ -159,7 +159,7 @@ def _checksum(content: Json) -> str:
 
 
 def _leaves(node: Json, path: str) -> Iterator[str]:
-    """Each scalar as ``path=value``; what is empty has none."""
+    """Each scalar as ``path=value``; empty objects and arrays have none."""
     match node:
         case dict():
             for key, value in node.items():

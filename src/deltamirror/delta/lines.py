@@ -1,7 +1,7 @@
 """Lines of a commit: actions to canonical bytes, and bytes to typed views.
 
 ``encode`` gives the bytes that Delta Lake on Spark (Jackson) gives. ``decode`` gives a *view*: fields that the structs
-do not know are dropped, so a line that somebody else made is stored as it is and never encoded again. ``read_ndjson``
+do not know are dropped, so a line of another writer is stored as it is and never encoded again. ``read_ndjson``
 reads what a caller wants us to author; there, a field that would be dropped is an error.
 """
 

@@ -234,7 +234,7 @@ def find_invalid(configuration: Mapping[str, str]) -> Iterator[tuple[Property, s
 
 
 def _value(metadata: Metadata, key: str) -> str | None:
-    """The value in force. Another writer may have left one that nobody can read: InvalidInput."""
+    """The value in force. Another writer may have left one that is not valid: InvalidInput."""
     value = metadata.configuration.get(key)
     if value is None:
         return PROPERTIES[key].default

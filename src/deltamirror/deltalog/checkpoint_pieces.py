@@ -1,4 +1,4 @@
-"""Pieces of a checkpoint: values of bounded work that travel to whoever reads them."""
+"""Pieces of a checkpoint: values of bounded work that travel to the process that reads them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

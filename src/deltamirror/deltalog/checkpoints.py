@@ -28,7 +28,7 @@ __all__ = ["Piece", "checkpoint_pieces", "read_checkpoint", "read_piece", "read_
 _BATCH_ROWS: Final = 100_000
 _OTHERS: Final = ("txn", "metaData", "protocol", "domainMetadata")
 _TRACELESS: Final = frozenset({"cdc", "checkpointMetadata", "commitInfo", "sidecar"})
-"""What a checkpoint may have, and a state has not."""
+"""The actions of a checkpoint that are no part of a state."""
 
 
 def read_checkpoint(store: Store, files: CheckpointFiles) -> CheckpointState:
@@ -125,7 +125,7 @@ def _columns(file: pq.ParquetFile, groups: Sequence[int]) -> Iterator[str]:
 
 
 def _has_path(kind: pa.DataType) -> bool:
-    """Otherwise all of the column is read, so that whoever makes actions of it says what is wrong with it."""
+    """Otherwise all of the column is read, so that decoding its actions says what is wrong with it."""
     return bool(pa.types.is_struct(kind)) and kind.get_field_index("path") >= 0
 
 

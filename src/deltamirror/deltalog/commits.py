@@ -88,10 +88,10 @@ def read_commits(store: Store, metas: Sequence[Meta]) -> Iterator[Iterable[bytes
 
 
 def changed(store: Store, what: str) -> LogChanged:
-    """Somebody changes the log while it is read."""
+    """The error where another writer changes the log while it is read."""
     return LogChanged(
         f"{what} in {store.location} is not what it was when the log was listed",
-        hint="somebody cleans up, or writes there: try again when that has come to an end",
+        hint="another process cleans up, or writes there: try again when that has come to an end",
     )
 
 

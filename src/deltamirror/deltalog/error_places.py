@@ -1,4 +1,4 @@
-"""Errors of whoever was not told where the input comes from, with the place before what they say."""
+"""Errors of code that does not know where its input comes from, with the place before their message."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ __all__ = ["placed"]
 
 @contextmanager
 def placed(where: str) -> Iterator[None]:
-    """What is wrong with the input, or beyond us in it, is said with the place."""
+    """Errors about the input, or about features in it that we do not know, name the place."""
     try:
         yield
     except (InvalidInput, Unsupported) as error:

@@ -111,7 +111,7 @@ def read_listing(store: Store) -> LogListing:
 
 
 def numbered_files(store: Store, *, first: int | None = None) -> Iterator[tuple[str, Meta]]:
-    """The files of a log by their names, from a version on. What is no file of the log may be before its versions.
+    """The files of a log by their names, from a version on. Other objects may come before its versions.
 
     A store that lists folder by folder never looks into that of the sidecars.
     """

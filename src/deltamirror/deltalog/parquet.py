@@ -1,4 +1,4 @@
-"""Parquet files in a store, of which only the parts are read that somebody asks for."""
+"""Parquet files in a store, of which only the parts are read that the caller asks for."""
 
 import io
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def _require_bounded(store: Store, meta: Meta, footer: pq.FileMetaData) -> None:
 
 @contextmanager
 def translated(store: Store, meta: Meta) -> Iterator[None]:
-    """What Arrow finds wrong with the file is InvalidInput that names it."""
+    """Errors of Arrow about the file become InvalidInput that names it."""
     try:
         yield
     except UNREADABLE as error:

@@ -1,4 +1,4 @@
-"""Moving ``_last_checkpoint``: forward only, and never over what somebody else wrote in between."""
+"""Moving ``_last_checkpoint``: forward only, and never over a pointer that another writer wrote in between."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ def move_pointer(store: Store, pointer: LastCheckpoint, *, guard: Guard) -> None
             moved = store.replace(POINTER_KEY, data, if_match=found.meta.etag if found else None)
         if isinstance(moved, Replaced):
             return
-    raise Transient(f"{POINTER_KEY} in {store.location} keeps changing", hint="somebody else moves it, too")
+    raise Transient(f"{POINTER_KEY} in {store.location} keeps changing", hint="another writer moves it, too")
 
 
 def _stays(found: Object, pointer: LastCheckpoint, data: bytes) -> bool:

@@ -1,9 +1,9 @@
 """What of a log may go: all that lies before the checkpoint which the oldest version within retention needs.
 
-The newest commit that is no younger than the cut-off is the oldest that somebody may ask for. The newest checkpoint at
+The newest commit that is no younger than the cut-off is the oldest that a reader may ask for. The newest checkpoint at
 or below it stays, with its commit and everything after it: the log starts there. This is the rule of the protocol,
-which keeps more than the reference writer: there the checkpoint itself may be younger than the cut-off, and what the
-table was at the cut-off is gone. Nothing is decided by the clock of a store.
+which keeps more than the reference writer: there the checkpoint itself may be younger than the cut-off, and the
+state at the cut-off is lost. Nothing is decided by the clock of a store.
 """
 
 from collections.abc import Container, Iterable, Iterator

@@ -115,7 +115,7 @@ def _beginning(store: Store, listing: LogListing, version: int) -> bytes | None:
 
 
 def _in_commit_timestamp(data: bytes) -> int | None:
-    """Only the first line of a commit may state one. If it is damaged, whoever reads the commit says so."""
+    """Only the first line of a commit may state one. If it is damaged, the reader of the commit says so."""
     line = data.lstrip().partition(b"\n")[0]
     try:
         action = decode(line)

@@ -1,6 +1,6 @@
 """Statistics as text, from the typed columns of a checkpoint that has no text: as Spark's ``to_json`` writes them.
 
-What is null is left out. Times are cut to milliseconds. All of it is done column by column, without a Python object for
+Nulls are left out. Times are cut to milliseconds. All of it is done column by column, without a Python object for
 any file.
 """
 

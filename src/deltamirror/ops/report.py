@@ -1,4 +1,4 @@
-"""All that is recorded of a table's failures: for whoever has to do something about them."""
+"""All that is recorded of a table's failures, for the operator who has to act on them."""
 
 from dataclasses import dataclass
 

@@ -28,7 +28,7 @@ class _Damage(Exception):
 def commit_data(work: CommitWork, fetch: Fetch, *, table: str, verify: str = "basic") -> Data:
     """The file of a commit. ``fetch`` is called, and what it gives is read, in the calling thread.
 
-    What was stored has to be complete. Unless ``verify`` is ``off`` it also has to have the digest of the commit, and
+    The stored form has to be complete. Unless ``verify`` is ``off`` it also has to have the digest of the commit, and
     the shape of one: lines that are JSON objects, with the one key that names an action. Other writers leave blank
     lines, or no newline at the end: their commits are carried as they are.
     """

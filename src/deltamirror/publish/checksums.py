@@ -138,7 +138,7 @@ def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) 
             return True
         found = store.read(key)
         if found is None:
-            continue  # somebody's upload that came to nothing
+            continue  # an upload of another process that came to nothing
         if found.data == data or _agree(decode(found.data), checksum):
             return False
         guard()

@@ -53,11 +53,11 @@ def publish_commits(
                 published.append((done, put_at))
                 checksums.follow(work, data)
         except LeaseLost:
-            pass  # whoever has the table goes on
+            pass  # the process that holds the lease goes on
         except _Stopped as stopped:
             failure = stopped.failure
     if checksums.lost_at is not None:
-        # Whoever has the table finds these commits in the log, and writes the checksums that are missing.
+        # The process that holds the lease finds these commits in the log, and writes the checksums that are missing.
         published = [(done, put_at) for done, put_at in published if done.version < checksums.lost_at]
     ended = clock()
     return CommitOutcome(
@@ -124,7 +124,7 @@ class _Publisher:
                 return True
         raise Transient(
             f"{self.store.location} says that {key} exists, and does not have it",
-            hint="an upload of somebody else may be under way; the mirror tries again",
+            hint="an upload of another writer may be under way; the mirror tries again",
         )
 
     def _read_back(self, work: CommitWork, key: str, data: Data) -> None:
@@ -139,7 +139,7 @@ class _Publisher:
         raise Diverged(
             f"{key} in {self.store.location} is not the version {work.version} that table {self.unit.table!r} has in "
             "the database",
-            hint="somebody else wrote it, or changed it: keep them from writing there; "
+            hint="another writer wrote it, or changed it: keep that writer away; "
             f"`deltamirror adopt {self.unit.table}` takes it in; once it is moved away, "
             f"`deltamirror repair {self.unit.table}` lets the table go on",
             table=self.unit.table,

@@ -81,7 +81,7 @@ class _Worker:
 
 
 class StoreCalls:
-    """The calls that somebody makes to stores, each within its time. Safe to share between threads.
+    """The calls of one owner to stores, each within its time. Safe to share between threads.
 
     While a call hangs at a location, others fail there at once, but for one in a while: it might never come back.
     So the threads that are left behind are few, however often something is tried again.
@@ -118,7 +118,7 @@ class StoreCalls:
         )
 
     def give_up(self) -> None:
-        """Let nobody wait any longer: whoever does, and whoever calls from here on, gets ``LeaseLost``."""
+        """End every wait: calls under way, and all calls from here on, raise ``LeaseLost``."""
         with self._lock:
             self._is_given_up = True
             for call in self._under_way:
@@ -175,7 +175,7 @@ class StoreCalls:
                 if worker in self._idle:
                     self._idle.remove(worker)
                     return None
-            return worker.inbox.get()  # somebody took it at the last moment
+            return worker.inbox.get()  # another thread took it at the last moment
 
     def _came_back(self, call: _Call[Any], worker: _Worker) -> None:
         with self._lock:

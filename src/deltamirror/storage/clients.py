@@ -51,7 +51,7 @@ def clients_for(scheme: str, bucket: str, options: StorageSettings, credentials:
 
 @lru_cache(maxsize=256)
 def _memory(bucket: str) -> Clients:
-    # `memory://` is the memory of this process: whoever opens the same bucket sees the same objects.
+    # `memory://` is the memory of this process: all stores of one bucket see the same objects.
     memory = MemoryStore()
     return Clients(memory, memory)
 

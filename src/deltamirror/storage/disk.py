@@ -29,7 +29,7 @@ class DiskStore:
     renamed to its target; then the folder is synced. ``replace`` is a compare-and-swap among the processes that use
     this class: a writer that does not ask for the lock is not kept out.
 
-    The folder itself may be reached through symbolic links. Below it none is followed: what lies behind one is not the
+    The folder itself may be reached through symbolic links. Below it none is followed: the files behind one are not the
     table's, and a log that was cleaned or repaired there would be another one's.
     """
 
@@ -104,7 +104,7 @@ class DiskStore:
             return None if stat.S_ISDIR(found.st_mode) else _meta(key, found)
 
     def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Meta]:
-        """One folder after the other, each sorted. What is neither file nor folder is no object."""
+        """One folder after the other, each sorted. Only files are objects."""
         check_folder(folder)
         for key, entry in self._walk(f"{folder}/" if folder else "", after):
             if is_hidden(entry.name) or (found := self._stat(key, entry)) is None:
@@ -148,7 +148,7 @@ class DiskStore:
                 raise NotFound(f"there is no {source} in {self.location}") from None
 
     def sweep_temporaries(self, folder: str = "", *, before: int) -> int:
-        """Unlink temporaries that nobody has written to since."""
+        """Unlink temporaries that were not written to since."""
         check_folder(folder)
         swept = 0
         for key, entry in self._walk(f"{folder}/" if folder else "", None):

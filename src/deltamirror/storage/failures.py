@@ -177,6 +177,6 @@ _OF_THE_DISK: Final[dict[int, tuple[type[DeltaMirrorError], str]]] = {
 
 
 def from_os(error: OSError, what: str) -> DeltaMirrorError:
-    """What a complaint of the disk means; what is not known is taken for a disk that is gone."""
+    """What a complaint of the disk means; an unknown one is taken for a disk that is gone."""
     kind, hint = _OF_THE_DISK.get(error.errno or 0, (Unavailable, "check the disk and its mount"))
     return kind(f"{what}: {error.strerror or error}", hint=hint)

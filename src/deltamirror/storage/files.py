@@ -91,7 +91,7 @@ def locked(target: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Before the lock is given up: whoever waits for this file then finds that it has lost its name.
+        # Before the lock is given up: a process that waits for this file then finds that it has lost its name.
         with suppress(FileNotFoundError):
             lock.unlink()
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Keys: which are well-formed, and which belong to temporaries and side files that nobody is shown."""
+"""Keys: which are well-formed, and which belong to temporaries and side files that no listing shows."""
 
 import re
 from typing import Final

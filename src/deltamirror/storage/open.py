@@ -36,7 +36,7 @@ class StoreAddress:
 class Stores:
     """Stores by their address, each opened when it is first asked for. Safe to share between threads.
 
-    Their calls end in time. ``calls`` are shared with whoever else waits for the same stores, and may be given up.
+    Their calls end in time. ``calls`` are shared with others that wait for the same stores, and may be given up.
     """
 
     def __init__(

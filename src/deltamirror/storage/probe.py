@@ -26,7 +26,7 @@ def probe(store: Store) -> None:
         _probe_create(store, key)
         _probe_replace(store, key)
     finally:
-        # What cannot be deleted is swept later; why the store is refused matters more.
+        # A probe that cannot be deleted is swept later; why the store is refused matters more.
         with suppress(DeltaMirrorError), Step.PROBE_DELETE:
             store.delete([key])
 
@@ -58,7 +58,7 @@ def _probe_replace(store: Store, key: str) -> None:
 
 
 def _require(store: Store, key: str, data: bytes, *, is_done: bool) -> None:
-    """What was written by nobody else is there. If the store said no, that may be its own lost reply.
+    """Require that the probe is there, which no other process writes. A "no" of the store may be a lost reply.
 
     Or it was busy, with whatever: a store that says no without a reason is tried again, and not refused.
     """
@@ -67,7 +67,7 @@ def _require(store: Store, key: str, data: bytes, *, is_done: bool) -> None:
     found = store.read(key)
     if found is None or found.data != data:
         raise Transient(
-            f"the store of {store.location} did not write {key}, and says that somebody else did",
+            f"the store of {store.location} did not write {key}, and says that another writer did",
             hint="the mirror tries again by itself",
         )
 

@@ -6,7 +6,7 @@ else goes wrong is one of the errors in ``errors.py``.
 
 A reply can be lost, and a client that tries again can meet its own first try: ``create`` then answers ``Exists`` for an
 object that it made itself. A store may also answer ``Exists`` because another upload is under way that fails later. So
-``Exists`` says only that somebody else may have won: whoever needs to know reads the object and compares the bytes, and
+``Exists`` says only that another writer may have won: a caller that needs to know compares the object's bytes, and
 tries again when there is none.
 """
 
@@ -111,7 +111,7 @@ class Store(Protocol):
         """The names of the folders directly in a folder (``""``: the location), sorted; they need not be walked."""
 
     def obstacles(self, folder: str) -> Sequence[Obstacle]:
-        """What is directly in a folder under a name, and is no object: only disks have that."""
+        """The entries directly in a folder that are no objects (links, pipes, folders): only disks have them."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; one that is missing is fine."""

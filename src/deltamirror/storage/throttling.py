@@ -1,4 +1,4 @@
-"""How long a store that throttles asks to be left alone, where only a header of its answer says so.
+"""How long a pause a store that throttles asks for, where only a header of its answer says so.
 
 The client does not hand headers on. So after such an answer the same object is asked for once more, by a signed HEAD of
 our own: if that is throttled as well, its answer has the header.
@@ -20,7 +20,7 @@ from obstore.exceptions import BaseError
 __all__ = ["AskedPause", "asked_pause_of", "seconds_in"]
 
 AskedPause = Callable[[str], float | None]
-"""For how many seconds a store asks to be left alone, by the path of an object; None where it does not say."""
+"""For how many seconds a store asks for a pause, by the path of an object; None where it does not say."""
 
 _SECONDS: Final = 2.0
 _VALID: Final = timedelta(seconds=60)
@@ -34,7 +34,7 @@ def asked_pause_of(client: Any, *, ca_file: str | None) -> AskedPause:
 
 def _asked_pause(client: Any, ca_file: str | None, path: str) -> float | None:
     try:
-        # The address holds a signature: it is shown to nobody.
+        # The address holds a signature: it is never shown.
         address = Request(obstore.sign(client, "HEAD", path, _VALID), method="HEAD")  # noqa: S310  that of the endpoint
         with urlopen(address, timeout=_SECONDS, context=ssl.create_default_context(cafile=ca_file)):  # noqa: S310
             return None

@@ -52,10 +52,10 @@ class TxnLogWriter(Protocol):
         """The metadata of a table at its head."""
 
     def next_version(self, name: str) -> int:
-        """The version that the next commit to a table gets, if nobody else comes first."""
+        """The version that the next commit to a table gets, if no other writer comes first."""
 
     def retained_from(self, name: str) -> int:
         """The oldest version that the table's retention asks for; the log may forget what lies before it."""
 
     def optimise(self, *, older_than: float) -> int:
-        """Delete what nobody refers to: stages whose writers died this many seconds ago. How many there were."""
+        """Delete orphans: stages whose writers died this many seconds ago. How many there were."""

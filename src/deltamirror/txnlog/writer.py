@@ -71,7 +71,7 @@ class SqlTxnLogWriter:
     def create_table(self, definition: TableDefinition) -> Committed:
         """Create a table."""
         committed = create_table(self.database, definition, engine_info=self._engine_info)
-        self._path.forget(definition.name)  # what is remembered is of another table
+        self._path.forget(definition.name)  # the remembered state is of another table
         self.database.announce()
         return committed
 
@@ -97,7 +97,7 @@ class SqlTxnLogWriter:
         return self.state(name).metadata
 
     def next_version(self, name: str) -> int:
-        """The version that the next commit gets, if nobody else comes first."""
+        """The version that the next commit gets, if no other writer comes first."""
         return self.state(name).version + 1
 
     def retained_from(self, name: str) -> int:

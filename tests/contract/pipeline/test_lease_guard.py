@@ -51,14 +51,14 @@ def test_a_lease_that_is_lost_is_noticed_after_a_moment(catalog: Catalog, watch:
     watch.now += 0.049
     guard()
     watch.now += 0.001
-    with pytest.raises(LeaseLost, match="somebody else has it"):
+    with pytest.raises(LeaseLost, match="another process holds it"):
         guard()
 
 
 def test_the_first_put_always_asks(catalog: Catalog, watch: Watch) -> None:
     guard = guard_of(catalog)
     take_over(catalog)
-    with pytest.raises(LeaseLost, match="somebody else has it"):
+    with pytest.raises(LeaseLost, match="another process holds it"):
         guard()
 
 

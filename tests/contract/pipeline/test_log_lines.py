@@ -108,9 +108,9 @@ def test_an_outage_is_told_of_once_however_often_it_is_tried(catalog: Catalog, t
         wait_for_attempts(catalog, MANY)
         outage.lasts = False
         catalog.wait_until_published({"a": 2, "b": 2}, seconds=60)
-    said = [" ".join(line["message"].split()[:6]) for line in lines if line["level"] in ("warning", "error")]
-    failed, escalated = ([f"version 0 of table '{each}' {what}" for each in "ab"] for what in ("failed", "does"))
-    store = ["store file:///: circuit open, next probe", "store file:///: circuit closed: it is"] if breaker else []
+    said = [" ".join(line["message"].split()[:7]) for line in lines if line["level"] in ("warning", "error")]
+    failed, escalated = ([f"version 0 of table '{each}' failed {how}" for each in "ab"] for how in ("at", "3"))
+    store = [f"the circuit for file:/// is {state}" for state in ("open until", "closed: it")] if breaker else []
     assert sorted(said) == sorted([*failed, *escalated, *store])
 
 

@@ -111,7 +111,7 @@ def test_a_connect_server_that_comes_back_is_used_again(
 ) -> None:
     spark_connect.run([unit_at(tmp_path / "before")])
     connect_server.kill()
-    with pytest.raises(Unavailable, match="nobody answers"):
+    with pytest.raises(Unavailable, match="no server answers"):
         spark_connect.run([unit_at(tmp_path / "meanwhile")])
     connect_server.start()
     (outcome,) = spark_connect.run([unit_at(tmp_path / "after")])

@@ -19,7 +19,7 @@ _BY_TYPE = {row.by_type: name for name, row in FEATURES.items() if row.by_type}
 
 
 def features_for(metadata: Metadata) -> frozenset[str]:
-    """The features that the table's properties and schema use; what these depend on is not among them."""
+    """The features that the table's properties and schema use, without those that these depend on."""
     schema = parse_schema(metadata.schema_string)
     return frozenset((*_by_properties(metadata), *_by_columns(schema), *_by_nulls(schema)))
 
@@ -33,7 +33,7 @@ def missing_features(metadata: Metadata, protocol: Protocol) -> frozenset[str]:
 
 
 def row_duties(metadata: Metadata, schema: StructType) -> dict[str, str]:
-    """What whoever writes rows into the table has to see to, and the log cannot show; by feature.
+    """The duties of a writer of rows, which the log cannot show; by feature.
 
     ``schema`` is that of the metadata, parsed.
     """
@@ -42,7 +42,7 @@ def row_duties(metadata: Metadata, schema: StructType) -> dict[str, str]:
 
 
 def row_tracking(metadata: Metadata, protocol: Protocol) -> bool:
-    """Whether commits assign row ids: the protocol has the feature, and nobody suspended it."""
+    """Whether commits assign row ids: the protocol has the feature, and it is not suspended."""
     return "rowTracking" in writer_features_of(protocol) and not is_enabled(metadata, "delta.rowTrackingSuspended")
 
 

@@ -100,7 +100,7 @@ def _unsupported(what: str, features: tuple[str, ...], table: str, verb: str) ->
 def protocol_for(features: Iterable[str], *, named: Iterable[str] = ()) -> Protocol:
     """The weakest protocol of a table that begins with these features, as Delta Lake on Spark spells it.
 
-    ``named`` are those that somebody asked for by name, rather than by a property or a column that needs them.
+    ``named`` are those that the caller asked for by name, rather than by a property or a column that needs them.
     """
     return upgrade(DEFAULT_PROTOCOL, features, named=named)
 
@@ -157,7 +157,7 @@ def _known(name: str) -> str:
 
 
 def _is_offered(name: str) -> bool:
-    """Previews, with a hyphen in their names, are nobody's first choice; the fence has a command of its own."""
+    """Previews, with a hyphen in their names, are not offered; the fence has a command of its own."""
     return name.isalnum() and name != FENCE_FEATURE
 
 

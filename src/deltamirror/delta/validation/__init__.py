@@ -1,4 +1,4 @@
-"""What a writer hands in is checked here, action by action and as a commit, before anything is written."""
+"""Checks of a writer's actions, one by one and as a commit, before anything is written."""
 
 from deltamirror.delta.validation.block import PlainBlock, plain_block
 from deltamirror.delta.validation.commit import OncePerCommit, check_actions

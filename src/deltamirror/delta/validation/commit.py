@@ -41,7 +41,7 @@ def check_actions(
 def _check_foundations(
     actions: Sequence[Action], protocol: Protocol, *, verbatim: bool, previous: Protocol | None
 ) -> None:
-    """What the rules of the table are made from has to be in order before they are made."""
+    """Check protocol and metadata, before the rules of the table are made from them."""
     for index, action in enumerate(actions):
         if isinstance(action, Protocol):
             check_protocol(action, index)

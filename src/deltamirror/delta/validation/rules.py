@@ -351,7 +351,7 @@ _CHANGES = (
     ),
     Rule(
         "metaData.change.nullability",
-        "in a table with files, what is nullable stays nullable",
+        "in a table with files, nullable fields stay nullable",
         "leave it nullable and add a CHECK constraint, or overwrite the table",
     ),
     Rule(

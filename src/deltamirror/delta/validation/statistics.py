@@ -1,7 +1,7 @@
 """Whether statistics have values that fit their columns: where one does not, delta-rs fails for the whole table.
 
 The Delta kernel decodes statistics by the schema of the table; delta-rs does so for every file of a table that has a
-boolean column. What is judged here is what fails there: another kind of JSON where a struct or a number has to be, and
+boolean column. The checks here refuse what fails there: another kind of JSON where a struct or a number has to be, and
 integers beyond the column's range. Dates, times, decimals and texts that make no sense are read as null.
 """
 

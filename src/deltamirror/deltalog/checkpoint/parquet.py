@@ -24,7 +24,7 @@ __all__ = [
 SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
 VERSION_KEY: Final = b"org.apache.spark.version"
 VERSION: Final = b"4.2.0"
-"""Readers on Spark derive the calendar of old dates from it: from 3.1 on, the one that everybody uses."""
+"""Readers on Spark derive the calendar of old dates from it: from 3.1 on, the proleptic Gregorian one."""
 
 UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError)
 """What pyarrow raises for bytes that are no Parquet file, or a damaged one."""

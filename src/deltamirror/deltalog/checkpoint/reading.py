@@ -44,7 +44,7 @@ class CheckpointActions(NamedTuple):
 
 
 def actions_of_table(table: pa.Table, *, columns: pa.Schema = FILES) -> CheckpointActions:
-    """The actions in rows of a checkpoint. What a state does not have is passed over; InvalidInput where it is none."""
+    """The actions in rows of a checkpoint. Others than a state has are passed over; InvalidInput where it is none."""
     try:
         found = CheckpointActions(list(_others(table)), _files(table, "add", columns), _files(table, "remove", REMOVES))
     except (pa.ArrowException, msgspec.ValidationError, LookupError, TypeError) as error:

@@ -48,7 +48,7 @@ def _gathered(blocks: Iterable[Block], others: State) -> FileActions:
         others.apply(block.actions)
         adds.add(block.adds)
         removes.add(block.removes)
-    # What parsing took goes back to the system before reconciliation needs about as much.
+    # The memory of parsing goes back to the system before reconciliation needs about as much.
     pa.default_memory_pool().release_unused()
     return adds.whole(), removes.whole()
 

@@ -1,4 +1,4 @@
-"""What is too large to stay in memory is put aside, in files that have no name.
+"""Values that are too large to stay in memory are put aside, in files that have no name.
 
 Such a file is mapped: its pages are the system's, which takes them back when memory is short. It goes with the last
 array or buffer that lies in it, at the latest with the process. It is where temporary files are (``TMPDIR``), which

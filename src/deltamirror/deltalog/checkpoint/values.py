@@ -1,7 +1,7 @@
 """Texts of partition values and statistics as values of their columns, as Spark reads them.
 
 Days count from 1970, times in microseconds from 1970: Arrow takes such integers, beyond the years of Python's own
-types too. What cannot be read is None.
+types too. Values that cannot be read are None.
 """
 
 import re

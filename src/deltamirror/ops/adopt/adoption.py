@@ -1,4 +1,4 @@
-"""Adopting what somebody else wrote to the log of a table: an explicit act of whoever operates it."""
+"""Adopting the foreign commits in the log of a table: an explicit act of an operator."""
 
 import hashlib
 import tempfile
@@ -43,7 +43,7 @@ class Adoption:
     dropped: tuple[Dropped, ...] = ()
     """Commits of ours that cannot follow."""
     refused: str = ""
-    """Why it would not take place, where somebody only wanted to know."""
+    """Why it would not take place, where the caller only asked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def adopt(
     """
     database, log = logs.engine.database, _log(logs, table)
     with logs.turn(log, waits=True), _publishing(logs, log) as lease, tempfile.SpooledTemporaryFile(_IN_MEMORY) as kept:
-        log = _log(logs, table)  # what was published before nobody else could is known from here on
+        log = _log(logs, table)  # read under the lease: no other process publishes from here on
         reading = _Reading(database, logs.store(log), log, kept)
         theirs = reading.theirs()
         if not theirs:
@@ -126,7 +126,7 @@ def adopt_all(
 
 @dataclass(frozen=True, slots=True)
 class _Consent:
-    """What whoever adopts agreed to lose."""
+    """The losses that the caller agreed to."""
 
     table: str
     drop_conflicting: bool
@@ -137,7 +137,7 @@ class _Consent:
         if not done.dropped:
             return ""
         if not self.drop_conflicting:
-            return f"{_listed(done.dropped)} cannot follow what somebody else wrote to the log of table {self.table!r}"
+            return f"{_listed(done.dropped)} cannot follow the foreign commits in the log of table {self.table!r}"
         split = [each for each in done.dropped if each.tables]
         if split and not self.split_transactions:
             others = ", ".join(sorted({name for each in split for name in each.tables}))
@@ -168,7 +168,7 @@ def _log(logs: Logs, table: str) -> KeptLog:
 
 @contextmanager
 def _publishing(logs: Logs, log: KeptLog) -> Iterator[Lease]:
-    """The right to publish to a table, which nobody else has meanwhile."""
+    """The lease of a table, so that no other process publishes to it meanwhile."""
     engine = logs.engine
     settings, database = engine.settings.mirror, engine.database
     deadline = time.monotonic() + settings.lease
@@ -177,7 +177,7 @@ def _publishing(logs: Logs, log: KeptLog) -> Iterator[Lease]:
         if lease is not None:
             break
         if time.monotonic() >= deadline:
-            raise LeaseLost(f"somebody else publishes table {log.name!r}", hint="try again later", table=log.name)
+            raise LeaseLost(f"another process publishes table {log.name!r}", hint="try again later", table=log.name)
         time.sleep(settings.poll)
     with Heartbeat(database, lambda: {Lane.COMMITS: settings.lease}) as heartbeat:
         heartbeat.add([lease])
@@ -202,7 +202,7 @@ class _Reading:
     def theirs(self) -> list[TheirCommit]:
         """The versions that are not the database's, up to the end of the log."""
         listed = list_log(self.store, first=self.log.published + 1).commits
-        # What we put is in SQL before it is in the log: SQL is asked after it was listed.
+        # Our commits are in SQL before they are in the log: SQL is asked after it was listed.
         with self.database.read() as connection:
             first, last = self.log.published + 1, max(listed, default=-1)
             kept = kept_commits(connection, self.log.table_id, first=first, last=last)

@@ -77,7 +77,7 @@ def listed_tables(lines: Iterable[str], *, root: str | None = None) -> Iterator[
 
 
 def _tables_below(store: Store, folder: str = "") -> Iterator[str]:
-    """The folders that have a log. What lies beside a log belongs to its table, and is not looked into."""
+    """The folders that have a log. Folders beside a log belong to its table, and are not looked into."""
     below = store.folders(folder)
     if LOG_DIRECTORY in below:
         yield from [folder] if folder else []

@@ -60,9 +60,9 @@ def rebuild(
 
     Commits that are there with the same bytes are fine; other bytes are ``Diverged``, and none is overwritten. Where
     the log then begins above version 0, or without the commit of version 0, its first version gets a checkpoint:
-    otherwise nobody could read it. With ``checkpoints``, the newest version that is due by the table's interval gets
-    one, too; ``options`` say how they are written. ``observe`` is told of each piece of work. What is gone from the
-    table's own log is for the mirror to write, by ``restore_log``: no table of the catalog may be at that location.
+    otherwise no reader could open it. With ``checkpoints``, the newest version that is due by the table's interval gets
+    one, too; ``options`` say how they are written. ``observe`` is told of each piece of work. Lost objects of the
+    table's own log are written by the mirror, by ``restore_log``: no table of the catalog may be at that location.
     """
     with database.read() as connection:
         info = table_info(connection, table)
@@ -84,7 +84,7 @@ def rebuild(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Writes one table to a place that nobody else publishes to: there is no lease for that."""
+    """Writes one table to a place that no other process publishes to: there is no lease for that."""
 
     database: Database
     info: TableInfo
@@ -142,7 +142,7 @@ class _Job:
         return version
 
     def _needs_base(self, version: int) -> bool:
-        """Whether nobody could read a version from its commit: the one before it, or even its own, is not there."""
+        """Whether no reader could open a version: its commit, or the one before it, is not there."""
         needed = {version, max(version - 1, 0)}
         return any(self.store.head(commit_key(each)) is None for each in needed)
 

@@ -1,4 +1,4 @@
-"""The log of a table again in its own place: what is gone from it is published again, and nothing else is touched."""
+"""The log of a table again in its own place: lost objects are published again, and nothing else is touched."""
 
 from deltamirror.errors import Refused
 from deltamirror.ops.rebuild.rebuilding import Rebuilt
@@ -17,7 +17,7 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
     """Publish again what is gone from the log of a table: all, or the commits of ``versions``, and its checkpoints.
 
     The engine publishes it, as it publishes everything. Other bytes than the database has are ``Diverged``, and so are
-    commits of somebody else; then nothing is changed, neither there nor in the database.
+    foreign commits; then nothing is changed, neither there nor in the database.
     """
     database = logs.engine.database
     with database.read() as connection:

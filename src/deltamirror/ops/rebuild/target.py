@@ -45,7 +45,7 @@ def wanted_versions(table: TableInfo, location: str, asked: range | None) -> ran
 
 
 def _last_version(table: TableInfo, location: str) -> int:
-    """The last that may be written. A table's own log is in order: what was never there is for the mirror to put."""
+    """The last that may be written. A table's own log is in order: new versions are for the mirror to put."""
     if location != table.location:
         return table.head
     if table.published is None:

@@ -68,7 +68,7 @@ def _is_same(one: Meta, other: Meta) -> bool:
 
 
 def changing(store: Store, key: str) -> Transient:
-    """Somebody writes to what is being repaired."""
+    """The error where another writer changes an object while it is repaired."""
     return Transient(f"{key} in {store.location} changes while it is repaired", hint="keep others away, and try again")
 
 

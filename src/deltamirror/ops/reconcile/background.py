@@ -101,7 +101,7 @@ class BackgroundReconciler:
         try:
             found = self._reconciler.look(log)
         except LeaseLost:
-            return  # somebody else's turn
+            return  # another process compares or cleans it
         except Exception as error:  # noqa: BLE001  the others are compared nevertheless
             self._failed[log.table_id] = time.monotonic()
             ours = our_error(error)

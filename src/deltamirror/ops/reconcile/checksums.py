@@ -34,7 +34,7 @@ def expected_checksums(database: Database, log: KeptLog, versions: Sequence[int]
 def write_checksums(database: Database, log: KeptLog, store: Store, versions: Sequence[int]) -> int:
     """Write the ``.crc`` of published versions, which ascend, as far as they are certain; how many.
 
-    They follow from SQL alone: whoever else writes one at the same time writes the same, so nobody needs a lease.
+    They follow from SQL alone: two processes that write one at the same time write the same, so none needs a lease.
     """
     certain = _certain(database, log, versions)
     return sum(write_checksum(store, _key(version), checksum, guard=_no_guard) for version, checksum in certain)

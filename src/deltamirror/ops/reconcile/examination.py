@@ -1,4 +1,4 @@
-"""Holding the log of a table against its records: what is missing from it, what is altered, what is not ours."""
+"""Holding the log of a table against its records: objects that are missing, altered, or not ours."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ _SAMPLED_BYTES: Final = 16 * 1024 * 1024
 """The largest checkpoint of ours that is read for a sample."""
 _MOST_CHECKSUMS: Final = 1_000
 _MOST_FOREIGN: Final = 100
-"""So many commits of somebody else say enough."""
+"""So many foreign commits say enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Look:
     since: int = 0
     """Objects that were modified before this time (ms) were looked at."""
     judged: frozenset[Meta] = frozenset()
-    """Shortcuts of others that were read before, and mislead nobody."""
+    """Shortcuts of other writers that were read before, and mislead no reader."""
     writes_checksums: bool = True
     """Whether version checksums that are missing, or wrong, are written again."""
 
@@ -74,7 +74,7 @@ class Findings:
     superseded: set[int] = field(default_factory=set)
     """Versions in whose place there is one of ours that was superseded: a worker that woke late put it there."""
     foreign: list[Difference] = field(default_factory=list)
-    """Commits of somebody else: above the head, or in the place of a version that was never published."""
+    """Foreign commits: above the head, or in the place of a version that was never published."""
     checkpoints: list[Difference] = field(default_factory=list)
     """Checkpoints that were written, and are gone or have other bytes; or their sidecars, or the pointer."""
     checksums: list[int] = field(default_factory=list)
@@ -82,9 +82,9 @@ class Findings:
     misleading: list[Misleading] = field(default_factory=list)
     """What readers go by, and says something else than SQL, or belongs to no version of the log."""
     judged: frozenset[Meta] = frozenset()
-    """Shortcuts of others that were read, at this look or before, and mislead nobody."""
+    """Shortcuts of other writers that were read, at this look or before, and mislead no reader."""
     obstacles: list[Obstacle] = field(default_factory=list)
-    """What is in the place of an object, is none, and is not ours to take away."""
+    """Folders, pipes and the like in the place of an object, which are not ours to take away."""
     is_place_gone: bool = False
     """Whether there is nothing at the table's location, not even its folder, though the table was published there."""
 
@@ -93,11 +93,11 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
     """Compare a log with what SQL says of it. Nothing is changed, neither there nor here."""
     # What is recorded as written is in the log: SQL is asked before the log is listed for what has to be there.
     with database.read() as connection:
-        log = kept_log(connection, log.name)  # somebody may have cleaned it before it was our turn
+        log = kept_log(connection, log.name)  # another process may have cleaned it before it was our turn
         checkpoints = kept_checkpoints(connection, log.table_id, first=log.log_start)
         awaited = frozenset(lost_checkpoints(connection, log.table_id))
     listed = list_log(inspector.store(address), first=log.log_start)
-    # What we put is in SQL before it is in the log: SQL is asked after it was listed for what may be there.
+    # Our commits are in SQL before they are in the log: SQL is asked after it was listed for what may be there.
     with database.read() as connection:
         head = kept_log(connection, log.name).head
     examination = _Examination(database, log, inspector, address, look, listed)
@@ -128,7 +128,7 @@ class _Examination:
     """The newest version that ever was in the log."""
 
     def look_for_obstacles(self) -> None:
-        """What has the name of a file of the log, and is none. Readers follow links; we do not, nor keep them."""
+        """Links, folders and the like with the name of a log file. Readers follow links; we do not, nor keep them."""
         found = [each for each in self._store.obstacles(LOG_DIRECTORY) if is_log_name(_name(each.key))]
         self._obstacles = frozenset(each.key for each in found)
         self.findings.obstacles += [each for each in found if not each.is_link]
@@ -149,7 +149,7 @@ class _Examination:
                 self.findings.missing.append(found)
 
     def look_above(self, head: int) -> None:
-        """Commits that SQL does not have are somebody else's."""
+        """Commits that SQL does not have are foreign."""
         above = sorted(version for version in self.listed.commits if version > head)
         for version in above[:_MOST_FOREIGN]:
             key = self.listed.commits[version].key
@@ -227,7 +227,7 @@ class _Examination:
     def _is_suspect(self, commit: KeptCommit) -> bool:
         meta = self.listed.commits.get(commit.version)
         if not commit.is_published:
-            return meta is not None  # being put there at this moment, or by somebody else
+            return meta is not None  # being put there at this moment, or a foreign commit
         if commit.version in self.look.sample or self.look.is_suspect(meta, written_at=commit.published_at or 0):
             return True
         return meta is not None and meta.size != commit.object.num_bytes
@@ -262,7 +262,7 @@ class _Examination:
         return is_sampled and meta.size <= _SAMPLED_BYTES
 
     def _note(self, damaged: Difference | None) -> None:
-        """What belongs to a checkpoint is written again with it."""
+        """A checkpoint's sidecars and pointer are written again with it."""
         if damaged is not None and damaged.version not in {each.version for each in self.findings.checkpoints}:
             self.findings.checkpoints.append(damaged)
 

@@ -73,13 +73,13 @@ def reason(findings: Findings) -> str:
     told = (
         ("changed after they were published", changed),
         ("superseded versions of ours, which a worker that woke late put there", late),
-        ("put there by somebody else", findings.foreign),
+        ("put there by another writer", findings.foreign),
     )
     return "; ".join(f"{what}: {_keys(found)}" for what, found in told if found)
 
 
 def not_ours(log: KeptLog, findings: Findings, first: Difference, *, hint: str) -> Diverged:
-    """Why a log is not touched that somebody else changed, or wrote to."""
+    """Why a log is not touched that another writer changed, or wrote to."""
     return Diverged(
         f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
         hint=hint,

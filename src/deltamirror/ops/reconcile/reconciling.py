@@ -1,4 +1,4 @@
-"""Reconciling logs with their records: what is missing is published again, what is not ours stops its table."""
+"""Reconciling logs with their records: missing objects are published again, foreign commits stop their table."""
 
 import logging
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Strategy(StrEnum):
     """How thoroughly logs are compared."""
 
     INCREMENTAL = "incremental"
-    """Nothing is read: what is not SUCCESS is published."""
+    """Nothing is read: versions that are not SUCCESS are published."""
     FULL = "full"
     """Every object of the log is read."""
     SMART = "smart"
@@ -63,7 +63,7 @@ class Reconciled:
 
 
 class Reconciler:
-    """Compares logs and repairs what can be repaired without harm to anybody's data."""
+    """Compares logs and repairs what can be repaired without harm to data of other writers."""
 
     def __init__(self, logs: Logs) -> None:
         self._logs, self._engine = logs, logs.engine
@@ -74,7 +74,7 @@ class Reconciler:
         return Reconciled(strategy=strategy, tables=done)
 
     def look(self, log: KeptLog) -> TableReconciled:
-        """Compare one log as a service does, beside its other work: what is behind, but not lost, is left to that."""
+        """Compare one log as a service does, beside its other work, which publishes the backlog."""
         if self._logs.is_left_alone(log):
             return TableReconciled(table=log.name)
         return self._compared(log, Strategy.SMART, insist=False)
@@ -103,7 +103,7 @@ class Reconciler:
         with self._logs.turn(log, waits=insist) as turn:
             findings = self._logs.examine(log, Look(full=full, sample=sample, since=since))
             done = self._settled(log, findings, turn, insist=insist)
-            if not findings.foreign:  # what belongs to the commits of others is looked at once they are settled
+            if not findings.foreign:  # shortcuts of foreign commits are looked at once these are settled
                 turn.end(cursor=log.log_start if sample.stop > log.published else sample.stop, full=full)
         return done
 
@@ -141,7 +141,7 @@ class Reconciler:
         return replace(done, repaired=done.repaired + self._logs.write_checksums(log, findings))
 
     def _finished(self, log: KeptLog, done: TableReconciled, *, last: int | None) -> TableReconciled:
-        """Publish a table up to a version, or to its head. What was found lost counts, whoever writes it again."""
+        """Publish a table up to a version, or to its head. Lost objects count, also if another process writes them."""
         database, upto, error, checkpoint = self._engine.database, log.head if last is None else last, None, None
         with database.read() as connection:
             before = max(count_unpublished(connection, log.table_id, last=upto), len(done.missing))

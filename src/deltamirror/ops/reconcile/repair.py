@@ -1,4 +1,4 @@
-"""Repairing the log of one table, because somebody asks for it."""
+"""Repairing the log of one table, because an operator asks for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,11 +53,10 @@ class Repaired:
 def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew: bool = False) -> Repaired:
     """Compare the whole log of a table, end its quarantine, and publish what is missing, or failed however often.
 
-    A store that is left alone is tried at once. An altered commit is replaced only if that is asked for, after its
-    bytes were saved aside. Commits of another writer are never replaced: they are ``Diverged``, as altered ones are
-    that nobody asked to replace; the quarantine stays. So does it where altered ones were replaced, and others are
-    somebody else's. Where nothing is left at the table's location, not even its folder, the log is written again only
-    if it is to ``begin_anew``.
+    A store whose circuit is open is tried at once. An altered commit is replaced only if that is asked for, after its
+    bytes were saved aside; otherwise it is ``Diverged``. Foreign commits are never replaced, and ``Diverged``. Then the
+    quarantine stays, also where altered commits were replaced, and others are foreign. Where nothing is left at the
+    table's location, not even its folder, the log is written again only if it is to ``begin_anew``.
     """
     database = logs.engine.database
     with database.read() as connection:

@@ -1,7 +1,7 @@
 """What a log holds beside its commits, and readers go by: checkpoints, compactions, version checksums, the pointer.
 
-All of it is derived from the commits, so that a reader need not read them. It is judged by what it says, whoever put
-it there: a shortcut misleads readers if it says something else than SQL, or is of a version that SQL does not have.
+All of it is derived from the commits, so that a reader need not read them. It is judged by what it says, not by its
+writer: a shortcut misleads readers if it says something else than SQL, or is of a version that SQL does not have.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -41,7 +41,7 @@ _OTHERWISE: Final = "tells readers something else of a checkpoint than its file"
 _MISSPELT: Final = "has a name that Delta Lake on Spark takes for a file of the log, and that no writer gives to one"
 
 _UNREADABLE: Final = (InvalidInput, Unsupported, pa.ArrowException, LookupError, TypeError, ValueError)
-"""What a file of anybody's making may lead to."""
+"""The errors that reading a file of another writer may lead to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class _States:
 
 @dataclass(slots=True, kw_only=True)
 class Shortcuts:
-    """The shortcuts of a listed log, from its start up to where somebody else's commits begin."""
+    """The shortcuts of a listed log, from its start up to the first foreign commit."""
 
     database: Database
     log: KeptLog
@@ -99,23 +99,23 @@ class Shortcuts:
     head: int
     """As SQL had it after the log was listed."""
     last_put: int
-    """The newest version that ever was in the log: what belongs to older ones is used again when they are."""
+    """The newest version that ever was in the log: shortcuts of older ones are used again when they are."""
     awaited: frozenset[int]
     """Checkpoints that were lost, and are written again: the pointer to one of them stays until then."""
     foreign: int | None
-    """The first version that is somebody else's: from there on shortcuts belong to their commits."""
+    """The first foreign commit: from there on shortcuts belong to foreign commits."""
     modified_after: int
-    """What was modified since (ms) is read; what is out of place is found by its name."""
+    """Objects that were modified since (ms) are read; misplaced ones are found by their names."""
     obstacles: frozenset[str] = frozenset()
     """The keys of what is no object, in the place of one."""
     sample: range = range(0)
-    """What belongs to these versions is read, whatever its time: copies keep the time of what they were made of."""
+    """Objects of these versions are read, whatever their time: copies keep the time of the original."""
     judged: frozenset[Meta] = frozenset()
-    """Objects that were read before, and mislead nobody; they are not read again for the sample."""
+    """Objects that were read before, and mislead no reader; they are not read again for the sample."""
     checked: int = 0
     """How many objects were read."""
     passed: set[Meta] = field(default_factory=set)
-    """Objects that mislead nobody, by what was read of them; at versions that stay what they are."""
+    """Objects that mislead no reader, by what was read of them; at versions that stay what they are."""
     _sound: list[CheckpointFiles] = field(default_factory=list)
     _newest_recorded: int = -1
 
@@ -127,7 +127,7 @@ class Shortcuts:
     def misleading(self, recorded: Collection[str]) -> Iterator[Misleading]:
         """Those that mislead readers; ``recorded`` are names of checkpoints that are compared by their digests.
 
-        What is misspelt belongs to nobody's commits, and is no commit itself: no writer writes such a name.
+        An object with a misspelt name belongs to no commit, and is none itself: no writer writes such a name.
         """
         for number, metas in self.listed.misspelt.items():
             yield from (Misleading(version=number, meta=meta, reason=_MISSPELT) for meta in metas)
@@ -228,7 +228,7 @@ class Shortcuts:
         return version in self.sample or version >= self._newest_recorded
 
     def _pass(self, version: int, metas: Sequence[Meta]) -> str:
-        """Nothing is wrong with objects. What is not published may become another version, by an adoption."""
+        """Nothing is wrong with objects. An unpublished version may become another one, by an adoption."""
         if version <= self.log.published:
             self.passed.update(metas)
         return ""

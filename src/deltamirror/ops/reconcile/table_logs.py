@@ -1,4 +1,4 @@
-"""The logs of an engine's tables, compared by whoever has the turn."""
+"""The logs of a ``MirrorEngine``'s tables, compared by the process that has the turn."""
 
 import logging
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Logs:
-    """Compares logs, in turns with everybody else who does. A turn is kept for as long as it takes.
+    """Compares logs, in turns with the other processes that do. A turn is kept for as long as it takes.
 
     Engine and inspector stay the caller's.
     """
@@ -64,7 +64,7 @@ class Logs:
             raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)
 
     def is_left_alone(self, log: KeptLog) -> bool:
-        """Whether nobody makes requests to the store of a log. Once it may be tried, logs are looked at, too."""
+        """Whether the circuit of a log's store is open, and no probe is due."""
         prefix, gate = store_prefix(log.location), self.engine.breakers.gate()
         return prefix in gate.shut and prefix not in gate.tried
 
@@ -111,7 +111,7 @@ class Logs:
 
     @contextmanager
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:
-        """One's turn at a log; ``LeaseLost`` if somebody else has it, at once or after waiting for a while."""
+        """A turn at a log; ``LeaseLost`` if another process has it, at once or after waiting for a while."""
         self.engine.breakers.require(log.location)
         with self._turns.at(log.table_id, log.name, waits=waits) as lease:
             yield Turn(self.engine.database, lease, seconds=self._turns.seconds)

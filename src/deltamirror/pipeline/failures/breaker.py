@@ -14,6 +14,7 @@ worked on all the same: two tables in trouble are no trouble of a third one.
 """
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from deltamirror.config import BreakerSettings, redact_text
 from deltamirror.errors import DeltaMirrorError
@@ -22,7 +23,7 @@ from deltamirror.txnlog.queue.attempts import stored_message
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState
 from deltamirror.work import CommitOutcome, Outcome
 
-__all__ = ["News", "Rules", "news_of", "news_of_look", "reason"]
+__all__ = ["News", "Rules", "moment", "news_of", "news_of_look", "reason"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Rules:
     settings: BreakerSettings
 
     def may_try(self, breaker: Breaker, at: int) -> bool:
-        """Whether somebody may try the store with one unit of work."""
+        """Whether a process may probe the store with one unit of work."""
         over = breaker.retry_at is None or at >= breaker.retry_at
         return breaker.state is not BreakerState.CLOSED and over
 
@@ -156,6 +157,11 @@ def reason(breaker: Breaker) -> str:
             return "one unit of work probes whether it is back"
         case BreakerState.CLOSED:
             return "it is back"
+
+
+def moment(milliseconds: int | None) -> str:
+    """A time of the database as the lines of a log say it, in UTC."""
+    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def _failed(breaker: Breaker, news: News) -> Breaker:

@@ -1,16 +1,15 @@
-"""Which stores are left alone, and which one may be tried: what the lanes ask before, and tell after, their work."""
+"""The circuits of stores, as the lanes use them: asked before their work, and told of its outcome."""
 
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
 from deltamirror.config import LiveSettings, Settings, Switch, redact_url
 from deltamirror.errors import DeltaMirrorError, Unavailable
-from deltamirror.pipeline.failures.breaker import News, Rules, news_of, news_of_look, reason
+from deltamirror.pipeline.failures.breaker import News, Rules, moment, news_of, news_of_look, reason
 from deltamirror.pipeline.failures.policy import STORE_CODES, WITH_THE_STORE
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.database.access import Database, Session
@@ -35,7 +34,7 @@ _WITHOUT_ENDPOINT: Final = ("file://", "memory://")
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The stores that are left alone at a moment, by the prefix of their locations."""
+    """The stores whose circuits are open at a moment, by the prefix of their locations."""
 
     shut: Mapping[str, Breaker] = field(default_factory=dict)
     tried: Mapping[str, int | None] = field(default_factory=dict)
@@ -59,7 +58,7 @@ class Breakers:
         return self._live.current.mirror.retry_max
 
     def gate(self) -> Gate:
-        """What is left alone at this moment."""
+        """The stores whose circuits are open at this moment."""
         if not self._live.current.breaker.enabled:
             return Gate()
         with self._database.read() as connection:
@@ -69,17 +68,18 @@ class Breakers:
         return Gate(shut, {prefix: self._rules.spared(found, at) for prefix, found in free.items()})
 
     def require(self, location: str) -> None:
-        """Refuse to work at a location whose store is left alone, and may not be tried."""
+        """Refuse to work at a location whose store has an open circuit, and no probe due."""
         prefix, gate = store_prefix(location), self.gate()
         found = gate.shut.get(prefix)
         if found is not None and found.state is BreakerState.OPEN and prefix not in gate.tried:
+            retry_at = moment(found.retry_at)
             raise Unavailable(
-                f"store {found.store}: circuit open, next probe at {_moment(found.retry_at)}: {reason(found)}",
-                hint="the mirror then probes it by itself; `deltamirror mirror --once` does so at once",
+                f"the circuit for {found.store} is open until {retry_at}; next probe then; {reason(found)}",
+                hint="no action needed: the mirror probes the store; `deltamirror mirror --once` does so at once",
             )
 
     def end_pause(self, location: str) -> None:
-        """Let the store of a location be tried at once, if it is left alone: somebody asks for it."""
+        """Let the store of a location be probed at once, if its circuit is open: an operator asks for it."""
         end_pauses(self._database, self._store(store_prefix(location)))
 
     def begin_trying(self, prefix: str) -> bool:
@@ -96,9 +96,9 @@ class Breakers:
 
     @contextmanager
     def looking(self, location: str) -> Iterator[None]:
-        """Make requests to the store of a location. If it was left alone, and may be tried, this tries it.
+        """Make requests to the store of a location. If its circuit is open, and a probe is due, this is the probe.
 
-        Nobody else might: it may be that there is nothing to publish there.
+        There may be no other one: perhaps nothing is to be published there.
         """
         prefix = store_prefix(location)
         tries = prefix in self.gate().tried and self.begin_trying(prefix)
@@ -119,13 +119,13 @@ class Breakers:
         known = breaker_of(self._database, self._store(prefix))
         asks = self._rules.asks_for_share(known, news)
         if not asks and self._rules.told(known, known.changed_at, news=news, failing=0.0) == known:
-            return True  # the common case, without anybody's turn to write
+            return True  # the common case, without a write transaction
         return not self._tell(prefix, news)
 
     def recovered(self, prefix: str) -> None:
         """Bring the other tables of a store forward: what had failed there succeeded."""
         with self._database.write() as session:
-            # Whoever makes a store due locks its row first, so that no two wait for each other's versions.
+            # A process that makes a store due locks its row first, so that no two wait for each other's versions.
             self._changed(session, prefix, lambda breaker, _: breaker)
             make_store_due(session, prefix, WITH_THE_STORE, waited=self._retry_max)
 
@@ -170,13 +170,9 @@ def _say(before: Breaker, after: Breaker) -> None:
         case BreakerState.OPEN:
             # That it was tried in vain is no news: an outage may last for days.
             level = logging.WARNING if before.state is BreakerState.CLOSED else logging.DEBUG
-            what, probe = "store %s: circuit open, next probe at %s: %s", _moment(after.retry_at)
+            what, probe = "the circuit for %s is open until %s; next probe then; %s", moment(after.retry_at)
             _log.log(level, what, after.store, probe, reason(after), extra=fields)
         case BreakerState.HALF_OPEN:
-            _log.debug("store %s: circuit half-open: %s", after.store, reason(after), extra=fields)
+            _log.debug("the circuit for %s is half-open: %s", after.store, reason(after), extra=fields)
         case BreakerState.CLOSED:
-            _log.warning("store %s: circuit closed: %s", after.store, reason(after), extra=fields)
-
-
-def _moment(milliseconds: int | None) -> str:
-    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+            _log.warning("the circuit for %s is closed: %s", after.store, reason(after), extra=fields)

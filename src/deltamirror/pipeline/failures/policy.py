@@ -29,12 +29,12 @@ class Severity(StrEnum):
 
     INFO = "info"  # the ordinary course of things
     WARNING = "warning"  # passes by itself, if it passes
-    ERROR = "error"  # somebody has to do something
-    CRITICAL = "critical"  # what is published, or what we do, is not what it should be
+    ERROR = "error"  # an operator has to act
+    CRITICAL = "critical"  # the published log, or our own work, is not as it should be
 
 
 class Escalation(StrEnum):
-    """When somebody is told that a version, or a checkpoint, does not get on by itself."""
+    """When an operator is told that a version, or a checkpoint, keeps failing."""
 
     NEVER = "never"
     AT_ONCE = "at once"
@@ -55,7 +55,7 @@ class Policy:
     speaks_of_store: bool = False
     """Whether it says that the store as a whole is in trouble, not the table: the breaker counts it."""
     passes: bool = False
-    """Whether it may pass without anybody's telling us, though the caller of a single operation cannot retry it."""
+    """Whether it may pass without a notice to us, though the caller of a single operation cannot retry it."""
 
     @property
     def code(self) -> str:
@@ -120,8 +120,8 @@ _TABLE: Final = (
         errors.NotFound,
         Severity.ERROR,
         Escalation.AT_ONCE,
-        "create the bucket, or drop the table and create it at the right location; what is gone from a log is written "
-        "again by itself; `deltamirror mirror --once` tries at once",
+        "create the bucket, or drop the table and create it at the right location; lost log objects are written "
+        "again by the mirror; `deltamirror mirror --once` tries at once",
         "recovery.md#lost-log-objects",
     ),
     Policy(
@@ -151,15 +151,15 @@ _TABLE: Final = (
         errors.Diverged,
         Severity.CRITICAL,
         Escalation.AT_ONCE,
-        "somebody else wrote to this log: keep them away; `deltamirror report TABLE` shows what was found; "
-        "`deltamirror adopt TABLE` takes in what they wrote, `deltamirror repair TABLE` what they changed",
-        "recovery.md#somebody-else-wrote-to-the-log",
+        "another writer wrote to this log: keep that writer away; `deltamirror report TABLE` shows the objects; "
+        "`deltamirror adopt TABLE` takes in foreign commits, `deltamirror repair TABLE` replaces altered ones",
+        "recovery.md#another-writer-wrote-to-the-log",
     ),
     Policy(
         errors.InvalidInput,
         Severity.ERROR,
         Escalation.PAST_ATTEMPTS,
-        "what the log holds is damaged: the mirror writes it again by itself, and `deltamirror reconcile TABLE` at "
+        "an object of the log is damaged: the mirror writes it again, and `deltamirror reconcile TABLE` at "
         "once; or a property of the table cannot be read: `deltamirror table alter TABLE --set K=V` corrects it",
         "recovery.md#how-it-is-noticed",
     ),
@@ -273,10 +273,12 @@ def way_out(table: TableStatus) -> str:
             f"mount the disk, or bring the bucket back, and `deltamirror repair {name}`; where it is lost for good, "
             f"`deltamirror repair {name} --begin-anew` writes the log again"
         )
+    if foreign is None and error is None:  # no version failed: something else is in the place of an object
+        return f"move what is named there out of the log, and `deltamirror repair {name}`"
     replace = f"`deltamirror repair {name} --replace-altered` saves what was found, and puts what the database has"
     if foreign is None:
         return replace
-    adopt = f"`deltamirror adopt {name}` takes in what somebody else wrote, from version {foreign} on"
+    adopt = f"`deltamirror adopt {name}` takes in the foreign commits, from version {foreign} on"
     return f"{replace}; then {adopt}" if error is not None and error.version < foreign else adopt
 
 

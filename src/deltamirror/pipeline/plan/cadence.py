@@ -36,7 +36,7 @@ def due_checkpoint(
 
     ``last`` is the version of the last checkpoint, or the first of the log; ``bytes_before`` is how many bytes the
     versions between it and these have. Of several that are due, up to the table's ``head``, only the newest is written:
-    the others would be superseded before anybody read them. While a mirror does not catch up with its writers that one
+    the others would be superseded before a reader used them. While a mirror does not catch up with its writers that one
     is always still to come, and every fifth is written.
     """
     if not published:

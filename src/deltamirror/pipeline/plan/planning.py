@@ -67,7 +67,7 @@ class CommitPlan:
 def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: int | None = None) -> CommitPlan | None:
     """The first versions of a table that are not published, as many as a batch holds, without their chunks.
 
-    None where there are none: somebody else did what was claimed, or dropped the table, before it was planned.
+    None where there are none: another process published them, or the table was dropped, before they were planned.
     """
     first, newest = claim.published + 1, claim.head if upto is None else min(upto, claim.head)
     last = min(newest, claim.published + settings.mirror.batch_versions)
@@ -109,7 +109,7 @@ def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: 
 
 
 def _verification(claim: Claim, configured: str) -> str:
-    """What failed once, or was lost, is read back before anybody believes that it is there."""
+    """After a failure or a loss, the object is read back before it is recorded as published."""
     return "strict" if claim.failed and configured == "basic" else configured
 
 

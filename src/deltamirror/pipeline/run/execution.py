@@ -122,12 +122,12 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event) -> Ou
             resources.remember(unit, outcome)
             return outcome
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
-    except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; the unit ends, nobody else
+    except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; it ends this unit only
         return failed(unit, our_error(error), stage)
 
 
 def let_go(error: BaseException | None) -> None:
-    """Let go of what the frames of an error hold, which may be gigabytes: outcomes are kept, and nobody looks there."""
+    """Let go of what the frames of an error hold, which may be gigabytes: outcomes are kept, without their frames."""
     while error is not None:
         error.__traceback__ = None
         let_go(error.__cause__)

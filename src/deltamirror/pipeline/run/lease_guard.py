@@ -15,10 +15,10 @@ _SURE_SECONDS: Final = 0.05
 
 
 class LeaseGuard:
-    """Raises ``LeaseLost`` when a table is, or may be, somebody else's. Safe to share between threads.
+    """Raises ``LeaseLost`` when another process holds, or may hold, the lease. Safe to share between threads.
 
-    Nobody else gets a lease before its time is over. So an answer of the database, which says how much of that is left,
-    is good for a moment: never for more than half of what is left, nor for so long that a process which stood still,
+    No other process gets a lease before its time is over. So an answer of the database, which says how much of that is
+    left, is good for a moment: never for more than half of the rest, nor for so long that a process which stood still,
     and whose clock did too, would go by an old one for long. Without a database it goes by the clock of this machine.
     """
 
@@ -37,7 +37,7 @@ class LeaseGuard:
         if self._given_up.is_set():
             raise LeaseLost(f"the work on table {self._table!r} took too long and was given up", table=self._table)
         if not self._is_held():
-            raise LeaseLost(f"the lease of table {self._table!r} ended, or somebody else has it", table=self._table)
+            raise LeaseLost(f"the lease of table {self._table!r} ended, or another process holds it", table=self._table)
 
     def confirm(self) -> None:
         """Ask the database, whatever it said a moment ago: after it failed at something else."""

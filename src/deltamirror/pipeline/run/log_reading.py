@@ -49,7 +49,7 @@ class LocalHarvester:
 
 
 def ahead(items: Callable[[], Iterator[_T]], *, most: int) -> Generator[_T]:
-    """The items, made by a thread that is at most so many ahead; what it raises is raised here."""
+    """The items, made by a thread that is at most so many ahead; its errors are raised here."""
     made: Queue[tuple[_T | None, BaseException | None]] = Queue(most)
     with _worker(items, made):
         while True:

@@ -60,7 +60,7 @@ class _HarvesterBySize:
         self._settings = settings
 
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
-        """By whoever suits the size of the log."""
+        """By the reader that suits the size of the log: Spark for large ones."""
         first, rest = _begun(iter(slices))
         return (self._on_spark() if _is_large(first) else self._here).read(chain(first, rest))
 

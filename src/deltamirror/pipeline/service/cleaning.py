@@ -1,7 +1,7 @@
 """Deleting what of a log is past its retention: decided in SQL, begun in SQL, and only then done in the store.
 
 A cleaning that dies leaves the start of the log raised, and objects before it. The next one deletes all that lies
-there, whoever put it: also what a worker put that woke up too late. A reader needs none of it at any moment.
+there, from any writer: also objects of a worker that woke up too late. A reader needs none of it at any moment.
 """
 
 import logging
@@ -64,7 +64,7 @@ class Cleaning:
 
 
 class Cleaner:
-    """Cleans the logs of tables, in turns with everybody who compares or repairs them."""
+    """Cleans the logs of tables, in turns with the processes that compare or repair them."""
 
     def __init__(
         self, database: Database, live: LiveSettings, *, turns: Turns, breakers: Breakers, calls: StoreCalls
@@ -82,7 +82,7 @@ class Cleaner:
     def clean(self, table: str, *, waits: bool = True) -> Cleaning:
         """Delete what is past its retention, and what an earlier cleaning left behind.
 
-        ``LeaseLost`` if somebody else is at the log, at once or after waiting for a while.
+        ``LeaseLost`` if another process has the turn, at once or after waiting for a while.
         """
         log = self._log_of(table)
         self._breakers.require(log.location)
@@ -102,7 +102,7 @@ class Cleaner:
             if self._is_due(outcome):
                 _say(self.clean(outcome.table, waits=False))
         except LeaseLost:
-            what = "the log of table %r is not cleaned: somebody else is at it"
+            what = "the log of table %r is not cleaned: another process holds the lease; no action needed"
             _log.debug(what, outcome.table, extra=outcome.log_fields)
         except DeltaMirrorError as error:
             fields = {**outcome.log_fields, "code": error.code}

@@ -207,7 +207,7 @@ class PublishingEngine:
             return service.run(once=once)
 
     def stop(self) -> None:
-        """Begin nothing more; what is under way is finished, or given up in time for ``run`` to end within a lease.
+        """Begin nothing more; units under way are finished, or given up in time for ``run`` to end within a lease.
 
         From another thread: a signal handler starts one.
         """
@@ -263,7 +263,7 @@ class PublishingEngine:
         return Refused(message, hint=f"run `deltamirror table resume {which}`", table=table)
 
     def _outcomes(self, lane: MirrorLane, status: TableStatus, *, upto: int | None = None) -> Iterator[Outcome]:
-        """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""
+        """The outcomes of the next job of one table. While another process holds the lease: none, after a pause."""
         job = lane.job_of(status.table_id, upto=upto)
         if job is None:
             self.breakers.require(status.location)
@@ -275,7 +275,7 @@ class PublishingEngine:
             yield from job.run()
 
     def _write_checkpoint(self, status: TableStatus) -> int | None:
-        """The newest checkpoint that a table waited for, if nobody else writes it. Failures are for the status to show.
+        """The newest checkpoint that a table waited for, if no other process does. Failures are shown by the status.
 
         There may be several: the newest that is due, and those that were lost.
         """
@@ -308,4 +308,4 @@ def _raise_failure(outcome: Outcome) -> None:
 
 
 def _ignore(outcome: Outcome) -> None:
-    """Nobody asked to be told."""
+    """For callers that did not ask to be told."""

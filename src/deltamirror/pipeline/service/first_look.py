@@ -31,7 +31,7 @@ class Outlook:
     """Looks past the head of every table once, many at a time; what could not be looked at, again every half minute.
 
     Nothing is published to a store until its tables were looked at; other stores go on meanwhile. One that cannot be
-    reached is asked for one table only, and keeps nobody waiting: what is put there finds out for itself.
+    reached is asked for one table only, and delays no publication: the put itself will find foreign commits.
     """
 
     def __init__(self, database: Database, look: LookAhead, breakers: Breakers, *, live: LiveSettings) -> None:
@@ -97,7 +97,7 @@ class Outlook:
         try:
             if (sighting := self._look.sighting(info)) is not None:
                 self._look.mark(info, sighting)
-        except NotFound:  # somebody dropped the table
+        except NotFound:  # the table was dropped meanwhile
             pass
         except DeltaMirrorError as error:
             self._tell(info, error)

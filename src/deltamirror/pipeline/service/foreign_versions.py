@@ -1,8 +1,8 @@
 """Looking past the heads of tables: whether a log holds versions that the database lacks.
 
-What is ours is in the database before it is in the log. So what is in the log, and in the database not even when that
-is asked afterwards, is not of this database: somebody else wrote it, or the database was restored from a backup that is
-older than the log. A version that is committed on top of that could not be published.
+Our versions are in the database before they are in the log. So a version that is in the log, and not in the database
+when that is asked afterwards, is foreign: another writer wrote it, or the database was restored from a backup that is
+older than the log. A version that is committed on top of it could not be published.
 """
 
 import logging
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 2.0
 """How long a writer waits for a store that does not answer."""
 _REST: Final = 20.0
-"""How many times as long as a look that failed its store is left alone: writers wait a twentieth of their time."""
+"""How many times as long as a failed look its store is not asked: writers wait a twentieth of their time."""
 _TIMES: Final = ("connect_timeout", "timeout", "transfer_timeout")
 _AT_ONCE: Final = 8
 
@@ -48,7 +48,7 @@ class Sighting:
 
 
 class LookAhead:
-    """Looks past the heads of tables, with little patience: whoever does not get an answer can look again."""
+    """Looks past the heads of tables, with little patience: a caller that gets no answer can look again."""
 
     def __init__(self, database: Database, settings: Settings | LiveSettings) -> None:
         self._database = database
@@ -63,7 +63,7 @@ class LookAhead:
         return _beyond(self._stores.at(address), table.head)
 
     def mark(self, table: TableInfo, seen: Sighting) -> bool:
-        """Let nobody publish to a table, unless the database has the version by this time; whether it has not."""
+        """Quarantine a table, unless the database has the version by this time; whether it has not."""
         with self._database.write() as session:
             self._database.lock_head(session, table.id)
             current = table_info(session.connection, table.name)
@@ -71,7 +71,7 @@ class LookAhead:
                 return False
             reason = (
                 f"the log holds {seen.key.removeprefix(LOG_DIRECTORY + '/')}, and the database is at version "
-                f"{current.head}: it was restored from a backup, or somebody else wrote to the log"
+                f"{current.head}: it was restored from a backup, or another writer wrote to the log"
             )
             news = mark_diverged(session, table.id, version=seen.version, reason=reason)
         if news:
@@ -88,14 +88,14 @@ def _beyond(store: Store, head: int) -> Sighting | None:
         return Sighting(head + 1, following)
     pointed = pointed_version(store)
     if pointed is None or pointed <= head or store.head(commit_key(pointed)) is None:
-        return None  # what leads readers to no commit misleads them: whoever compares the log moves it aside
+        return None  # a pointer to no commit misleads readers: the reconciler moves it aside
     return Sighting(pointed, POINTER_KEY)
 
 
 class FirstLooks:
     """Looks past the head of each table before a process commits to it for the first time.
 
-    A store that does not answer keeps nobody from committing; its tables are looked at again before a later commit.
+    A store that does not answer keeps no writer from committing; its tables are looked at again before a later commit.
     Safe to share between threads.
     """
 
@@ -137,7 +137,7 @@ class FirstLooks:
             if sighting is not None:
                 self._look.mark(info, sighting)
             if answered:
-                self._done.add(info.name)  # only now: until it is marked, nobody else may commit
+                self._done.add(info.name)  # only now: until it is marked, no other writer may commit
 
     def _seen(self, info: TableInfo) -> tuple[bool, Sighting | None]:
         """Whether the store answered, and what its log holds past the head."""

@@ -61,7 +61,7 @@ class Workshop:
 class Job(ABC):
     """Work at tables of one store, by their leases and names. The leases are renewed until it is over.
 
-    A job that ``tries`` its store is of one table, by which a store that was left alone shows that it is back.
+    A job that ``tries`` its store is of one table: the probe of a store whose circuit is open.
     """
 
     is_retry = False
@@ -78,8 +78,8 @@ class Job(ABC):
     def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
         """What comes of each table's work, recorded, as it finishes. Recording gives a lease back.
 
-        ``escalate`` is told of those that somebody has to look at. When one of them opens the circuit of the store, no
-        other unit is begun, and those under way put nothing more.
+        ``escalate`` is told of those that an operator has to look at. When one of them opens the circuit of the store,
+        no other unit is begun, and those under way put nothing more.
         """
         with closing(self._outcomes()) as outcomes:
             for outcome in outcomes:
@@ -88,7 +88,7 @@ class Job(ABC):
                     yield named  # not recorded; closing gives the lease back
                     continue
                 recorded = self._record(named)
-                named = replace(named, attempt=recorded.attempt)
+                named = replace(named, attempt=recorded.attempt, retry_at=recorded.retry_at)
                 if recorded.escalated:
                     escalate(named)
                 self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
@@ -141,7 +141,7 @@ class Job(ABC):
 class RunnerJob(Job):
     """Units of one store that one run of the runner works on.
 
-    If that fails as a whole, nobody knows whose fault it was: each unit is then run by itself, and the one that fails
+    If that fails as a whole, the failing unit is not known: each unit is then run by itself, and the one that fails
     so again is the one that failed.
     """
 
@@ -222,7 +222,7 @@ def _unplanned(claim: Claim, error: DeltaMirrorError) -> Outcome:
 
 
 def _of_whole_job(unit: Unit, error: Exception) -> DeltaMirrorError:
-    """What a job of one unit failed with. The runner may be in trouble nobody knows: it is tried again before long."""
+    """The error of a job of one unit. An unknown error may be the runner's: the job is retried before long."""
     ours = our_error(error)
     if not isinstance(ours, Internal):
         return ours

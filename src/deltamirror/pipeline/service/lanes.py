@@ -63,7 +63,7 @@ class MirrorLane(ABC):
         return jobs
 
     def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
-        """Work of one table, up to a version, due or not; None where there is none, or somebody else is at it."""
+        """Work of one table, up to a version, due or not; None where there is none, or the lease is not free."""
         gate = self._shop.breakers.gate()
         claims = self._claimed(limit=1, table_ids=[table_id], except_stores=list(gate.shut))
         jobs = self._planned(claims, upto=upto)
@@ -116,7 +116,7 @@ class MirrorLane(ABC):
         table_ids: Sequence[int] | None = None,
         upto: int | None = None,
     ) -> list[Job]:
-        """One unit of a store that was left alone; none where nothing waits, or somebody else tries it."""
+        """One unit that probes a store whose circuit is open; none where nothing waits, or another process probes."""
         shop = self._shop
         claims = claim_in_store(
             shop.database,
@@ -223,7 +223,7 @@ def _planned(
 
 @contextmanager
 def _closed_on_failure(jobs: Iterable[Job]) -> Iterator[None]:
-    """Nobody renews the leases of jobs that nobody gets to know of."""
+    """Jobs that are not handed on are closed, so that their leases are not renewed."""
     try:
         yield
     except BaseException:

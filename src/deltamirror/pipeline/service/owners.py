@@ -8,7 +8,7 @@ __all__ = ["is_gone", "owner_name"]
 
 
 def owner_name() -> str:
-    """A name that nobody else has: host, process, and something random."""
+    """A name that no other process has: host, process, and something random."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
@@ -27,6 +27,6 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # it is there, and somebody else's
+    except PermissionError:  # it is there, and another user's
         return True
     return True

@@ -1,4 +1,4 @@
-"""Waiting until versions are published, whoever publishes them."""
+"""Waiting until versions are published, by this process or another one."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ class _Awaited:
         """Wait for the version that an adoption gave the transaction."""
         if moved.new_version is None:
             raise Conflict(
-                f"version {self.version} of table {self.table!r} was dropped when commits of somebody else were "
-                f"adopted: {moved.reason}",
+                f"version {self.version} of table {self.table!r} was dropped when foreign commits were adopted: "
+                f"{moved.reason}",
                 hint="read the table again, and compute the transaction anew",
                 table=self.table,
                 reason="log-adopted",
@@ -38,7 +38,7 @@ class _Awaited:
 def wait_until_published(database: Database, versions: Mapping[str, int], *, seconds: float) -> dict[str, int]:
     """Return when all of these versions of tables are in ``_delta_log/``; ``Late`` if that takes longer.
 
-    What is returned are the versions that their transactions have by then: an adoption may move a commit meanwhile, or
+    It returns the versions that their transactions have by then: an adoption may move a commit meanwhile, or
     drop it, which is a ``Conflict``. Between two looks other processes can open a database that serves one at a time:
     they publish.
     """

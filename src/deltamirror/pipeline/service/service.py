@@ -129,7 +129,7 @@ class Service:
             while not self._stopping.is_set():
                 self._wake.clear()
                 self._give_back_outdated()
-                busy = self._is_busy()  # asked first: what ends after the claims may have made more due
+                busy = self._is_busy()  # asked first: a job that ends after the claims may have made more due
                 started = self._start()
                 if once and (self._trouble is not None or not (started or busy)):
                     break
@@ -266,7 +266,7 @@ class Service:
         except kind as error:
             trouble = our_error(error)
             if trouble is not error:
-                _log.error("the mirror met what it does not know: %s", trouble)  # a traceback may repeat secrets
+                _log.error("unexpected error: %s", trouble)  # a traceback may repeat secrets
             with self._lock:
                 self._trouble = trouble
             self._wake.set()
@@ -298,7 +298,7 @@ class Service:
         while not self._stopping.is_set():
             try:
                 self._database.wait_for_commits(self._poll(), self._rewatch)
-            except Exception as error:  # noqa: BLE001  without this thread nobody wakes the service
+            except Exception as error:  # noqa: BLE001  without this thread nothing wakes the service
                 level = logging.DEBUG if isinstance(error, DeltaMirrorError) else logging.ERROR
                 _log.log(level, "commits are not announced: %s", our_error(error))
                 self._rewatch.wait(self._poll())

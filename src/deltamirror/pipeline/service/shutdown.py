@@ -15,12 +15,12 @@ _TO_GIVE_UP: Final = 0.25
 class Ending:
     """How something that waits for stores comes to its end.
 
-    What is given up is no failure: its tables go to the next owner, as after a crash.
+    Work that is given up did not fail: its tables go to the next owner, as after a crash.
     """
 
     lease: Callable[[], float]
     give_up: Callable[[], None]
-    """Let nobody wait for stores any longer."""
+    """End every wait for stores."""
 
     def wait(self, is_over: Callable[[float], bool]) -> bool:
         """Wait until work is over, by a function that waits for so many seconds; whether it is."""

@@ -19,7 +19,7 @@ _LANE = Lane.RECONCILIATION
 
 
 class Turns:
-    """Takes turns at logs with everybody who shares the database. A turn is kept for as long as it takes."""
+    """Takes turns at logs with all processes that share the database. A turn is kept for as long as it takes."""
 
     def __init__(self, database: Database, live: LiveSettings, *, owner: str) -> None:
         self._database, self._live, self._owner = database, live, owner
@@ -41,7 +41,7 @@ class Turns:
 
     @contextmanager
     def at(self, table_id: int, table: str, *, waits: bool) -> Iterator[Lease]:
-        """One's turn at the log of a table; ``LeaseLost`` if somebody else has it, at once or after waiting a while."""
+        """A turn at the log of a table; ``LeaseLost`` if another process has it, at once or after waiting a while."""
         lease = self._taken(table_id, table, self.seconds if waits else 0.0)
         self._heartbeat.add([lease])
         try:
@@ -54,7 +54,7 @@ class Turns:
         deadline = time.monotonic() + patience
         while (lease := self._take(table_id)) is None:
             if time.monotonic() >= deadline:
-                message = f"somebody else compares or cleans the log of table {table!r}"
+                message = f"another process compares or cleans the log of table {table!r}"
                 raise LeaseLost(message, hint="try again later", table=table)
             time.sleep(self._live.current.mirror.poll)
         return lease

@@ -26,11 +26,11 @@ from deltamirror.work import CheckpointUnit, Guard
 __all__ = ["classic_state", "write_classic"]
 
 _UNREADABLE: Final = (InvalidInput, pa.ArrowException, LookupError, TypeError, ValueError)
-"""What a file of anybody's making may lead to: it is not a checkpoint that we understand."""
+"""The errors that reading a file of another writer may lead to: it is not a checkpoint that we understand."""
 
 
 def write_classic(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
-    """Put the checkpoint, or keep one of the same content that somebody else put there."""
+    """Put the checkpoint, or keep one of the same content that another writer put there."""
     data, schema = _encoded(state, unit)
     name = names.checkpoint_name(unit.version)
 
@@ -86,7 +86,7 @@ def _unexpired(theirs: CheckpointState, ours: CheckpointState, unit: CheckpointU
 
 
 def _written(data: bytes | pa.Buffer, state: CheckpointState, schema: str, *, name: str) -> Written:
-    """The file, be it ours or somebody else's, which may state another schema."""
+    """The file, be it ours or another writer's, which may state another schema."""
     footer = parquet.opened(data).metadata
     stated = (footer.metadata or {}).get(parquet.SCHEMA_KEY)
     return Written(

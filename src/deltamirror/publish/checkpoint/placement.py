@@ -1,4 +1,4 @@
-"""Putting an object of a checkpoint to its place, whoever was there before."""
+"""Putting an object of a checkpoint to its place, where another writer may have put one before."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Placed:
 def place(store: Store, key: str, data: pa.Buffer, *, step: Step, guard: Guard, accept: Accept) -> Placed:
     """Put ``data`` where nothing is, or where nothing acceptable is; the object that lies there, as the store reads it.
 
-    A writer that died, a reply that was lost and somebody else's file all look alike: what counts is what can be read.
+    A writer that died, a reply that was lost and another writer's file all look alike: only the bytes there count.
     """
     body = memoryview(data).cast("B")  # Arrow's own format is of signed bytes, which not every store takes
     for _ in range(_TURNS):
@@ -48,7 +48,7 @@ def place(store: Store, key: str, data: pa.Buffer, *, step: Step, guard: Guard, 
             guard()
             with step:
                 store.replace(key, body, if_match=found.meta.etag)
-    raise Transient(f"{key} in {store.location} keeps changing", hint="somebody else writes this checkpoint, too")
+    raise Transient(f"{key} in {store.location} keeps changing", hint="another writer writes this checkpoint, too")
 
 
 def _meta_of_same(store: Store, key: str, data: pa.Buffer) -> Meta | None:

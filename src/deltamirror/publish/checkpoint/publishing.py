@@ -1,7 +1,7 @@
 """From a unit of work to a checkpoint in the log.
 
-The order is the guarantee: the JSON of the version is seen, the checkpoint is put, what the store has of it is read
-back and compared, and only then the pointer moves. Whatever goes wrong before leaves the pointer where it was, and the
+The order is the guarantee: the JSON of the version is seen, the checkpoint is put, read back from the store
+and compared, and only then the pointer moves. Whatever goes wrong before leaves the pointer where it was, and the
 next attempt starts over.
 """
 

@@ -1,9 +1,9 @@
 """A V2 checkpoint: file actions in Parquet files of their own, and a JSON file that names them.
 
 Names are made of what they name: the UUID of a file follows from the table, the version and the digest of the file's
-content. So a second attempt finds the files of the first one in place, and whoever reads a sidecar can tell from its
+content. So a second attempt finds the files of the first one in place, and a reader of a sidecar can tell from its
 name whether it is the one that was meant. Only where an attempt with other settings follows on one that failed, files
-stay behind that nobody refers to; cleanup deletes those.
+stay behind that no checkpoint refers to; cleanup deletes those.
 
 A range of paths goes to one sidecar, so that a reader who looks for certain files needs few of them. Typed columns and
 Parquet bytes exist for a few sidecars at a time only.

@@ -1,6 +1,6 @@
 """One Parquet file made of several: their row groups, one after the other, under one footer.
 
-So row groups can be encoded at the same time. Their bytes are taken over as they are; what changes in the footer are
+So row groups can be encoded at the same time. Their bytes are taken over as they are; the footer changes in
 the places in the file, the numbers of the row groups, and the number of rows.
 """
 

@@ -16,7 +16,7 @@ class Written:
     version: int
     name: str
     digest: bytes
-    """Of the file of this name; what the sidecars hold follows from their names."""
+    """Of the file of this name; the content of the sidecars follows from their names."""
     num_rows: int
     num_files: int
     num_bytes: int

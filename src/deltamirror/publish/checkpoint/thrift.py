@@ -1,7 +1,7 @@
 """Thrift's compact protocol, as far as the footer of a Parquet file needs it: any struct to values, and back.
 
 A struct is a dict from the numbers of its fields to pairs of a type and a value, in the order of the bytes. Nothing is
-known of what the fields mean: what is read is written again as it was, whoever defined it.
+known of what the fields mean: each is written again as it was read, also where another writer defined it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Taking versions of a log that somebody else wrote into the history of a table.
+"""Taking foreign commits of a log into the history of a table.
 
 They come in as those versions, untouched. Our own from there on, which were never published, are superseded and, as far
 as Delta's rules allow it, committed again after them. All of it is one transaction, under the lease for publishing and
@@ -71,7 +71,7 @@ class AdoptedHistory:
 
 
 class _RolledBack(Exception):
-    """Nothing of it takes place: somebody only wants to know."""
+    """Nothing of it takes place: the caller only asks what would."""
 
 
 def adopt_history(
@@ -88,7 +88,7 @@ def adopt_history(
 ) -> AdoptedHistory:
     """Take these versions, which follow each other, into the history of a table, and put ours after them.
 
-    What the log holds of ours below the first of them is recorded as published: the caller has compared it. Versions
+    Our versions in the log below the first of them are recorded as published: the caller has compared them. Versions
     of ours that are ``lost``, since the log had them and has them no more, stay to be published again.
     ``accepts`` is asked before anything takes place, and raises if the outcome is not wanted.
     """
@@ -144,8 +144,8 @@ class _Adoption:
             raise _moved(log)
         if first <= log.log_start:
             raise Refused(
-                f"version {first}, with which the log of table {log.name!r} begins, is somebody else's: it is another "
-                "table",
+                f"version {first}, with which the log of table {log.name!r} begins, is a foreign commit: it is "
+                "another table",
                 hint=f"`deltamirror table drop {log.name}` and `deltamirror import {log.location}` take that one over",
                 table=log.name,
             )

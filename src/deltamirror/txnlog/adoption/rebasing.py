@@ -1,6 +1,6 @@
-"""Superseded commits after somebody else's: which of them Delta's rules let follow, and as what.
+"""Superseded commits after foreign ones: which of them Delta's rules let follow, and as what.
 
-What a commit read is not recorded. One that says that it was a blind append read nothing; any other is taken to have
+Reads of a commit are not recorded. One that says that it was a blind append read nothing; any other is taken to have
 read the whole table. Beside Delta's rules, a commit may not lose another one of ours that it built on.
 """
 

@@ -53,7 +53,7 @@ def find_applied(connection: Connection, progress: Sequence[Progress]) -> Commit
 
 
 def require_progress(connection: Connection, progress: Sequence[Progress]) -> None:
-    """Refuse to record an application version that is not above the latest: what it stands for is in the table."""
+    """Refuse to record an application version that is not above the latest: its data is in the table."""
     for each in progress:
         if each.is_verbatim or each.at_version is None:  # without a version of its own, find_applied has answered
             continue

@@ -116,7 +116,7 @@ class CommitPath:
             run.discard_stages()
             raise
         if run.in_doubt or committed.already_applied:
-            self._forget_all(request)  # what this or an earlier attempt changed of the tables is not known here
+            self._forget_all(request)  # the state of the tables after this or an earlier attempt is not known here
         if committed.already_applied:
             run.discard_stages()
         else:
@@ -261,7 +261,7 @@ class _Run:
     def _ratify_locked(self, drafts: Sequence[Draft], *, however_far: bool) -> Committed:
         with self._database.write(Step.RATIFY) as session:
             heads, clock = lock_heads(self._database, session, drafts)
-            # Under the locks: whoever sent the same at the same time has committed, or will find ours.
+            # Under the locks: a writer that sent the same at the same time has committed, or will find ours.
             if (found := self._ratified_in(session)) is not None:
                 return found
             if (found := self._token_in(session)) is not None:

@@ -130,7 +130,7 @@ class Preparation:
             self._lineage = state.lineage if self._seen is None else self._seen.lineage
         if self._lineage != state.lineage:
             raise Conflict(
-                f"versions that somebody else wrote to the log of table {state.name!r} were adopted since it was read",
+                f"foreign commits in the log of table {state.name!r} were adopted since it was read",
                 hint="read the table again and compute the transaction anew",
                 table=state.name,
                 reason="log-adopted",
@@ -173,7 +173,7 @@ class Preparation:
         return replace(staged, row_ids=StagedIds(ids.version, ids.start, ids.mark))
 
     def _filled(self, state: TableState, blocks: Iterator[Block]) -> Staged:
-        # What was read of the stream is gone: trying again would commit the rest of it as if it were all.
+        # The part of the stream that was read is gone: trying again would commit the rest of it as if it were all.
         with self._only_once():
             return Stage(self._database, state.table_id).fill(blocks)
 

@@ -98,7 +98,7 @@ class LeftBehind(Exception):
 
 
 def lock_heads(database: Database, session: Session, drafts: Sequence[Draft]) -> tuple[dict[int, Head], int]:
-    """Lock the heads of all tables of the transaction, in one order for everybody; then look at the clock."""
+    """Lock the heads of all tables of the transaction, in one order for all writers; then look at the clock."""
     found, clock = {}, 0
     for draft in sorted(drafts, key=lambda draft: draft.state.table_id):
         rows = database.lock_head(session, draft.state.table_id)
@@ -180,12 +180,12 @@ def _first_ids(session: Session, draft: Draft, head: Head) -> RowIds:
 
 
 def require_undiverged(draft: Draft, head: Head) -> None:
-    """Refuse a commit to a table whose log holds versions of somebody else: it could not be published as it is."""
+    """Refuse a commit to a table whose log holds foreign commits: it could not be published as it is."""
     if (found := head.diverged_version) is None:
         return
     name = draft.state.name
     raise Diverged(
-        f"somebody else wrote version {found} to the log of table {name!r}; the database is at version {head.version}",
+        f"another writer wrote version {found} to the log of table {name!r}; the database is at version {head.version}",
         hint=f"`deltamirror adopt {name}` takes it in; `deltamirror report {name}` shows what was found",
         table=name,
         version=found,

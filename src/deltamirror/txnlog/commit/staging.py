@@ -1,6 +1,6 @@
 """Large commits: their lines and file rows go into the database before any head is locked.
 
-They are stored under a commit id that no version names, so nobody reads them. Ratifying the commit names the id.
+They are stored under a commit id that no version names, so no reader sees them. Ratifying the commit names the id.
 A stage whose writer died is an orphan: ``sweep`` deletes it.
 """
 
@@ -327,18 +327,18 @@ def claim(session: Session, staged: Staged) -> bool:
 
 def discard(database: Database, table_id: int, commit_id: int) -> None:
     """Delete all rows of a stage, unless it was ratified; if that fails, too, they are left to ``sweep_stages``."""
-    # Whoever discards a stage has a failure to report that matters more than one of cleaning up.
+    # A caller that discards a stage has a failure to report that matters more than one of cleaning up.
     with suppress(DeltaMirrorError), database.write(Step.DISCARD_STAGE) as session:
         if _take(session, commit_id):
             _delete_rows(session, table_id, commit_id)
 
 
 def sweep_stages(database: Database, *, older_than: float) -> int:
-    """Delete the stages that nobody touched for this many seconds; how many there were."""
+    """Delete the stages that were not touched for this many seconds; how many there were."""
     swept = 0
     with database.write(Step.SWEEP_STAGES) as session:
         deadline = _now(session) - int(older_than * 1000)
-        # In one order for everybody: two who sweep at once wait for each other in turn.
+        # In one order for all processes: two that sweep at once wait for each other in turn.
         old = select(stages).where(stages.c.touched_at < deadline).order_by(stages.c.commit_id)
         orphans = session.execute(old).all()
         for orphan in orphans:
@@ -349,7 +349,7 @@ def sweep_stages(database: Database, *, older_than: float) -> int:
 
 
 def _touch(session: Session, commit_id: int) -> None:
-    """Keep a stage from being swept; rows of one that was swept would be nobody's."""
+    """Keep a stage from being swept; rows of one that was swept would have no owner."""
     mine = update(stages).where(stages.c.commit_id == commit_id).returning(stages.c.commit_id)
     if session.execute(mine.values(touched_at=_now(session))).first() is None:
         raise Unavailable(
@@ -359,7 +359,7 @@ def _touch(session: Session, commit_id: int) -> None:
 
 
 def _take(session: Session, commit_id: int) -> bool:
-    # Whoever deletes the row owns the stage: a second one waits for the first, and then finds nothing.
+    # The process that deletes the row owns the stage: a second one waits for the first, and then finds nothing.
     taken = delete(stages).where(stages.c.commit_id == commit_id).returning(stages.c.commit_id)
     return session.execute(taken).first() is not None
 

@@ -75,7 +75,7 @@ class TokenUse:
         committed = _committed(committed_at, versions)
         for name, version in committed.versions.items():
             if connection.execute(_TABLE_ID, {"name": name}).scalar() is None:
-                continue  # dropped: what was answered is still true
+                continue  # dropped: the answer is still true
             if connection.execute(_TXN_ID, {"name": name, "version": version}).scalar() != txn_id:
                 raise Conflict(
                     f"the token {self.token!r} was used for version {version} of a table {name!r} that was dropped; "

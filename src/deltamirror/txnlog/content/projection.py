@@ -137,7 +137,7 @@ _BY_HASH = select(files.c.commit_id).where(
 def live_files(session: Session, table_id: int, paths: Sequence[str]) -> Iterator[LiveFile]:
     """The rows of these paths that are part of the table at its head; other paths of equal hash among them."""
     if len(paths) == 1 and not session.rows(_BY_HASH, {"table_id": table_id, "path_hash": path_hash(paths[0])}):
-        return  # the common case, an append of one file that nobody has seen, on the driver's cursor
+        return  # the common case, an append of one file that is new, on the driver's cursor
     yield from live_files_in(session.connection, table_id, paths)
 
 
@@ -226,7 +226,7 @@ class RemainingFiles:
         return self.kept or self._finds(_LIVE)
 
     def any_without_row_ids(self) -> bool:
-        """Whether one of them has no row ids. What is added again gets them."""
+        """Whether one of them has no row ids. Files that are added again get them."""
         return self._finds(_LIVE.where(files.c.base_row_id.is_(None)))
 
     def _finds(self, query: Select[Any]) -> bool:

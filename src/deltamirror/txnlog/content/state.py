@@ -27,7 +27,7 @@ A = TypeVar("A", Metadata, Protocol)
 
 @dataclass(frozen=True, kw_only=True)
 class TableState:
-    """A table at its head, as it was when somebody looked."""
+    """A table at its head, as it was when it was read."""
 
     table_id: int
     name: str
@@ -48,7 +48,7 @@ class TableState:
     isolation: IsolationLevel
     """The level at which commits are checked, unless they only rearrange data."""
     write_obstacle: Unsupported | None
-    """Why nobody can author commits here: the protocol asks for what we do not know."""
+    """Why commits cannot be authored here: the protocol asks for a feature that we do not know."""
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata, **facts: Any) -> "TableState":

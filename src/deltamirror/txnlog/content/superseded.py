@@ -1,6 +1,6 @@
-"""Versions that leave the history of a table because somebody else's are in the log in their place.
+"""Versions that leave the history of a table because foreign commits are in the log in their place.
 
-Their bytes stay, and what they were is kept: a worker that wakes late may still put one of them into the log, and a
+Their bytes stay, and so does the record of them: a worker that wakes late may still put one of them into the log, and a
 writer that asks what became of its transaction is told the version that it has since.
 """
 
@@ -160,7 +160,7 @@ def last_superseded(connection: Connection, table_id: int, txn_id: str) -> KeptS
 def follow_tokens(session: Session, table: str, moved: Mapping[str, int | None]) -> None:
     """Let tokens answer with the versions that their transactions have since; ``moved`` is by transaction.
 
-    A token whose transaction has no version left is forgotten: whoever comes back with it commits again.
+    A token whose transaction has no version left is forgotten: a writer that comes back with it commits again.
     """
     c = tokens.c
     for some in batched(moved, _AT_ONCE):

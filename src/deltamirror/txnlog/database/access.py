@@ -251,7 +251,7 @@ class Database(ABC):
         return [row[:-1] for row in rows]
 
     def append(self, values: Mapping[str, Any]) -> Row | None:
-        """A small blind append in one statement: its version and time, or None where somebody has to decide."""
+        """A small blind append in one statement: its version and time, or None where the general path has to decide."""
         return None
 
     def announce(self) -> bool:

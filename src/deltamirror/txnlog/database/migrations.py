@@ -159,7 +159,7 @@ def _comment(session: Session) -> None:
 
 
 def _stored_version(connection: Connection) -> int:
-    """The version of the schema that is there; 0 for none. Raises where our names belong to somebody else."""
+    """The version of the schema that is there; 0 for none. Raises where our names belong to another application."""
     present = {name for name in inspect(connection).get_table_names() if name in METADATA.tables}
     if not present:
         return 0

@@ -1,7 +1,7 @@
 """The hot statement on PostgreSQL: a small blind append, whole, in one round trip.
 
-A function, because each statement inside it sees what was committed when *it* began: what it reads
-after it got the lock is true. (A single statement with CTEs reads everything but the locked row as of
+A function, because each statement inside it sees what was committed when *it* began: statements
+after the lock read the present. (A single statement with CTEs reads everything but the locked row as of
 before it waited.) It answers ``stale`` whenever the general path has to decide.
 """
 

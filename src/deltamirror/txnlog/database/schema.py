@@ -1,6 +1,6 @@
 """The tables of the catalog, one definition for PostgreSQL, SQLite and DuckDB.
 
-What a commit *is* are its bytes: ``dl_commit_chunks``. Everything else about it is a projection
+A commit *is* its bytes: ``dl_commit_chunks``. Everything else about it is a projection
 that can be rebuilt from them.
 
 Rows that a large commit brings in bulk (chunks, files, removes, ends) carry a ``commit_id`` that the
@@ -94,7 +94,7 @@ tables = Table(
     Column("mirror_paused", Boolean, nullable=False),
     Column("log_start", BigInteger, nullable=False, comment="oldest version that the log has to hold"),
     Column("published_version", BigInteger, nullable=False, comment="-1 while nothing is published"),
-    Column("quarantined_at", BigInteger, comment="since when the mirror leaves the table alone, until it is repaired"),
+    Column("quarantined_at", BigInteger, comment="since when the table is not published, until it is repaired"),
     Column("quarantine_reason", Text),
     UniqueConstraint("name"),
     UniqueConstraint("location"),
@@ -109,7 +109,7 @@ heads = Table(
     Column("metadata_version", BigInteger, nullable=False, comment="newest version that changed the metadata"),
     Column("protocol_version", BigInteger, nullable=False, comment="newest version that changed the protocol"),
     Column("lineage", BigInteger, comment="how often versions of the log were adopted; null: never"),
-    Column("diverged_version", BigInteger, comment="the first version of the log that is somebody else's; null: none"),
+    Column("diverged_version", BigInteger, comment="the first foreign commit in the log; null: none"),
     comment="the one row that a commit locks; gone once the table is dropped",
 )
 
@@ -235,7 +235,7 @@ file_ends = Table(
     comment="which file rows stopped being part of the table, and by which commit",
 )
 
-# Which files a commit ended is asked by whoever counts the files after it.
+# Counting the files after a commit asks which files it ended.
 Index("dl_file_ends_by_commit", file_ends.c.commit_id).ddl_if(callable_=_unless_duckdb)
 
 metadata = Table(
@@ -290,7 +290,7 @@ stages = Table(
     METADATA,
     _key("commit_id"),
     Column("table_id", BigInteger, nullable=False),
-    Column("touched_at", BigInteger, nullable=False, comment="a stage that nobody touched for long is swept"),
+    Column("touched_at", BigInteger, nullable=False, comment="a stage that was not touched for long is swept"),
 )
 
 mirror_status = Table(
@@ -359,7 +359,7 @@ escalations = Table(
     Column("opened_at", BigInteger, nullable=False),
     Column("error_code", Text, nullable=False),
     Column("error_message", Text, nullable=False),
-    Column("closed_at", BigInteger, comment="when it succeeded after all; null: somebody has to look"),
+    Column("closed_at", BigInteger, comment="when it succeeded after all; null: an operator has to look"),
     comment="versions and checkpoints that failed more often than is normal, each told of once",
 )
 
@@ -368,7 +368,7 @@ reconciliations = Table(
     METADATA,
     _key("table_id"),
     Column("cursor", BigInteger, nullable=False, comment="the version that the next sample begins with"),
-    Column("reconciled_at", BigInteger, comment="when somebody last took the table's turn"),
+    Column("reconciled_at", BigInteger, comment="when a process last took the table's turn"),
     Column("full_at", BigInteger, comment="when every object of the log was last compared"),
     comment="when the log of a table was last held against its records, and how far",
 )
@@ -445,8 +445,8 @@ imports = Table(
     Column("next_part", Integer, nullable=False, comment="how many parts of it are stored"),
     Column("owner", Text, nullable=False),
     Column("started_at", BigInteger, nullable=False),
-    Column("touched_at", BigInteger, nullable=False, comment="one that nobody touched for long may be taken over"),
-    comment="imports under way: what they store has their table_id, and is seen once that is in dl_tables",
+    Column("touched_at", BigInteger, nullable=False, comment="one that was not touched for long may be taken over"),
+    comment="imports under way: their rows have their table_id, and are seen once that is in dl_tables",
 )
 
 CREATE_FILE_INTERVALS = """

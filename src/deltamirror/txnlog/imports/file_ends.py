@@ -1,6 +1,6 @@
 """Which files of an imported history ended, and by which commit: every add of a key is ended by the next action on it.
 
-The actions are looked at a range of hashes at a time, so that what is held does not grow with the table.
+The actions are looked at a range of hashes at a time, so that the memory does not grow with the table.
 """
 
 from collections.abc import Collection, Iterator

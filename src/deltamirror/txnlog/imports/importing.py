@@ -1,7 +1,7 @@
-"""Taking a table's history into the catalog: stored in parts, under an id that nobody knows before it is complete.
+"""Taking a table's history into the catalog: stored in parts, under an id that no table has before it is complete.
 
-Whoever imports owns a row of ``dl_imports``, which says how far it is. A transaction moves that row and stores what
-belongs to it, or does neither: an import whose owner died goes on where it was, by whoever begins it again.
+An import has a row of ``dl_imports``, which says who owns it and how far it is. A transaction moves that row and stores
+the parts that belong to it, or does neither: an import whose owner died goes on where it was, when it is begun again.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def begin_import(
     """Begin to import a table from version ``first`` on, whose state is in the checkpoint ``base`` if it is in one.
 
     An import of the same that its owner abandoned goes on; one of something else at that location is discarded.
-    Refused while somebody else is at either. ``is_gone`` says of an owner whether it is surely dead; others are taken
+    Refused while another process is at either. ``is_gone`` says of an owner whether it is surely dead; others are taken
     for abandoned after a minute without a sign of them.
     """
     require_name(name)
@@ -97,7 +97,7 @@ def no_foundation(location: str, action: str) -> InvalidInput:
 
 
 class Import:
-    """An import under way. What it stored is seen by nobody before it is complete."""
+    """An import under way. No reader sees any of it before it is complete."""
 
     def __init__(self, database: Database, record: ImportRecord, progress: Progress) -> None:
         self._database = database
@@ -121,7 +121,7 @@ class Import:
         return self._progress.next_part
 
     def store(self, parts: Sequence[CommitPart | BasePart]) -> None:
-        """Store the next parts, in order, in one transaction. LeaseLost where somebody else took over."""
+        """Store the next parts, in order, in one transaction. LeaseLost where another process took over."""
         before = self._progress
         intake = Intake(before, table_id=self.table_id, base=self._source.base_version)
         for part in parts:
@@ -145,12 +145,12 @@ class Import:
             return [StoredFile(*row) for row in connection.execute(query.order_by(v.version))]
 
     def touch(self) -> None:
-        """Stay the owner while nothing is stored. LeaseLost where somebody else took over."""
+        """Stay the owner while nothing is stored. LeaseLost where another process took over."""
         with self._database.write(Step.KEEP_IMPORT) as session:
             self._record.move(session, self._progress, self._progress)
 
     def complete(self, *, base: ImportedCheckpoint | None = None, checksum: bytes | None = None) -> TableInfo:
-        """Make the table known to everybody, with all versions that were stored, as published.
+        """Make the table visible, with all versions that were stored, as published.
 
         ``base`` is a checkpoint of its log that others may be built on, ``checksum`` the ``.crc`` of the last version.
         """
@@ -170,7 +170,7 @@ class Import:
             return table_info(session.connection, source.name)
 
     def discard(self) -> None:
-        """Leave nothing behind, unless somebody else took over."""
+        """Leave nothing behind, unless another process took over."""
         with self._database.write(Step.DISCARD_IMPORT) as session:
             if self._record.let_go(session, self._progress):
                 delete_rows(session, self.table_id)

@@ -32,7 +32,7 @@ from deltamirror.txnlog.tables.registry import fresh_table_id
 __all__ = ["ImportRecord", "Source", "claim_import", "delete_rows", "load_progress"]
 
 _ABANDONED_AFTER = 60_000
-"""Milliseconds after which an import that nobody touched has no owner any more."""
+"""Milliseconds after which an import that was not touched has no owner any more."""
 
 _PROJECTIONS = (
     versions, mirror_status, files, removes, file_ends, metadata, protocols, app_transactions, domains
@@ -63,21 +63,21 @@ class ImportRecord:
     owner: str
 
     def move(self, session: Session, before: Progress, after: Progress) -> None:
-        """Move on, if the import is ours and where we left it; until the transaction ends nobody else gets it."""
+        """Move on, if the import is ours and where we left it; until the transaction ends no other process gets it."""
         moved = {"next_version": after.next_version, "next_part": after.next_part, "touched_at": CLOCK}
         moving = update(imports).where(self._is_mine(before)).values(moved).returning(imports.c.table_id)
         if session.execute(moving).first() is None:
             raise self.lost()
 
     def let_go(self, session: Session, at: Progress) -> bool:
-        """Delete the row; False if the import is somebody else's."""
+        """Delete the row; False if the import is another process's."""
         taken = delete(imports).where(self._is_mine(at)).returning(imports.c.table_id)
         return session.execute(taken).first() is not None
 
     def lost(self) -> LeaseLost:
         """The error for an owner that is none any more."""
         return LeaseLost(
-            f"somebody else took over the import of {self.source.location}",
+            f"another process took over the import of {self.source.location}",
             hint="it was untouched for a minute; begin again once the other one has ended",
             table=self.source.name,
         )
@@ -93,7 +93,7 @@ class ImportRecord:
 
 
 def claim_import(session: Session, source: Source, *, owner: str, is_gone: Callable[[str], bool]) -> ImportRecord:
-    """The record of an import: one that was abandoned, or another. What else was left at its location is discarded."""
+    """The record of an import: one that was abandoned, or another. Other records of its location are discarded."""
     found = None
     for row in session.execute(select(imports).where(imports.c.location == source.location)).all():
         free = _is_free(row, owner, gone=is_gone(row.owner))
@@ -162,8 +162,8 @@ def _discard(session: Session, row: ResultRow[Any], free: ColumnElement[bool]) -
 def _is_free(row: ResultRow[Any], owner: str, *, gone: bool) -> ColumnElement[bool]:
     """Whether the import has no other owner who may be alive, when that is decided."""
     c = imports.c
-    nobody = c.owner == (row.owner if gone else owner)
-    return and_(c.table_id == row.table_id, or_(nobody, c.touched_at <= CLOCK - _ABANDONED_AFTER))
+    unowned = c.owner == (row.owner if gone else owner)
+    return and_(c.table_id == row.table_id, or_(unowned, c.touched_at <= CLOCK - _ABANDONED_AFTER))
 
 
 def _source(row: ResultRow[Any]) -> Source:

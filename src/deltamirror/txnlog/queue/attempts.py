@@ -78,5 +78,5 @@ def _digests(error: DeltaMirrorError) -> Mapping[str, Any]:
 
 
 def _storable(text: str) -> str:
-    """A text that every database takes: what stores and drivers say may hold anything."""
+    """A text that every database takes: messages of stores and drivers may hold anything."""
     return text.encode(errors="replace").decode().replace("\x00", "\ufffd")

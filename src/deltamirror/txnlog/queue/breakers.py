@@ -61,7 +61,7 @@ class Breaker:
     """In a row, while half-open."""
     changed_at: int = 0
     retry_at: int | None = None
-    """Open: when the store may be tried. Half-open: until when nobody but the prober tries it."""
+    """Open: when the store may be tried. Half-open: until when only the prober tries it."""
     prober: str | None = None
     error_code: str | None = None
     error_message: str | None = None
@@ -154,7 +154,7 @@ def make_store_due(session: Session, prefix: str, codes: Sequence[str], *, waite
 
 
 def end_pauses(database: Database, store: str | None = None) -> None:
-    """Let every store that is left alone be tried at once, or one of them."""
+    """Let every store whose circuit is open be probed at once, or one of them."""
     shut = breakers.c.state == BreakerState.OPEN.value
     if store is not None:
         shut &= breakers.c.store == store
@@ -180,7 +180,7 @@ _PRISTINE: Final = upsert(breakers).values(
 _LOCKED: Final = _PRISTINE.on_conflict_do_update(
     index_elements=[breakers.c.store], set_={"failures": breakers.c.failures}
 ).returning(*_COLUMNS, CLOCK.label("at"))
-"""The row, made if there is none, that nobody else changes until the transaction ends; and the time once it is."""
+"""The row, made if there is none, locked until the transaction ends; and the time once it is."""
 
 
 def _insert_event(session: Session, breaker: Breaker, *, at: int, owner: str, reason: str) -> None:

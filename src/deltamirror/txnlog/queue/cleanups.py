@@ -1,8 +1,8 @@
 """Where logs start, and what the last cleaning of each did.
 
 A cleaning raises the start of a log here before it deletes anything there: from then on nothing before it is missing,
-and whoever cleans next finishes what this one leaves behind. It has the lease of the lane RECONCILIATION, so that
-nobody compares, repairs or rebuilds the log meanwhile.
+and the next cleaning finishes what this one leaves behind. It has the lease of the lane RECONCILIATION, so that
+no process compares, repairs or rebuilds the log meanwhile.
 """
 
 from contextlib import AbstractContextManager
@@ -79,13 +79,13 @@ def is_due(connection: Connection, table_id: int, *, interval_ms: int) -> bool:
 
 
 class CleaningTurn:
-    """Somebody's turn to clean the log of one table. What it records is refused once the turn is lost."""
+    """A process's turn to clean the log of one table. Once the turn is lost, its records are refused."""
 
     def __init__(self, database: Database, lease: Lease, *, seconds: float) -> None:
         self._database, self._lease, self._seconds = database, lease, seconds
 
     def begin(self, log_start: int) -> None:
-        """Let the log start with a version that has a checkpoint; nobody builds on an earlier one from here on."""
+        """Let the log start with a version that has a checkpoint; nothing builds on an earlier one from here on."""
         table_id = self._lease.table_id
         with self._held(Step.RAISE_LOG_START) as session:
             may_rise = (tables.c.table_id == table_id) & (tables.c.published_version >= log_start)
@@ -98,7 +98,7 @@ class CleaningTurn:
             self._record(session, cleaned_at=_UNFINISHED, log_start=log_start, num_objects=0, num_bytes=0)
 
     def end(self, *, swept: int, num_objects: int, num_bytes: int) -> None:
-        """So much is gone, and nothing is left before a version: it is somebody else's turn."""
+        """End the turn: so much is gone, and nothing is left before a version."""
         with self._held(Step.RECORD_CLEANING) as session:
             self._record(session, cleaned_at=CLOCK, log_start=swept, num_objects=num_objects, num_bytes=num_bytes)
             surrender(session, self._lease)

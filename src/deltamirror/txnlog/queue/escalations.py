@@ -17,12 +17,12 @@ from deltamirror.work import Lane, Lease
 __all__ = ["Escalates", "Escalation", "close_escalations", "escalations_of", "open_escalation"]
 
 Escalates: TypeAlias = Callable[[DeltaMirrorError, int], bool]
-"""Whether somebody has to look at a failure, by its error and by how many attempts there were."""
+"""Whether an operator has to look at a failure, by its error and by how many attempts there were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """A version or checkpoint that somebody has, or had, to look at."""
+    """A version or checkpoint that an operator has, or had, to look at."""
 
     version: int
     lane: str
@@ -34,7 +34,7 @@ class Escalation:
 
 
 def open_escalation(session: Session, table_id: int, lane: Lane, version: int, error: DeltaMirrorError) -> bool:
-    """Write down that somebody has to look; whether that is news."""
+    """Record that an operator has to look; whether that is news."""
     told = upsert(escalations).values(
         table_id=table_id,
         version=version,
@@ -50,7 +50,7 @@ def open_escalation(session: Session, table_id: int, lane: Lane, version: int, e
 
 
 def close_escalations(session: Session, lease: Lease, *, first: int, last: int) -> None:
-    """Nobody has to look at these versions of a table any more."""
+    """Close the escalations of these versions of a table."""
     c = escalations.c
     open_ones = (c.table_id == lease.table_id) & (c.lane == lease.lane.value) & c.closed_at.is_(None)
     session.execute(update(escalations).where(open_ones, c.version.between(first, last)).values(closed_at=CLOCK))

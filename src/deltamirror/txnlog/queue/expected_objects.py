@@ -89,7 +89,7 @@ class KeptCheckpoint:
 
 
 def kept_logs(connection: Connection, switch: Switch, *, idle_ms: int = 0) -> list[KeptLog]:
-    """The logs that are mirrored to, but for those that somebody looked at within this time; the longest ago first."""
+    """The logs that are mirrored to, but for those that were compared within this time; the longest ago first."""
     mirrored = (~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED, is_switched_on(switch))
     query = _LOGS.where(*mirrored)
     if idle_ms:
@@ -98,12 +98,12 @@ def kept_logs(connection: Connection, switch: Switch, *, idle_ms: int = 0) -> li
 
 
 def every_log(connection: Connection) -> list[KeptLog]:
-    """The logs of all tables, whether or not anybody mirrors to them."""
+    """The logs of all tables, whether or not they are mirrored to."""
     return [_log(row) for row in connection.execute(_LOGS)]
 
 
 def kept_log(connection: Connection, name: str) -> KeptLog:
-    """The log of one table, whether or not anybody mirrors to it."""
+    """The log of one table, whether or not it is mirrored to."""
     row = connection.execute(_LOGS.where(tables.c.name == name)).one_or_none()
     if row is None:
         raise no_such_table(connection, name)

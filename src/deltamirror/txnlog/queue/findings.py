@@ -1,8 +1,8 @@
 """What becomes of the records of a table whose log is not what they say.
 
-Whoever compares a log does so under a lease of the lane RECONCILIATION, so that services take turns. It is no right to
-publish: what was published and is gone is FAILED from here on, and published again as everything else is. A table
-whose log holds other bytes is put into quarantine: nobody publishes to it until it is repaired.
+A log is compared under a lease of the lane RECONCILIATION, so that services take turns. It is no right to publish:
+a version that was published and is gone is FAILED from here on, and published again as every other one. A table
+whose log holds other bytes is put into quarantine: no service publishes to it until it is repaired.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ _AT_ONCE = 500
 
 
 class Turn:
-    """Somebody's turn to compare the log of one table. What it records is refused once the turn is lost."""
+    """A process's turn to compare the log of one table. Once the turn is lost, its records are refused."""
 
     def __init__(self, database: Database, lease: Lease, *, seconds: float) -> None:
         self._database, self._lease, self._seconds = database, lease, seconds
@@ -54,13 +54,13 @@ class Turn:
             session.execute(update(checkpoints).where(own).values(digest=None))
 
     def stop(self, changed: Iterable[Failure], *, reason: str, diverged: int | None) -> None:
-        """Versions have other bytes than they should: they are FAILED, and nobody publishes until it is repaired.
+        """Versions have other bytes than they should: they are FAILED, and the table is quarantined.
 
-        ``diverged`` is the first version of the log that is somebody else's. Somebody has to look, whatever it is.
+        ``diverged`` is the first foreign commit, if there is one. An operator has to look in any case.
         """
         waiting = iter(changed)
         with self._held(Step.QUARANTINE) as session:
-            # As whoever records what was published: rows of versions first, then the head, then the table.
+            # In the order in which outcomes are recorded: rows of versions first, then the head, then the table.
             some = list(islice(waiting, _AT_ONCE))
             self._fail_all(session, some)
             if diverged is not None:
@@ -73,7 +73,7 @@ class Turn:
         self.take_back(waiting)
 
     def lift_quarantine(self) -> None:
-        """Let the table be published to again, what failed at once: nothing in its log is somebody else's."""
+        """Let the table be published to again, what failed at once: nothing in its log is foreign."""
         with self._held(Step.LIFT_QUARANTINE) as session:
             clear_divergence(session, self._lease.table_id)
             lift_quarantine(session, self._lease.table_id)
@@ -94,7 +94,7 @@ class Turn:
                 session.execute(update(records).where(failed).values(next_attempt_at=None))
 
     def end(self, *, cursor: int, full: bool) -> None:
-        """The log was compared: somebody else's turn. The next sample begins with this version."""
+        """The log was compared: the turn ends. The next sample begins with this version."""
         seen = {"cursor": cursor, "reconciled_at": CLOCK, **({"full_at": CLOCK} if full else {})}
         with self._held(Step.END_TURN) as session:
             looked = upsert(reconciliations).values(table_id=self._lease.table_id, **seen)
@@ -123,7 +123,7 @@ class Turn:
         own = (c.table_id == self._lease.table_id) & (c.version == failure.version)
         failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
         found = update(records).where(own).values({**failed, **error_values(failure)}).returning(c.attempts)
-        count = session.execute(found).scalar_one_or_none()  # None: of somebody else, above the head
+        count = session.execute(found).scalar_one_or_none()  # None: a foreign commit, above the head
         # The epochs of this lane are none of that one.
         finder = replace(self._lease, lane=lane, epoch=-self._lease.epoch)
         insert_attempt(session, finder, failure.version, count or 1, CLOCK, failure)

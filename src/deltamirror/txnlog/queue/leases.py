@@ -1,8 +1,8 @@
 """Who mirrors which table, and until when.
 
-A lease is a row with an owner, an epoch and a time by the database's clock. Every claim raises the epoch: what an
-earlier owner does late can be told from what the present one does. Rows are locked in the order of their keys, so that
-nobody waits in a circle, and nothing that a writer locks is ever locked here.
+A lease is a row with an owner, an epoch and a time by the database's clock. Every claim raises the epoch: late work
+under a stale lease can be told from that of the present owner. Rows are locked in the order of their keys, so that
+no two processes wait for each other, and nothing that a writer locks is ever locked here.
 """
 
 import math
@@ -73,15 +73,14 @@ def claim(
     switch: Switch = _ALL_ON,
     now: Callable[[], float] = time.time,
 ) -> list[Claim]:
-    """Take on tables that have something to do and that nobody else has, those that wait longest first.
+    """Claim tables that have something to do and whose leases are free, those that wait longest first.
 
     A table has commits to do if its first unpublished version is due, and a checkpoint to do if the newest that was
     asked for, or the one that its log starts with, is not written and due; a table that is paused, in quarantine or
-    switched off has nothing to do. What failed is due before its time if the table was committed to since,
-    ``retry_max`` seconds after the failure. ``table_ids`` restricts the choice to tables that somebody asks for: their
-    commits are due whatever was planned after a failure. ``except_stores`` leaves out the tables whose locations begin
-    with one of these, ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were
-    never served.
+    switched off has nothing to do. A failure is due before its time if the table was committed to since, ``retry_max``
+    seconds after it. ``table_ids`` restricts the choice to tables that the caller asks for: their commits are due
+    whatever was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of
+    these, ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were never served.
     """
     waiting = _waiting(lane, retry_max) if table_ids is None else _asked_for(lane, table_ids)
     failed = _status(lane).state == "FAILED"
@@ -128,7 +127,7 @@ def claim_in_store(
 def take(
     database: Database, table_id: int, *, lane: Lane, owner: str, seconds: float, now: Callable[[], float] = time.time
 ) -> Lease | None:
-    """The lease of one table, whether or not it has something to do; None while somebody else has it."""
+    """The lease of one table, whether or not it has something to do; None while another process holds it."""
     begun = now()
     with database.write(_TAKEN[lane]) as session:
         session.lock_claims()
@@ -141,7 +140,7 @@ def take(
 def renew(
     database: Database, held: Iterable[Lease], *, seconds: float, now: Callable[[], float] = time.time
 ) -> list[Lease]:
-    """Hold leases for longer, from this moment on. Those that are still held: an expired one may be somebody else's."""
+    """Renew leases, from this moment on. Those that are still held: another process may have an expired one."""
     begun = now()
     with database.write(Step.RENEW_LEASES) as session:
         kept = [lease for lease in _in_order(held) if keep(session, lease, seconds=seconds)]
@@ -149,22 +148,22 @@ def renew(
 
 
 def keep(session: Session, lease: Lease, *, seconds: float) -> bool:
-    """Hold a lease for longer; whether it is still held. Until the transaction ends nobody else gets it."""
+    """Hold a lease for longer; whether it is still held. Until the transaction ends no other process gets it."""
     values = {**_identity(lease), "duration": _milliseconds(seconds)}
     return session.execute(_RENEW, values).first() is not None
 
 
 @contextmanager
 def under(database: Database, step: Step, lease: Lease, *, seconds: float) -> Iterator[Session]:
-    """A transaction of whoever has a lease, which holds it for longer; ``LeaseLost`` if it is somebody else's."""
+    """A transaction of the holder of a lease, which renews it; ``LeaseLost`` if another process holds it."""
     with database.write(step) as session:
         if not keep(session, lease, seconds=seconds):
-            raise LeaseLost("somebody else is at the log of this table", hint="nothing: they finish it")
+            raise LeaseLost("another process holds the lease of this log", hint="no action needed")
         yield session
 
 
 def release(database: Database, held: Iterable[Lease]) -> None:
-    """Give leases back; those that somebody else has by now stay theirs."""
+    """Give leases back; those that other processes hold by now stay theirs."""
     with database.write(Step.RELEASE_LEASES) as session:
         for lease in _in_order(held):
             surrender(session, lease)
@@ -173,15 +172,15 @@ def release(database: Database, held: Iterable[Lease]) -> None:
 def surrender(session: Session, lease: Lease) -> int | None:
     """Give a lease back and learn when it was claimed; None if it was lost or given back before.
 
-    Until the transaction ends nobody else gets it, even if it has expired: what is recorded in the same transaction is
-    recorded by its owner.
+    Until the transaction ends no other process gets it, even if it has expired: all that is recorded in the same
+    transaction is recorded by its owner.
     """
     claimed_at: int | None = session.execute(_SURRENDER, _identity(lease)).scalar_one_or_none()
     return claimed_at
 
 
 def held_for(database: Database, lease: Lease) -> float:
-    """For how many seconds nobody else can get a lease, from the moment of asking; 0 if it is not held any more."""
+    """For how many seconds no other process can get a lease, from the moment of asking; 0 if it is not held."""
     found = database.glance(_HELD, _identity(lease))
     return found[0][0] / 1_000 if found else 0.0
 
@@ -235,7 +234,7 @@ def _claimed(
     begun = now()
     with database.read() as connection:
         if connection.execute(waiting, {"at_most": 1}).first() is None:
-            return []  # the common case, without anybody's turn to write
+            return []  # the common case, without a write transaction
     with database.write(_CLAIMED[lane]) as session:
         session.lock_claims()
         found = {row.table_id: row for row in session.execute(waiting, {"at_most": limit})}
@@ -248,7 +247,7 @@ def _claimed(
 
 
 def _free(lane: Lane) -> Select[Any]:
-    """The tables that may be mirrored and that nobody has, ``at_most`` so many."""
+    """The tables that may be mirrored and whose leases are free, ``at_most`` so many."""
     return (
         select(
             tables.c.table_id,
@@ -300,7 +299,7 @@ def _unwritten() -> Select[Any]:
     )
 
 
-# Nobody can read the oldest versions of a log without it, whatever checkpoints follow.
+# No reader can open the oldest versions of a log without it, whatever checkpoints follow.
 _BEGINS_LOG: ColumnElement[bool] = and_(checkpoints.c.version == tables.c.log_start, tables.c.log_start > 0)
 
 

@@ -2,7 +2,7 @@
 
 Each outcome is one transaction, under the lease that the work was done under. A version goes from PENDING to SUCCESS or
 FAILED, and from FAILED to SUCCESS. ``published_version`` is the version before the first one that is not SUCCESS.
-Neither goes back here: only ``findings.py`` takes a SUCCESS back, where somebody looked, and the object was not there.
+Neither goes back here: only ``findings.py`` takes a SUCCESS back, where a comparison did not find the object.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,15 +59,17 @@ class Recorded:
     """What was written down."""
 
     held: bool
-    """False: the lease was somebody else's by then, or given back; nothing was recorded."""
+    """False: another process held the lease by then, or it was given back; nothing was recorded."""
     versions: int = 0
     """How many became SUCCESS."""
     published: int = -1
     """How far the table is published after it."""
     escalated: bool = False
-    """Whether somebody has to look, and was not told before."""
+    """Whether an operator has to look, and was not told before."""
     attempt: int | None = None
     """How often what failed was tried, this time included."""
+    retry_at: int | None = None
+    """When it is tried again (ms); None where nothing failed, or the table is quarantined."""
     recovered: bool = False
     """Whether something became SUCCESS that had failed, and was waiting for its next attempt."""
 
@@ -109,6 +111,7 @@ def record_commits(
         published=published,
         escalated=failed.escalated,
         attempt=failed.attempt,
+        retry_at=failed.retry_at,
         recovered=done.recovered,
     )
 
@@ -138,6 +141,7 @@ def record_checkpoint(
             published=_published(session, outcome.table_id),
             escalated=failed.escalated,
             attempt=failed.attempt,
+            retry_at=failed.retry_at,
         )
 
 
@@ -201,16 +205,17 @@ def _age(published: Published) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """What is recorded of a failure: nothing, where somebody else succeeded."""
+    """What is recorded of a failure: nothing, where another process succeeded."""
 
     attempt: int | None = None
+    retry_at: int | None = None
     escalated: bool = False
 
 
 def _fail(
     session: Session, lease: Lease, failure: Failure, started: int, *, retry: RetryTimes, escalates: Escalates
 ) -> _Failed:
-    """Record a failure, unless somebody else succeeded."""
+    """Record a failure, unless another process succeeded."""
     records = mirror_status if lease.lane is Lane.COMMITS else checkpoints
     c, error = records.c, failure.error
     own = (c.table_id == lease.table_id) & (c.version == failure.version) & (c.state != "SUCCESS")
@@ -224,11 +229,11 @@ def _fail(
     news = isinstance(error, Diverged) and _stop(session, lease.table_id, failure.version, error)
     tells = escalates(error, found.attempts)
     opened = tells and open_escalation(session, lease.table_id, lease.lane, failure.version, error)
-    return _Failed(found.attempts, opened or news)
+    return _Failed(found.attempts, None if isinstance(error, Diverged) else due, opened or news)
 
 
 def _stop(session: Session, table_id: int, version: int, error: Diverged) -> bool:
-    """Let nobody publish to the table any more; whether somebody has to look who was not told before."""
+    """Put the table into quarantine; whether an operator has to look who was not told before."""
     if not error.superseded:
         return mark_diverged(session, table_id, version=version, reason=error.message)
     quarantine(session, table_id, reason=error.message)

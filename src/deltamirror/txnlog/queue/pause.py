@@ -15,7 +15,7 @@ ALL_PAUSED = exists().where(catalog.c.key == _KEY)
 
 
 def pause_all(database: Database) -> None:
-    """Stop mirroring every table. What is under way is finished."""
+    """Stop mirroring every table. Units under way are finished."""
     with database.write() as session:
         session.execute(upsert(catalog).values(key=_KEY, value="true").on_conflict_do_nothing())
 

@@ -1,6 +1,6 @@
-"""Tables whose log holds versions that somebody else wrote: nobody publishes to them until that is settled.
+"""Quarantine of tables whose log holds foreign or altered commits: no service publishes to them until it is lifted.
 
-Rows are locked in the order head, table: as by everybody who locks both.
+Rows are locked in the order head, table: as everywhere.
 """
 
 from sqlalchemy import or_, update
@@ -16,9 +16,9 @@ __all__ = ["clear_divergence", "lift_quarantine", "mark_diverged", "quarantine"]
 
 
 def mark_diverged(session: Session, table_id: int, *, version: int, reason: str) -> bool:
-    """Somebody else wrote this version of the log: the table is put into quarantine; whether anybody was told before.
+    """Put a table into quarantine: another writer wrote this version of its log.
 
-    The first such version counts. True: this is news, and somebody has to look.
+    The first such version counts. True: this is news, and an operator has to look.
     """
     c = heads.c
     earlier = or_(c.diverged_version.is_(None), c.diverged_version > version)
@@ -28,13 +28,13 @@ def mark_diverged(session: Session, table_id: int, *, version: int, reason: str)
 
 
 def quarantine(session: Session, table_id: int, *, reason: str) -> None:
-    """Let nobody publish to a table until it is repaired, or its log adopted. The first reason counts."""
+    """Let no service publish to a table until it is repaired, or its log adopted. The first reason counts."""
     free = (tables.c.table_id == table_id) & tables.c.quarantined_at.is_(None)
     session.execute(update(tables).where(free).values(quarantined_at=CLOCK, quarantine_reason=reason))
 
 
 def clear_divergence(session: Session, table_id: int) -> None:
-    """The log holds nothing that is somebody else's."""
+    """The log holds no foreign commit any more."""
     session.execute(update(heads).where(heads.c.table_id == table_id).values(diverged_version=None))
     c = escalations.c
     told = (c.table_id == table_id) & (c.lane == Lane.COMMITS.value) & (c.error_code == Diverged.code)

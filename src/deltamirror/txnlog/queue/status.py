@@ -81,7 +81,7 @@ class CleanupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
-    """Who is at work on a table; nobody else is, until the lease is given back or ends."""
+    """The process at work on a table, the only one until the lease is given back or ends."""
 
     lane: str
     owner: str
@@ -121,9 +121,9 @@ class TableStatus:
     quarantined_at: int | None
     quarantine_reason: str | None
     diverged_version: int | None
-    """The first version of the log that is somebody else's, as long as that is so."""
+    """The first foreign commit in the log, until it is adopted or gone."""
     escalations: int
-    """How many versions and checkpoints failed so often that somebody has to look."""
+    """How many versions and checkpoints failed so often that an operator has to look."""
     leases: tuple[LeaseStatus, ...]
 
 

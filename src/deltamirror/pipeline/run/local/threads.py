@@ -1,4 +1,4 @@
-"""Units on threads, some at once. A unit that hangs is given up; it holds up nobody."""
+"""Units on threads, some at once. A unit that hangs is given up; it holds up no other."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ def work_on(
     resources: Resources,
     patience: Callable[[Unit], float] = patience,
 ) -> Generator[Outcome]:
-    """One outcome for each unit, as they finish. Whoever stops listening stops the work before its next put."""
+    """One outcome for each unit, as they finish. A caller that stops listening stops the work before its next put."""
     crew, waiting = _Crew(resources, patience), iter(units)
     try:
         for unit in islice(waiting, threads):

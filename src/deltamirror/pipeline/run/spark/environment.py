@@ -10,8 +10,8 @@ def exported_environment(loaded: Loaded) -> dict[str, str]:
     """The variables under which another process finds the settings of this one.
 
     To be put into ``os.environ`` before Spark starts: local executors are children of its JVM. The file is named, not
-    quoted; of the values only those are given that a flag laid over the file, and that executors use. What the
-    environment says already is inherited anyway.
+    quoted; of the values only those are given that a flag laid over the file, and that executors use. Variables that
+    are set already are inherited anyway.
     """
     exported = {} if loaded.file is None else {CONFIG_VARIABLE: str(loaded.file.absolute())}
     path = "catalog.url"

@@ -25,7 +25,7 @@ _CONNECT_SCHEME: Final = "sc://"
 _ANSWER_WITHIN: Final = 10.0
 _MANY: Final = 4096
 _STARTING: Final = threading.Lock()
-"""pyspark has one JVM and one context a process, whoever uses them."""
+"""pyspark has one JVM and one context a process, shared by all sessions."""
 
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -49,7 +49,7 @@ _CONNECT: Final[Mapping[str, str]] = {
 def start_session(master: str, *, jobs: int) -> SparkSession:
     """The Spark at a master URL; ``local[*]`` has a slot for each core, and at least one for each of ``jobs`` at once.
 
-    What is not set here comes from Spark's own configuration.
+    Other settings come from Spark's own configuration.
     """
     _require_answer(master)
     if master.startswith(_CONNECT_SCHEME):
@@ -123,14 +123,14 @@ def _with_slots(master: str, jobs: int) -> str:
 
 
 def _require_answer(master: str) -> None:
-    """Fail within seconds where nobody listens: Spark itself goes on trying for one minute, or ten."""
+    """Fail within seconds where no server listens: Spark itself goes on trying for one minute, or ten."""
     places = list(_places(master))
     for host, port in places:
         with suppress(OSError), socket.create_connection((host, port), timeout=_ANSWER_WITHIN):
             return
     if places:
         raise Unavailable(
-            f"nobody answers at {', '.join(f'{host}:{port}' for host, port in places)}",
+            f"no server answers at {', '.join(f'{host}:{port}' for host, port in places)}",
             hint="check that Spark runs there, and spark.master",
         )
 

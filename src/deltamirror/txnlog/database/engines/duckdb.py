@@ -103,7 +103,7 @@ class DuckdbDatabase(Database):
                 yield
 
     def let_go(self) -> bool:
-        """Close the file, unless somebody uses it. What is in memory would be lost."""
+        """Close the file, unless it is in use. A database in memory is not closed: it would be lost."""
         if self.file is None:
             return False
         with self._mutex:

@@ -1,4 +1,4 @@
-"""Telling those who mirror that there are commits, by PostgreSQL's NOTIFY. Whoever misses a notice polls.
+"""Telling services that there are commits, by PostgreSQL's NOTIFY. A service that misses a notice polls.
 
 A writer sends at most one notice in a while, the first at once. A commit that comes in that while sends none: so a
 listener, having heard a notice, looks again when that while is over.
@@ -35,7 +35,7 @@ class Sender:
         self._lock = threading.Lock()
 
     def send(self) -> bool:
-        """Send a notice, unless one was sent just before. Trouble is nobody's: the commit is done."""
+        """Send a notice, unless one was sent just before. A failure is ignored: the commit is done."""
         moment = self._clock()
         if moment < self._silent_until:
             return False
@@ -90,13 +90,13 @@ class Listeners:
         self._idle.append(listener)
 
     def close(self) -> None:
-        """Give back the connections that nobody waits on."""
+        """Give back the connections that no thread waits on."""
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().connection.close()
 
     def _connect(self, seconds: float, stop: threading.Event) -> None:
-        """Begin to listen. That comes back at once: there may have been commits while nobody listened."""
+        """Begin to listen. That comes back at once: there may have been commits while no thread listened."""
         try:
             connection = self._open()
             self._idle.append(_Listener(connection))

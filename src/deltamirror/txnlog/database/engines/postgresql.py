@@ -69,7 +69,7 @@ class PostgresqlDatabase(Database):
         limits = {"lock_timeout": settings.busy_timeout, "statement_timeout": settings.transaction_timeout}
         self._idle_limit = int(settings.busy_timeout * 1000)
         driver = url.set(drivername="postgresql+psycopg")
-        # What the URL says goes before what we would say.
+        # Parameters of the URL go before our own.
         ours = {"connect_timeout": "10", "application_name": "deltamirror", **_PATIENCE}
         arguments = {name: value for name, value in ours.items() if name not in url.query}
         if given := url.normalized_query.get("options"):
@@ -115,7 +115,7 @@ class PostgresqlDatabase(Database):
     def lock_head(self, session: Session, table_id: int) -> list[Row]:
         """Lock the row first; a clock in the same statement would be read before the wait.
 
-        Whoever stands still with the lock, since it is suspended or cut off, loses it.
+        A process that stands still with the lock, since it is suspended or cut off, loses it.
         """
         heads = session.rows(_LOCKED_HEAD, {"table_id": table_id})
         [[clock, schema, _]] = session.rows(_TIME_AND_LIMIT, {"idle_limit": str(self._idle_limit)})
@@ -179,7 +179,7 @@ class PostgresqlDatabase(Database):
         return CatalogLocks(
             migrations=text("SELECT pg_advisory_xact_lock(hashtext('deltamirror migrations'))"),
             tables=text("LOCK TABLE dl_tables IN SHARE ROW EXCLUSIVE MODE"),
-            # One claims after the other, so that each sees what is left. Who is cut off meanwhile stops nobody.
+            # One claims after the other, so that each sees what is left. One that is cut off meanwhile stops no other.
             claims=text(
                 "SELECT set_config('idle_in_transaction_session_timeout', '10000', true),"
                 " pg_advisory_xact_lock(hashtext('deltamirror claims'))"
