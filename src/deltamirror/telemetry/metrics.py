@@ -30,6 +30,7 @@ __all__ = [
     "count_finding",
     "count_reload",
     "exposition",
+    "forget_tables",
     "limit_tables",
     "observe_checkpoint",
     "observe_commit",
@@ -38,7 +39,6 @@ __all__ = [
     "observe_spark_job",
     "observe_stage",
     "register",
-    "retain_tables",
     "set_settings_valid",
     "table_label",
 ]
@@ -172,9 +172,9 @@ def limit_tables(most: int) -> None:
     _forget(_TABLES.limit(most))
 
 
-def retain_tables(tables: Collection[str]) -> None:
-    """Give up the labels of all tables but these, which are all that there are: others may have them."""
-    _forget(_TABLES.retain(tables))
+def forget_tables(tables: Collection[str]) -> None:
+    """These tables are gone: others may have their labels."""
+    _forget(_TABLES.drop(tables))
 
 
 def table_label(table: str) -> str:
@@ -267,10 +267,10 @@ class _TableLabels:
             self._most = most
             return self._drop(list(self._labels)[most:])
 
-    def retain(self, tables: Collection[str]) -> list[str]:
-        """Keep the labels of these tables only; the tables that lose theirs."""
+    def drop(self, tables: Collection[str]) -> list[str]:
+        """Take the labels of these tables away; those that had one."""
         with self._lock:
-            return self._drop([table for table in self._labels if table not in tables])
+            return self._drop([table for table in tables if table in self._labels])
 
     def _drop(self, tables: list[str]) -> list[str]:
         for table in tables:

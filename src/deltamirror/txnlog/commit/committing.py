@@ -22,6 +22,7 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.steps import Step
+from deltamirror.telemetry import metrics
 from deltamirror.txnlog.commit.app_transactions import find_applied, require_progress
 from deltamirror.txnlog.commit.draft import Draft
 from deltamirror.txnlog.commit.fingerprint import content_digest
@@ -75,9 +76,11 @@ class CommitPath:
         if found is not None and not remembered:
             found = self._looked_again(found)
         if found is None:
+            begun = time.perf_counter()
             with self.database.read() as connection:
                 found = load_state(connection, name)
             self._states[name] = found
+            metrics.observe_open(time.perf_counter() - begun)
         return found
 
     def _looked_again(self, known: TableState) -> TableState | None:

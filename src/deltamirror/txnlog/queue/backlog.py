@@ -29,6 +29,7 @@ __all__ = [
     "bytes_since",
     "checkpoint_facts",
     "checksum_seed",
+    "commit_time",
     "commit_work",
     "count_files",
     "fetch_chunks",
@@ -185,6 +186,12 @@ def bytes_between(connection: Connection, table_id: int, after: int, upto: int) 
     c = versions.c
     total = select(func.coalesce(func.sum(c.num_bytes), 0)).where(_at(table_id), c.version > after, c.version <= upto)
     return int(connection.execute(total).scalar_one())
+
+
+def commit_time(connection: Connection, table_id: int, version: int) -> int | None:
+    """When a version was committed; None where there is none."""
+    query = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
+    return connection.execute(query).scalar()
 
 
 def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, func, select, tuple_
@@ -32,6 +32,7 @@ __all__ = [
     "CleanupStatus",
     "LastError",
     "LeaseStatus",
+    "StageStatus",
     "TableStatus",
     "all_status",
     "attempts",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _KEYS_AT_ONCE = 500
+_VERSIONS_MEASURED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,21 @@ class CheckpointStatus:
     version: int
     num_bytes: int
     at: int
+    milliseconds: int | None
+    """How long it took to write; None: it was imported."""
+    reason: str
+    """Why it was due, with what was measured then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStatus:
+    """Where the time went of the versions that were published last, on average and in milliseconds a version."""
+
+    versions: int
+    read_ms: float
+    serialise_ms: float
+    upload_ms: float
+    verify_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +139,8 @@ class TableStatus:
     escalations: int
     """How many versions and checkpoints failed so often that somebody has to look."""
     leases: tuple[LeaseStatus, ...]
+    stages: StageStatus | None = None
+    """None: not asked for, or nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +169,7 @@ def table_status(connection: Connection, name: str) -> TableStatus:
     found = _status(connection, tables.c.table_id == table_info(connection, name).id)
     if not found:
         raise NotFound(f"the table {name!r} is gone", hint="it was dropped a moment ago", table=name)
-    return found[0]
+    return replace(found[0], stages=_stages(connection, found[0].table_id))
 
 
 def all_status(connection: Connection) -> list[TableStatus]:
@@ -171,6 +190,18 @@ def attempts(connection: Connection, table_id: int, version: int | None = None) 
 def published_version(connection: Connection, table_id: int) -> int:
     """How far a table is published; -1 while nothing is."""
     return int(connection.execute(select(tables.c.published_version).where(tables.c.table_id == table_id)).scalar_one())
+
+
+def _stages(connection: Connection, table_id: int) -> StageStatus | None:
+    c = mirror_status.c
+    measured = (c.table_id == table_id) & (c.state == "SUCCESS") & c.read_us.is_not(None)
+    last = select(mirror_status).where(measured).order_by(c.version.desc()).limit(_VERSIONS_MEASURED).subquery()
+    means = [func.avg(last.c[f"{stage}_us"]) for stage in ("read", "serialise", "upload", "verify")]
+    versions, *microseconds = connection.execute(select(func.count(), *means)).one()
+    if not versions:
+        return None
+    read, serialise, upload, verify = (round(float(each) / 1_000, 3) for each in microseconds)
+    return StageStatus(versions=versions, read_ms=read, serialise_ms=serialise, upload_ms=upload, verify_ms=verify)
 
 
 def _status(connection: Connection, wanted: ColumnElement[bool]) -> list[TableStatus]:
@@ -316,7 +347,13 @@ def _error(row: Row[Any]) -> LastError:
 
 
 def _checkpoint(row: Row[Any]) -> CheckpointStatus:
-    return CheckpointStatus(version=row.version, num_bytes=row.num_bytes, at=row.updated_at)
+    return CheckpointStatus(
+        version=row.version,
+        num_bytes=row.num_bytes,
+        at=row.updated_at,
+        milliseconds=row.milliseconds,
+        reason=row.reason,
+    )
 
 
 def _cleanup(row: Row[Any]) -> CleanupStatus:
