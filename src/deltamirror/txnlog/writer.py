@@ -1,6 +1,7 @@
 """``SqlTxnLogWriter``: the authoritative log, in SQL."""
 
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
@@ -11,7 +12,7 @@ from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.properties import log_retention_ms
 from deltamirror.errors import DeltaMirrorError, Internal, NotFound
-from deltamirror.telemetry import metrics
+from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.commit.app_transactions import Progress, find_applied
 from deltamirror.txnlog.commit.committing import CommitPath
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
@@ -73,7 +74,10 @@ class SqlTxnLogWriter:
 
     def create_table(self, definition: TableDefinition) -> Committed:
         """Create a table."""
-        committed = _measured(partial(create_table, self.database, definition, engine_info=self._engine_info))
+        begun, txn_id = time.time_ns(), str(uuid.uuid4())
+        act = partial(create_table, self.database, definition, txn_id=txn_id, engine_info=self._engine_info)
+        committed = _measured(act)
+        spans.committed(txn_id, committed.versions, begun=begun)
         self._path.forget(definition.name)  # what is remembered is of another table
         self.database.announce()
         return committed

@@ -7,11 +7,13 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.delta.names import commit_name
 from deltamirror.errors import Conflict, Unavailable
+from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.pipeline.run.execution import failed
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.work import CheckpointUnit, Outcome, Stage, Unit
 from tests.support.lake import add, execute
 from tests.support.mirrors import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
+from tests.support.reconcilers import reconciled, reconciling
 from tests.support.scraping import labels_of, scraped, value
 
 STAGES = ("read", "serialise", "upload", "verify")
@@ -97,6 +99,19 @@ def test_attempts_failures_stages_and_checkpoints_are_counted(lake: Catalog, tmp
         "bytes": num_bytes,
         **dict.fromkeys((*STAGES, "checkpoint"), 1),
     }
+
+
+def test_findings_of_a_reconciler_are_counted_by_kind(lake: Catalog, tmp_path: Path) -> None:
+    table = make_table(lake, tmp_path)
+    append(table, 3)
+    before = {kind: value("deltamirror_reconcile_findings_total", kind=kind) for kind in ("missing", "altered")}
+    with reconciling(lake) as engine:
+        engine.mirror("t")
+        for version in (1, 2):
+            (log_of(table) / commit_name(version)).unlink()
+        reconciled(engine, Strategy.FULL)
+    assert value("deltamirror_reconcile_findings_total", kind="missing") == before["missing"] + 2
+    assert value("deltamirror_reconcile_findings_total", kind="altered") == before["altered"]
 
 
 @pytest.mark.requirement("R63")

@@ -93,3 +93,10 @@ def test_state_that_cannot_be_read_leaves_the_other_metrics(caplog: pytest.LogCa
         unregister()
     assert value("deltamirror_scrape_errors_total") == before + 3
     assert [record.message for record in caplog.records] == ["metrics of the state in SQL are missing: RuntimeError"]
+
+
+def test_the_reference_page_has_every_metric_that_is_served() -> None:
+    documented = {each.name for each in metrics.DESCRIPTIONS}
+    families = text_string_to_metric_families(metrics.exposition()[0].decode())
+    served = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    assert {name for name in served if not name.endswith("_created")} == documented

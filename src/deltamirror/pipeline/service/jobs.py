@@ -27,12 +27,13 @@ from deltamirror.pipeline.run.execution import failed, let_go, our_error
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.storage.location import store_prefix
-from deltamirror.telemetry import metrics
+from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.backlog import txn_ids
 from deltamirror.txnlog.queue.leases import Claim, release
 from deltamirror.txnlog.queue.outcomes import Recorded, record_checkpoint, record_commits
-from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Outcome, Stage, Unit
+from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitWork, Failure, Lane, Lease, Outcome, Stage, Unit
 
 __all__ = ["CommitJob", "Job", "RunnerJob", "UnplannedJob", "Workshop"]
 
@@ -193,11 +194,31 @@ class CommitJob(RunnerJob):
         return self._plans[outcome.table_id].due(outcome)
 
     def _record(self, outcome: Outcome) -> Recorded:
-        recorded = super()._record(outcome)
-        for work in self._plans[outcome.table_id].unit.commits:
-            if (visible_at := recorded.visible_at.get(work.version)) is not None:
-                metrics.observe_publish(outcome.table, (visible_at - work.committed_at) / 1_000)
+        recorded, commits = super()._record(outcome), self._plans[outcome.table_id].unit.commits
+        visible = [(work, at) for work in commits if (at := recorded.visible_at.get(work.version)) is not None]
+        for work, visible_at in visible:
+            metrics.observe_publish(outcome.table, (visible_at - work.committed_at) / 1_000)
+        if visible and spans.are_recorded():
+            self._trace(outcome, visible)
         return recorded
+
+    def _trace(self, outcome: Outcome, visible: Sequence[tuple[CommitWork, int]]) -> None:
+        first, last = visible[0][0].version, visible[-1][0].version
+        try:
+            with self._shop.database.read() as connection:
+                transactions = txn_ids(connection, outcome.table_id, first=first, last=last)
+        except DeltaMirrorError as error:
+            _log.debug("no spans of table %r: %s", outcome.table, error)  # what was published is recorded
+            return
+        for work, visible_at in visible:
+            spans.published(
+                transactions[work.version],
+                outcome.table,
+                work.version,
+                committed_at=work.committed_at,
+                visible_at=visible_at,
+                num_bytes=work.num_bytes,
+            )
 
 
 class UnplannedJob(Job):

@@ -36,8 +36,10 @@ __all__ = [
     "TableStatus",
     "all_status",
     "attempts",
+    "lag_ms",
     "published_version",
     "table_status",
+    "with_lag",
 ]
 
 _KEYS_AT_ONCE = 500
@@ -228,14 +230,35 @@ def _unpublished(what: ColumnElement[Any], state: str) -> ColumnElement[Any]:
 
 _FIRST = (versions.c.table_id == tables.c.table_id) & (versions.c.version == tables.c.published_version + 1)
 _LAST = mirror_status.alias("last_published")
-_FACTS = (
+
+
+def with_lag(query: Select[Any]) -> Select[Any]:
+    """A query of tables with what ``lag_ms`` asks of each row, and with their heads; dropped tables have none."""
+    return (
+        query.add_columns(
+            (CLOCK - versions.c.committed_at).label("age"),
+            (CLOCK - _LAST.c.published_at).label("since_published"),
+        )
+        .select_from(tables)
+        .join(heads, heads.c.table_id == tables.c.table_id)
+        .outerjoin(versions, _FIRST)
+        .outerjoin(_LAST, (_LAST.c.table_id == tables.c.table_id) & (_LAST.c.version == tables.c.published_version))
+    )
+
+
+def lag_ms(row: Row[Any]) -> int:
+    """How long ago the oldest unpublished version was committed: see ``TableStatus``."""
+    if row.age is None:
+        return 0
+    return int(row.age) if row.age > 0 else max(int(row.since_published or 0), 1)
+
+
+_FACTS = with_lag(
     select(
         tables,
         heads.c.version.label("head"),
         heads.c.committed_at.label("head_timestamp"),
         heads.c.diverged_version,
-        (CLOCK - versions.c.committed_at).label("age"),
-        (CLOCK - _LAST.c.published_at).label("since_published"),
         ALL_PAUSED.label("all_paused"),
         _unpublished(func.count(), "PENDING").label("pending"),
         _unpublished(func.count(), "FAILED").label("failed"),
@@ -249,11 +272,7 @@ _FACTS = (
         cleanups.c.num_objects.label("cleaned_objects"),
         cleanups.c.num_bytes.label("cleaned_bytes"),
     )
-    .join(heads, heads.c.table_id == tables.c.table_id)
-    .outerjoin(versions, _FIRST)
-    .outerjoin(_LAST, (_LAST.c.table_id == tables.c.table_id) & (_LAST.c.version == tables.c.published_version))
-    .outerjoin(cleanups, cleanups.c.table_id == tables.c.table_id)
-)
+).outerjoin(cleanups, cleanups.c.table_id == tables.c.table_id)
 
 
 def _failed_rows(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, Row[Any]]:
@@ -311,7 +330,7 @@ def _table(
         head_timestamp=row.head_timestamp,
         published=None if row.published_version < 0 else row.published_version,
         lag_versions=row.head - row.published_version,
-        lag_ms=_lag(row),
+        lag_ms=lag_ms(row),
         pending=row.pending,
         failed=row.failed,
         error=None if failed is None else _error(failed),
@@ -325,12 +344,6 @@ def _table(
         escalations=row.escalations,
         leases=tuple(held),
     )
-
-
-def _lag(row: Row[Any]) -> int:
-    if row.age is None:
-        return 0
-    return int(row.age) if row.age > 0 else max(int(row.since_published or 0), 1)
 
 
 def _error(row: Row[Any]) -> LastError:
