@@ -210,9 +210,11 @@ def observe_open(seconds: float) -> None:
     _OPEN_SECONDS.observe(seconds)
 
 
-def observe_publish(table: str, seconds: float) -> None:
-    """A version became visible, so long after its commit."""
-    _PUBLISH_SECONDS.labels(table_label(table)).observe(max(0.0, seconds))
+def observe_publish(table: str, seconds: Iterable[float]) -> None:
+    """Versions of a table became visible, each so long after its commit."""
+    histogram = _PUBLISH_SECONDS.labels(table_label(table))
+    for each in seconds:
+        histogram.observe(max(0.0, each))
 
 
 def count_attempt(lane: str, outcome: str) -> None:

@@ -3,7 +3,6 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import TypeVar
 
 __all__ = ["Stopwatch"]
@@ -23,14 +22,9 @@ class Stopwatch:
         """How long it was in a stage that it has left."""
         return self._seconds[stage]
 
-    @contextmanager
-    def at(self, stage: str) -> Iterator[None]:
+    def at(self, stage: str) -> "_Visit":
         """The time of the block is the stage's."""
-        before = self._move(stage)
-        try:
-            yield
-        finally:
-            self._move(before)
+        return _Visit(self, stage)
 
     def each(self, stage: str, items: Iterable[T]) -> Iterator[T]:
         """The items; the time until each of them is there is the stage's, what is done with them is not."""
@@ -43,9 +37,24 @@ class Stopwatch:
                     return
             yield item
 
-    def _move(self, stage: str) -> str:
+    def move(self, stage: str) -> str:
         """Go on to another stage; the one before it."""
         before, now = self._stage, self._clock()
         self._seconds[before] += now - self._since
         self._stage, self._since = stage, now
         return before
+
+
+class _Visit:
+    """A stage for the length of a block. A class, since a version goes through several: a generator costs twice."""
+
+    __slots__ = ("_before", "_stage", "_watch")
+
+    def __init__(self, watch: Stopwatch, stage: str) -> None:
+        self._watch, self._stage, self._before = watch, stage, ""
+
+    def __enter__(self) -> None:
+        self._before = self._watch.move(self._stage)
+
+    def __exit__(self, *_: object) -> None:
+        self._watch.move(self._before)

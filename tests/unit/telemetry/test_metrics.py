@@ -26,7 +26,7 @@ def test_a_commit_is_counted_once_with_its_outcome() -> None:
 
 
 def test_every_metric_has_our_prefix_a_help_and_no_version_of_a_table() -> None:
-    metrics.observe_publish("sales.orders", 0.5)
+    metrics.observe_publish("sales.orders", [0.5])
     families = list(text_string_to_metric_families(metrics.exposition()[0].decode()))
     assert all(family.name.startswith("deltamirror_") and family.documentation for family in families)
     labelled = {family.name for family in families for sample in family.samples if "version" in sample.labels}
@@ -36,14 +36,14 @@ def test_every_metric_has_our_prefix_a_help_and_no_version_of_a_table() -> None:
 def test_tables_beyond_the_bound_share_one_label() -> None:
     metrics.limit_tables(2)
     for table in ("a", "b", "c", "d", "a"):
-        metrics.observe_publish(table, 1.0)
+        metrics.observe_publish(table, [1.0])
     assert labels_of("deltamirror_publish_seconds_count", "table") == {"a", "b", "other"}
     assert value("deltamirror_publish_seconds_count", table="other") == 2
 
 
 def test_a_smaller_bound_takes_labels_away_at_once() -> None:
     for table in ("a", "b", "c"):
-        metrics.observe_publish(table, 1.0)
+        metrics.observe_publish(table, [1.0])
     metrics.limit_tables(1)
     assert labels_of("deltamirror_publish_seconds_count", "table") - {"other"} == {"a"}
     assert metrics.table_label("c") == "other"
@@ -51,7 +51,7 @@ def test_a_smaller_bound_takes_labels_away_at_once() -> None:
 
 def test_a_dropped_table_makes_room_for_another() -> None:
     metrics.limit_tables(1)
-    metrics.observe_publish("dropped", 1.0)
+    metrics.observe_publish("dropped", [1.0])
     metrics.forget_tables({"dropped", "unknown"})
     assert metrics.table_label("kept") == "kept"
     assert "dropped" not in labels_of("deltamirror_publish_seconds_count", "table")

@@ -196,8 +196,7 @@ class CommitJob(RunnerJob):
     def _record(self, outcome: Outcome) -> Recorded:
         recorded, commits = super()._record(outcome), self._plans[outcome.table_id].unit.commits
         visible = [(work, at) for work in commits if (at := recorded.visible_at.get(work.version)) is not None]
-        for work, visible_at in visible:
-            metrics.observe_publish(outcome.table, (visible_at - work.committed_at) / 1_000)
+        metrics.observe_publish(outcome.table, ((at - work.committed_at) / 1_000 for work, at in visible))
         if visible and spans.are_recorded():
             self._trace(outcome, visible)
         return recorded
