@@ -22,7 +22,7 @@ def test_a_service_tells_of_its_health_where_it_was_told_to_listen(orders, add) 
         assert "Health and metrics: http://127.0.0.1:" in service.started
         orders("commit", "orders", "-", "--wait", "300", stdin=add())
         until_part(service.url, "progress", "ok")
-        assert asked(service.url, "/metrics").status == 200
+        assert b'deltamirror_mirror_lag_versions{table="orders"} 0.0' in asked(service.url, "/metrics").body
         shown = orders("health", "--url", service.url).stdout
         assert [line.split()[:2] for line in shown.splitlines()[1:]] == [
             [part, "ok"] for part in ("database", "store", "progress", "reconciler", "spark", "settings")
@@ -56,6 +56,7 @@ def test_the_reconciler_runs_as_a_process_of_its_own(orders, add) -> None:
         until(first.exists)
         answer = until_part(reconciler.url, "reconciler", "ok")
         assert (answer.status, answer.part("progress")["reason"]) == (200, "this process publishes nothing")
+        assert b'deltamirror_reconcile_findings_total{kind="missing"}' in asked(reconciler.url, "/metrics").body
         status, said, complained = reconciler.stop()
         assert (status, said) == (0, "Stopped; the log in hand is finished.\n")
         assert "1 commits and 0 checkpoints were gone from the log of table 'orders'" in complained

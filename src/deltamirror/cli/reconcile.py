@@ -24,6 +24,7 @@ from deltamirror.deltalog.expiry import SAVED
 from deltamirror.errors import Diverged
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.health import HealthMonitor, ProcessParts
+from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciled, Reconciler, Strategy, TableReconciled
 from deltamirror.pipeline.run.spark.environment import exported_environment
@@ -122,6 +123,7 @@ def _follow(invocation: Invocation, settings: Settings, listen: ListenAddress | 
         listening(listen) as monitoring,
         local_engine(invocation) as engine,
         stopped_by_signals(partial(_stop, engine, stop), quiet=invocation.json),
+        exported(engine.database, settings.metrics),
         open_logs(engine, settings) as logs,
     ):
         _compare_until(stop, engine, Reconciler(logs), settings, monitoring, json=invocation.json)

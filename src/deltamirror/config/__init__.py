@@ -12,7 +12,7 @@ from deltamirror.config.mirroring import (
     SparkSettings,
 )
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
-from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
+from deltamirror.config.settings import CatalogSettings, LogSettings, MetricsSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
 from deltamirror.config.storage import StorageSettings
 
@@ -28,6 +28,7 @@ __all__ = [
     "Key",
     "Loaded",
     "LogSettings",
+    "MetricsSettings",
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",

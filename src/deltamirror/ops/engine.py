@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from deltamirror.ops.health import HealthMonitor, ProcessParts, Reloads
+from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.ops.reconcile.table_logs import Logs
@@ -37,9 +38,10 @@ class MirrorEngine(PublishingEngine):
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """What a service does beside publishing: the logs are compared in the background, if the settings say so."""
+        """What a service does beside publishing: it compares logs, and exports its state as metrics."""
         with (
             super()._beside(),
+            exported(self.database, self.settings.metrics),
             closing(LocalInspector(self.settings, calls=self.calls)) as inspector,
             Logs(self, inspector) as logs,
             BackgroundReconciler(

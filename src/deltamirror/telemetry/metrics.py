@@ -8,11 +8,11 @@ other module knows the library. Labels have few values: a version is never one, 
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,15 +21,18 @@ from prometheus_client.registry import Collector
 from deltamirror.telemetry.mentions import Mentions
 
 __all__ = [
+    "DESCRIPTIONS",
     "OTHER_TABLES",
     "REGISTRY",
+    "Description",
     "Sample",
     "count_alert_delivery",
     "count_attempt",
     "count_failure",
-    "count_finding",
+    "count_findings",
     "count_reload",
     "exposition",
+    "forget_tables",
     "limit_tables",
     "observe_checkpoint",
     "observe_commit",
@@ -38,7 +41,6 @@ __all__ = [
     "observe_spark_job",
     "observe_stage",
     "register",
-    "retain_tables",
     "set_settings_valid",
     "table_label",
 ]
@@ -56,88 +58,102 @@ _LAGS: Final = (0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900, 3600)
 _LONG: Final = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900)
 _SIZES: Final = tuple(float(4**power) for power in range(5, 17))
 
-_COMMIT_SECONDS: Final = Histogram(
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A metric as the reference page has it."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+DESCRIPTIONS: Final[list[Description]] = []
+"""The metrics of a process; ``deltamirror.ops.monitoring`` has those of the state in SQL."""
+
+
+def _described(name: str, kind: str, text: str, labels: Sequence[str]) -> Mapping[str, Any]:
+    DESCRIPTIONS.append(Description(name, kind, tuple(labels), text))
+    return {"name": name, "documentation": text, "labelnames": labels, "registry": REGISTRY}
+
+
+def _counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+    return Counter(**_described(name, "counter", text, labels))
+
+
+def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+    return Gauge(**_described(name, "gauge", text, labels))
+
+
+def _histogram(name: str, text: str, labels: Sequence[str] = (), *, buckets: Sequence[float]) -> Histogram:
+    return Histogram(**_described(name, "histogram", text, labels), buckets=buckets)
+
+
+_COMMIT_SECONDS: Final = _histogram(
     "deltamirror_commit_seconds",
     "Time of a transaction in this process, from the call of commit to its answer. Outcome: committed, already-applied "
     "(a token or application transaction that was applied before), or the code of the error.",
     ["outcome"],
     buckets=_SHORT,
-    registry=REGISTRY,
 )
-_COMMITS: Final = Counter("deltamirror_commits_total", "Transactions that this process committed.", registry=REGISTRY)
-_OPEN_SECONDS: Final = Histogram(
-    "deltamirror_open_seconds",
-    "Time to read the state of a table from SQL when it is opened.",
-    buckets=_SHORT,
-    registry=REGISTRY,
+_COMMITS: Final = _counter("deltamirror_commits_total", "Transactions that this process committed.")
+_OPEN_SECONDS: Final = _histogram(
+    "deltamirror_open_seconds", "Time to read the state of a table from SQL when it is opened.", buckets=_SHORT
 )
-_PUBLISH_SECONDS: Final = Histogram(
+_PUBLISH_SECONDS: Final = _histogram(
     "deltamirror_publish_seconds",
     "Time from the commit of a version to its presence in the log, for versions that this process published.",
     ["table"],
     buckets=_LAGS,
-    registry=REGISTRY,
 )
-_ATTEMPTS: Final = Counter(
+_ATTEMPTS: Final = _counter(
     "deltamirror_attempts_total",
     "Units of work of the mirror that ended: the versions of a table, or a checkpoint. Outcome: success, failure, or "
     "abandoned (the lease was lost, or the base of a checkpoint was not usable).",
     ["lane", "outcome"],
-    registry=REGISTRY,
 )
-_FAILURES: Final = Counter(
-    "deltamirror_failures_total",
-    "Units of work that failed, by the code of the error.",
-    ["class", "lane"],
-    registry=REGISTRY,
+_FAILURES: Final = _counter(
+    "deltamirror_failures_total", "Units of work that failed, by the code of the error.", ["class", "lane"]
 )
-_STAGE_SECONDS: Final = Histogram(
+_STAGE_SECONDS: Final = _histogram(
     "deltamirror_stage_seconds",
-    "Time that a published version spent in a stage (read, serialise, upload, verify), and that a checkpoint took "
-    "(checkpoint), also where Spark executors did the work.",
+    "Time that a unit of work, versions of one table, was in a stage (read, serialise, upload, verify), and that a "
+    "checkpoint took (checkpoint); also where Spark executors did the work.",
     ["stage"],
     buckets=_SHORT,
-    registry=REGISTRY,
 )
-_CHECKPOINT_SECONDS: Final = Histogram(
-    "deltamirror_checkpoint_seconds", "Time to write and verify a checkpoint.", buckets=_LONG, registry=REGISTRY
+_CHECKPOINT_SECONDS: Final = _histogram(
+    "deltamirror_checkpoint_seconds", "Time to write and verify a checkpoint.", buckets=_LONG
 )
-_CHECKPOINT_BYTES: Final = Histogram(
-    "deltamirror_checkpoint_bytes", "Size of a checkpoint, sidecars included.", buckets=_SIZES, registry=REGISTRY
+_CHECKPOINT_BYTES: Final = _histogram(
+    "deltamirror_checkpoint_bytes", "Size of a checkpoint, sidecars included.", buckets=_SIZES
 )
-_SPARK_JOB_SECONDS: Final = Histogram(
-    "deltamirror_spark_job_seconds", "Time of a Spark job of the mirror.", buckets=_LONG, registry=REGISTRY
+_SPARK_JOB_SECONDS: Final = _histogram(
+    "deltamirror_spark_job_seconds", "Time of a Spark job of the mirror.", buckets=_LONG
 )
-_FINDINGS: Final = Counter(
+_FINDINGS: Final = _counter(
     "deltamirror_reconcile_findings_total",
     "Differences between a log and the database that this process found, by kind.",
     ["kind"],
-    registry=REGISTRY,
 )
-_DELIVERIES: Final = Counter(
+_DELIVERIES: Final = _counter(
     "deltamirror_alert_deliveries_total",
     "Alerts that were handed to a channel. Outcome: delivered or failed.",
     ["channel", "outcome"],
-    registry=REGISTRY,
 )
-_RELOADS: Final = Counter(
+_RELOADS: Final = _counter(
     "deltamirror_settings_reloads_total",
     "Changes of the settings file that were looked at. Outcome: applied or refused.",
     ["outcome"],
-    registry=REGISTRY,
 )
-_SETTINGS_VALID: Final = Gauge(
+_SETTINGS_VALID: Final = _gauge(
     "deltamirror_settings_valid",
     "1 while the settings file is the one in force; 0 while it has an error, and the values before it stay.",
-    registry=REGISTRY,
 )
-_BUILD_INFO: Final = Gauge(
-    "deltamirror_build_info", "Always 1; the label names the release.", ["version"], registry=REGISTRY
-)
-_SCRAPE_ERRORS: Final = Counter(
-    "deltamirror_scrape_errors_total",
-    "Scrapes at which a state in SQL could not be read: its gauges are missing then.",
-    registry=REGISTRY,
+_BUILD_INFO: Final = _gauge("deltamirror_build_info", "Always 1; the label names the release.", ["version"])
+_SCRAPE_ERRORS: Final = _counter(
+    "deltamirror_scrape_errors_total", "Scrapes at which a state in SQL could not be read: its gauges are missing then."
 )
 
 _SETTINGS_VALID.set(1)
@@ -172,9 +188,9 @@ def limit_tables(most: int) -> None:
     _forget(_TABLES.limit(most))
 
 
-def retain_tables(tables: Collection[str]) -> None:
-    """Give up the labels of all tables but these, which are all that there are: others may have them."""
-    _forget(_TABLES.retain(tables))
+def forget_tables(tables: Collection[str]) -> None:
+    """These tables are gone: others may have their labels."""
+    _forget(_TABLES.drop(tables))
 
 
 def table_label(table: str) -> str:
@@ -210,7 +226,7 @@ def count_failure(code: str, lane: str) -> None:
 
 
 def observe_stage(stage: str, seconds: float) -> None:
-    """A version, or a checkpoint, was in a stage for so long."""
+    """A unit of work was in a stage for so long."""
     _STAGE_SECONDS.labels(stage).observe(seconds)
 
 
@@ -225,9 +241,9 @@ def observe_spark_job(seconds: float) -> None:
     _SPARK_JOB_SECONDS.observe(seconds)
 
 
-def count_finding(kind: str) -> None:
-    """A difference between a log and the database was found."""
-    _FINDINGS.labels(kind).inc()
+def count_findings(kind: str, number: int) -> None:
+    """So many differences of a kind between a log and the database were found."""
+    _FINDINGS.labels(kind).inc(number)
 
 
 def count_alert_delivery(channel: str, outcome: str) -> None:
@@ -255,6 +271,8 @@ class _TableLabels:
 
     def label(self, table: str) -> str:
         if table not in self._labels:
+            if len(self._labels) >= self._most:
+                return OTHER_TABLES
             with self._lock:
                 if len(self._labels) >= self._most:
                     return OTHER_TABLES
@@ -267,10 +285,10 @@ class _TableLabels:
             self._most = most
             return self._drop(list(self._labels)[most:])
 
-    def retain(self, tables: Collection[str]) -> list[str]:
-        """Keep the labels of these tables only; the tables that lose theirs."""
+    def drop(self, tables: Collection[str]) -> list[str]:
+        """Take the labels of these tables away; those that had one."""
         with self._lock:
-            return self._drop([table for table in self._labels if table not in tables])
+            return self._drop([table for table in tables if table in self._labels])
 
     def _drop(self, tables: list[str]) -> list[str]:
         for table in tables:

@@ -5,31 +5,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deltamirror.telemetry import metrics
 from deltamirror.telemetry.metrics import Sample
+from tests.support.scraping import labels_of, value
 
 
 @pytest.fixture(autouse=True)
 def own_labels() -> Iterator[None]:
-    metrics.retain_tables(())
-    yield
+    metrics.limit_tables(0)
     metrics.limit_tables(100)
-    metrics.retain_tables(())
-
-
-def scraped() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    body, _ = metrics.exposition()
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(body.decode())
-        for sample in family.samples
-    }
-
-
-def value(name: str, **labels: str) -> float:
-    return scraped().get((name, frozenset(labels.items())), 0.0)
-
-
-def tables_of(name: str) -> set[str]:
-    return {dict(labels)["table"] for sample, labels in scraped() if sample == name}
+    yield
+    metrics.limit_tables(0)
+    metrics.limit_tables(100)
 
 
 def test_a_commit_is_counted_once_with_its_outcome() -> None:
@@ -52,7 +37,7 @@ def test_tables_beyond_the_bound_share_one_label() -> None:
     metrics.limit_tables(2)
     for table in ("a", "b", "c", "d", "a"):
         metrics.observe_publish(table, 1.0)
-    assert tables_of("deltamirror_publish_seconds_count") == {"a", "b", "other"}
+    assert labels_of("deltamirror_publish_seconds_count", "table") == {"a", "b", "other"}
     assert value("deltamirror_publish_seconds_count", table="other") == 2
 
 
@@ -60,16 +45,16 @@ def test_a_smaller_bound_takes_labels_away_at_once() -> None:
     for table in ("a", "b", "c"):
         metrics.observe_publish(table, 1.0)
     metrics.limit_tables(1)
-    assert tables_of("deltamirror_publish_seconds_count") - {"other"} == {"a"}
+    assert labels_of("deltamirror_publish_seconds_count", "table") - {"other"} == {"a"}
     assert metrics.table_label("c") == "other"
 
 
 def test_a_dropped_table_makes_room_for_another() -> None:
     metrics.limit_tables(1)
     metrics.observe_publish("dropped", 1.0)
-    metrics.retain_tables({"kept"})
+    metrics.forget_tables({"dropped", "unknown"})
     assert metrics.table_label("kept") == "kept"
-    assert "dropped" not in tables_of("deltamirror_publish_seconds_count")
+    assert "dropped" not in labels_of("deltamirror_publish_seconds_count", "table")
 
 
 def test_state_is_read_at_each_scrape_until_it_is_unregistered() -> None:
@@ -108,3 +93,10 @@ def test_state_that_cannot_be_read_leaves_the_other_metrics(caplog: pytest.LogCa
         unregister()
     assert value("deltamirror_scrape_errors_total") == before + 3
     assert [record.message for record in caplog.records] == ["metrics of the state in SQL are missing: RuntimeError"]
+
+
+def test_the_reference_page_has_every_metric_that_is_served() -> None:
+    documented = {each.name for each in metrics.DESCRIPTIONS}
+    families = text_string_to_metric_families(metrics.exposition()[0].decode())
+    served = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    assert {name for name in served if not name.endswith("_created")} == documented

@@ -30,6 +30,7 @@ from deltamirror.pipeline.service.service import Observer, Service, Summary, las
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.storage.calls import StoreCalls
+from deltamirror.telemetry import metrics
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.migrations import require_current
@@ -81,6 +82,7 @@ class PublishingEngine:
         settings = settings_from(url, settings)
         require(database, Database, "database", hint="give Catalog(…).database, or leave it out and give the url")
         require(runner, Runner, "runner", hint="leave it out: settings name the runner, mirror.runner")
+        metrics.limit_tables(settings.metrics.tables)
         self.settings = settings
         self.owner = owner_name()
         self._resources = ExitStack()

@@ -23,6 +23,8 @@ from deltamirror.pipeline.run.spark.failures import translated
 from deltamirror.pipeline.run.spark.session import is_gone, require_server, slots_of, start_session
 from deltamirror.pipeline.run.spark.sharing import LARGEST, Shares, carried_bytes, packed
 from deltamirror.storage.calls import StoreCalls
+from deltamirror.telemetry import metrics
+from deltamirror.telemetry.stopwatch import Stopwatch
 from deltamirror.txnlog.database.access import Database
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome, Unit
 
@@ -38,6 +40,7 @@ _BY_THE_CLOCK: Final = (
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
+_JOB: Final = "job"
 _STARTS_WITHIN: Final = 5.0
 _TOGETHER: Final = 1.0
 """How many seconds the commits of a job of several tables take: none of them waits longer to be recorded."""
@@ -135,8 +138,12 @@ class SparkRunner:
                 require_server(self._settings.spark.master)
             with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(rows)) as share:
                 # As many partitions as slots; fewer of them without a shuffle.
-                frame = session.createDataFrame(rows).coalesce(share)
-                yield from _collected(frame.mapInArrow(task, columns))
+                watch = Stopwatch()
+                with watch.at(_JOB):
+                    frame = session.createDataFrame(rows).coalesce(share)
+                    found = _collected(frame.mapInArrow(task, columns))
+                yield from watch.each(_JOB, found)
+                metrics.observe_spark_job(watch.seconds(_JOB))
 
     def _small(self, units: Sequence[Unit], large: list[Unit]) -> Iterator[Unit]:
         """The units that one job carries, with what they carry; the others are added to ``large``."""
