@@ -9,6 +9,7 @@ from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
     CleanupSettings,
+    HealthSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
@@ -171,6 +172,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     breaker: BreakerSettings = BreakerSettings()
     reconcile: ReconcileSettings = ReconcileSettings()
     cleanup: CleanupSettings = CleanupSettings()
+    health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -1,8 +1,10 @@
 """``MirrorEngine`` as programs and commands have it: its service compares the logs, too."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from deltamirror.arguments import require_function
+from deltamirror.ops.health import HealthMonitor, ProcessParts, Reloads
 from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler
@@ -21,6 +23,21 @@ class MirrorEngine(PublishingEngine):
     otherwise the engine opens its own, and closes them.
     """
 
+    reconciler: BackgroundReconciler | None = None
+    """What compares the logs beside a service that runs."""
+
+    def monitor(self, reloads: Callable[[], Reloads] | None = None) -> HealthMonitor:
+        """The health of this engine's process; ``reloads`` tells how the last look at the settings file ended."""
+        require_function(reloads, "reloads", hint="give a function that returns the state, or leave it out")
+        parts = ProcessParts(
+            owner=self.owner,
+            progress=self.progress,
+            reconciler=lambda: self.reconciler,
+            runner=self.runner,
+            reloads=reloads,
+        )
+        return HealthMonitor(self.database, self.settings, parts)
+
     @contextmanager
     def _beside(self) -> Iterator[None]:
         """What a service does beside publishing: it compares logs, and exports its state as metrics."""
@@ -31,6 +48,6 @@ class MirrorEngine(PublishingEngine):
             Logs(self, inspector) as logs,
             BackgroundReconciler(
                 self.database, Reconciler(logs), interval=self.settings.reconcile.interval, ending=self.ending
-            ),
+            ) as self.reconciler,
         ):
             yield

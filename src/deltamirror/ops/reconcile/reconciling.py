@@ -74,6 +74,10 @@ class Reconciler:
         done = tuple(self._tried(log, strategy) for log in self._chosen(tables))
         return Reconciled(strategy=strategy, tables=done)
 
+    def quiet(self) -> float:
+        """For how many seconds nothing came of publishing what was missing; infinite if nothing ever was."""
+        return self._engine.progress.noted()
+
     def look(self, log: KeptLog) -> TableReconciled:
         """Compare one log as a service does, beside its other work, which publishes the backlog."""
         if self._logs.is_left_alone(log):

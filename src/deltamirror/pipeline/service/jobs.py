@@ -74,6 +74,11 @@ class Job(ABC):
         self.store = store_prefix(location)
         shop.heartbeat.add(tables)
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of its tables."""
+        return tuple(self._names.values())
+
     def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
         """What comes of each table's work, recorded, as it finishes. Recording gives a lease back.
 
