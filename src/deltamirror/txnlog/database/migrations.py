@@ -90,7 +90,21 @@ def _to_version_5(engine: str) -> Iterator[str]:
         num_objects BIGINT NOT NULL, num_bytes BIGINT NOT NULL, PRIMARY KEY (table_id))"""
 
 
-_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5)
+def _to_version_6(engine: str) -> Iterator[str]:
+    binary = "BLOB" if engine == "sqlite" else "BYTEA"
+    yield f"""CREATE TABLE dl_access_tokens (
+        token_id TEXT NOT NULL, name TEXT NOT NULL, digest {binary} NOT NULL, rights TEXT NOT NULL,
+        tables TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT, last_used_at BIGINT,
+        PRIMARY KEY (token_id))"""
+
+
+_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
+    _to_version_2,
+    _to_version_3,
+    _to_version_4,
+    _to_version_5,
+    _to_version_6,
+)
 """How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 
 

@@ -35,7 +35,9 @@ __all__ = [
     "TableStatus",
     "all_status",
     "attempts",
+    "latest_attempts",
     "published_version",
+    "status_of",
     "table_status",
 ]
 
@@ -61,6 +63,8 @@ class CheckpointStatus:
     """The newest checkpoint of a table."""
 
     version: int
+    reason: str
+    """Why it was asked for."""
     num_bytes: int
     at: int
 
@@ -158,6 +162,12 @@ def all_status(connection: Connection) -> list[TableStatus]:
     return _status(connection, tables.c.name.is_not(None))
 
 
+def status_of(connection: Connection, table_ids: Sequence[int]) -> list[TableStatus]:
+    """These tables, in this order; those that were dropped meanwhile are left out."""
+    found = {each.table_id: each for each in _status(connection, tables.c.table_id.in_(table_ids))} if table_ids else {}
+    return [found[table_id] for table_id in table_ids if table_id in found]
+
+
 def attempts(connection: Connection, table_id: int, version: int | None = None) -> list[Attempt]:
     """The attempts at a table, or at one version of it, oldest first."""
     history = schema.attempts
@@ -166,6 +176,14 @@ def attempts(connection: Connection, table_id: int, version: int | None = None) 
     if version is not None:
         query = query.where(history.c.version == version)
     return [Attempt(**row._asdict()) for row in connection.execute(query)]
+
+
+def latest_attempts(connection: Connection, table_id: int, *, limit: int) -> list[Attempt]:
+    """The last attempts at a table, the newest first."""
+    history = schema.attempts
+    columns = [history.c[name] for name in Attempt.__dataclass_fields__]
+    newest = select(*columns).where(history.c.table_id == table_id).order_by(history.c.ended_at.desc())
+    return [Attempt(**row._asdict()) for row in connection.execute(newest.limit(limit))]
 
 
 def published_version(connection: Connection, table_id: int) -> int:
@@ -316,7 +334,7 @@ def _error(row: Row[Any]) -> LastError:
 
 
 def _checkpoint(row: Row[Any]) -> CheckpointStatus:
-    return CheckpointStatus(version=row.version, num_bytes=row.num_bytes, at=row.updated_at)
+    return CheckpointStatus(version=row.version, reason=row.reason, num_bytes=row.num_bytes, at=row.updated_at)
 
 
 def _cleanup(row: Row[Any]) -> CleanupStatus:
