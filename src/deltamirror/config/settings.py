@@ -13,6 +13,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.serving import ServeSettings
 from deltamirror.config.storage import StorageSettings
 
 __all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
@@ -149,4 +150,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: CleanupSettings = CleanupSettings()
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
+    serve: ServeSettings = ServeSettings()
     log: LogSettings = LogSettings()
