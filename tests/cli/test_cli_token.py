@@ -60,4 +60,4 @@ def test_an_address_that_others_reach_is_refused_without_tls(orders) -> None:
     assert "serve.tls_cert" in error["hint"]
     assert "--insecure-http" in error["hint"]
     assert "token issue" in orders.error("serve", "--listen", "0.0.0.0:0", "--insecure-http", exits=16)["hint"]
-    assert "not an address" in orders.error("serve", "--listen", "nowhere", exits=10)["message"]
+    assert "[HOST:]PORT" in orders.error("serve", "--listen", "nowhere", exits=10)["message"]

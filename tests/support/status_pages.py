@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.access.tokens import Right, issue_token
-from deltamirror.web.pages.addresses import Binding, binding_of
+from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.server import serving
 from tests.support.mirrors import local_settings
 
@@ -89,12 +89,12 @@ class Served:
     """A status page, and the catalog that it is about."""
 
     catalog: Catalog
-    binding: Binding
+    url: str
     tokens: dict[str, str] = field(default_factory=dict)
 
     @property
     def port(self) -> int:
-        return self.binding.address.port
+        return int(self.url.rstrip("/").rpartition(":")[2])
 
     def client(self, name: str | None = None) -> Client:
         """A client, signed in with a token if one is named."""
@@ -120,7 +120,7 @@ def served(catalog: Catalog, *, insecure_http: bool = False, **serve: Any) -> It
         MirrorEngine(settings=settings, database=catalog.database) as engine,
         serving(engine, binding_of(settings.serve, insecure_http=insecure_http)) as running,
     ):
-        yield Served(catalog, running.binding)
+        yield Served(catalog, running.url)
 
 
 @pytest.fixture

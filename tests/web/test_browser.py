@@ -56,7 +56,7 @@ def _fill(lake: Catalog, folder: Path) -> None:
 @pytest.fixture
 def page(chromium: Browser, page_of: Served) -> Iterator[Page]:
     """A window with the overview; what a page complains about fails the test."""
-    context = chromium.new_context(base_url=page_of.binding.url, viewport={"width": 1280, "height": 900})
+    context = chromium.new_context(base_url=page_of.url, viewport={"width": 1280, "height": 900})
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -178,7 +178,7 @@ def test_the_rules_of_accessibility_are_kept(
 ) -> None:
     pictures = tmp_path_factory.mktemp("pictures")
     paths = ("", "tables/sales.orders", "tables/sales.failing", "tables/sales.failing/failures/2", "sign-in", "none")
-    context = chromium.new_context(base_url=page_of.binding.url, color_scheme=scheme, reduced_motion="reduce")
+    context = chromium.new_context(base_url=page_of.url, color_scheme=scheme, reduced_motion="reduce")
     page = context.new_page()
     page.goto("/")
     sign_in(page, page_of)

@@ -12,8 +12,8 @@ from deltamirror.config import redact_url
 from deltamirror.errors import MissingExtra
 
 try:
-    from deltamirror.web.pages.addresses import Binding, binding_of
-    from deltamirror.web.pages.server import serving
+    from deltamirror.web.pages.addresses import binding_of
+    from deltamirror.web.pages.server import Serving, serving
 except ModuleNotFoundError as _missing:
     raise MissingExtra(
         f"the status page needs {_missing.name}", hint="install deltamirror[server]", extra="server"
@@ -23,7 +23,7 @@ __all__ = ["serve"]
 
 
 @click.command(epilog="Example: deltamirror serve --listen 127.0.0.1:8765")
-@click.option("--listen", metavar="ADDRESS", help="Host and port, over the setting serve.listen.")
+@click.option("--listen", metavar="[HOST:]PORT", help="Where to listen, over the setting serve.listen.")
 @click.option(
     "--insecure-http",
     is_flag=True,
@@ -41,15 +41,16 @@ def serve(invocation: Invocation, *, listen: str | None, insecure_http: bool) ->
         chosen = engine.settings.serve if listen is None else replace(engine.settings.serve, listen=listen)
         with serving(engine, binding_of(chosen, insecure_http=insecure_http)) as served:
             url = redact_url(engine.settings.catalog.url)
-            click.echo(_started(served.binding, url, json=invocation.json), err=True)
-            with stopped_by_signals(served.stop, quiet=True):
-                served.wait()
+            click.echo(_started(served, url, json=invocation.json), err=True)
+            with stopped_by_signals(served.listener.stop, quiet=True):
+                served.listener.wait()
     answer({"stopped": True}, Lines(("Stopped.",)), json=invocation.json)
 
 
-def _started(binding: Binding, catalog: str, *, json: bool) -> str:
+def _started(served: Serving, catalog: str, *, json: bool) -> str:
+    binding = served.binding
     if json:
-        started = {"catalog": catalog, "url": binding.url, "reads_without_token": binding.reads_without_token}
+        started = {"catalog": catalog, "url": served.url, "reads_without_token": binding.reads_without_token}
         return msgspec.json.encode({"started": started}).decode()
     who = "processes of this machine read" if binding.reads_without_token else "readers need a token"
-    return f"The status page of {catalog} is at {binding.url} ({who}). SIGTERM or Ctrl-C ends it."
+    return f"The status page of {catalog} is at {served.url} ({who}). SIGTERM or Ctrl-C ends it."

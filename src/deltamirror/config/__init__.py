@@ -6,13 +6,14 @@ from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
     CleanupSettings,
+    HealthSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
 )
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
 from deltamirror.config.serving import ServeSettings
-from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
+from deltamirror.config.settings import CatalogSettings, LogSettings, MetricsSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
 from deltamirror.config.storage import StorageSettings
 
@@ -24,9 +25,11 @@ __all__ = [
     "CatalogSettings",
     "CheckpointSettings",
     "CleanupSettings",
+    "HealthSettings",
     "Key",
     "Loaded",
     "LogSettings",
+    "MetricsSettings",
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",

@@ -1,1 +1,1 @@
-"""HTTP: the status page and its API. The one package that imports starlette, jinja2 and uvicorn."""
+"""What a process serves over HTTP: health and metrics of a service, and the status page of a catalog."""

@@ -96,6 +96,8 @@ def _to_version_6(engine: str) -> Iterator[str]:
         token_id TEXT NOT NULL, name TEXT NOT NULL, digest {binary} NOT NULL, rights TEXT NOT NULL,
         tables TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT, last_used_at BIGINT,
         PRIMARY KEY (token_id))"""
+    for column in ("read_us", "serialise_us", "upload_us", "verify_us"):
+        yield f"ALTER TABLE dl_mirror_status ADD COLUMN {column} BIGINT"
 
 
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (

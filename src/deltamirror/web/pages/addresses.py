@@ -7,68 +7,23 @@ from typing import Final
 
 from deltamirror.config import ServeSettings
 from deltamirror.errors import InvalidSettings
+from deltamirror.web.address import ListenAddress
 
-__all__ = ["Address", "Binding", "binding_of", "host_name"]
+__all__ = ["Binding", "binding_of", "host_name"]
 
-_LARGEST_PORT: Final = 65_535
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Host and port, as ``127.0.0.1:8765``, ``localhost:8765`` or ``[::1]:8765``."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        """Read an address; port 0 lets the system choose."""
-        host, _, port = text.rpartition(":")
-        bare = host.removeprefix("[").removesuffix("]")
-        if (
-            not bare
-            or not port.isascii()
-            or not port.isdigit()
-            or int(port) > _LARGEST_PORT
-            or (":" in bare) == (bare == host)
-        ):
-            raise InvalidSettings(
-                f"{text!r} is not an address to listen at",
-                hint="give host and port, such as 127.0.0.1:8765 or [::1]:8765",
-                key="serve.listen",
-            )
-        return cls(bare, int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only processes of this machine reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
     """An address that may be listened at, and what that means for readers."""
 
-    address: Address
+    address: ListenAddress
     tls: tuple[str, str] | None
     """Certificate and key."""
     hosts: Collection[str] | None
     """The names of the host that requests may carry; None: any."""
     reads_without_token: bool
-
-    @property
-    def url(self) -> str:
-        """The address as browsers take it."""
-        return f"{'http' if self.tls is None else 'https'}://{self.address}/"
 
     def accepts(self, host_header: str) -> bool:
         """Whether a request with this Host is for us: a page of another site may lead its name to this address."""
@@ -77,10 +32,11 @@ class Binding:
 
 def binding_of(settings: ServeSettings, *, insecure_http: bool) -> Binding:
     """What the settings ask for; refused where others could read along."""
-    address, tls = Address.parse(settings.listen), _tls(settings)
-    if not address.is_loopback and tls is None and not insecure_http:
+    address, tls = ListenAddress.parse(settings.listen), _tls(settings)
+    is_loopback = _is_loopback(address.host)
+    if not is_loopback and tls is None and not insecure_http:
         raise InvalidSettings(
-            f"{address} can be reached from other machines, and nothing is encrypted",
+            f"{settings.listen} can be reached from other machines, and nothing is encrypted",
             hint="set serve.tls_cert and serve.tls_key; or give --insecure-http behind a proxy that has TLS",
             key="serve.listen",
         )
@@ -89,10 +45,20 @@ def binding_of(settings: ServeSettings, *, insecure_http: bool) -> Binding:
     return Binding(
         address=address,
         tls=tls,
-        hosts=own if named or address.is_loopback else None,
+        hosts=own if named or is_loopback else None,
         # A proxy on this machine makes everybody look like a neighbour.
-        reads_without_token=address.is_loopback and settings.loopback_read and not insecure_http,
+        reads_without_token=is_loopback and settings.loopback_read and not insecure_http,
     )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only processes of this machine reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _tls(settings: ServeSettings) -> tuple[str, str] | None:

@@ -18,12 +18,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deltamirror import errors
 from deltamirror.config import redact_text, redact_url
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.engine import MirrorEngine
+from deltamirror.ops.health import HealthMonitor
+from deltamirror.web.listener import monitoring_app
 from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.asked import form_of, local_path, number_of, wanted_of, window_of
@@ -43,6 +45,7 @@ _THREADS: Final = 8
 _PATIENCE: Final = 5.0
 """How long a page waits for a DuckDB file that another process has open."""
 _API: Final = "/api/"
+_FOR_PROGRAMS: Final = (_API, "/healthz", "/readyz", "/metrics")
 _STATUSES: Final[Mapping[type[DeltaMirrorError], int]] = {
     errors.NotFound: 404,
     errors.InvalidInput: 400,
@@ -65,6 +68,7 @@ class _Pages:
         self._catalog = redact_url(engine.settings.catalog.url)
         self._doorkeeper = Doorkeeper(engine.database, binding, Sessions(self._settings.session))
         self._operations = Operations(engine)
+        self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.settings))
         self._threads = anyio.CapacityLimiter(_THREADS)
 
     def app(self) -> Starlette:
@@ -83,6 +87,10 @@ class _Pages:
                 Route("/sign-out", self._sign_out, methods=["POST"]),
                 Route(f"{_API}v1/status", self._read(self._api_status)),
                 Route(f"{_API}v1/tables/{{name}}", self._read(self._api_table)),
+                *(
+                    Route(path, _Monitoring(self._monitors, self._monitoring))
+                    for path in ("/healthz", "/readyz", "/metrics")
+                ),
                 Mount("/static", StaticFiles(directory=STATIC)),
             ],
             exception_handlers={
@@ -121,6 +129,15 @@ class _Pages:
     def _api_table(self, request: Request, reader: Reader) -> Response:
         name, before = request.path_params["name"], number_of(request.query_params, "before")
         return _json(table_document(table_view(self._database, name, reader.tables, before=before, window="1h")))
+
+    async def _monitors(self, request: Request) -> None:
+        """Let a reader who may see all tables look at health and metrics."""
+        await self._in_thread(self._require_all_tables, request)
+
+    def _require_all_tables(self, request: Request) -> Response:
+        if not self._doorkeeper.reader(request).tables.covers_all:
+            raise Forbidden("This is about all tables.")
+        return Response()
 
     # Changes
 
@@ -228,7 +245,7 @@ class _Pages:
         return HTMLResponse(render(template, **shared, **values), status)
 
     def _unknown(self, request: Request, _: Exception) -> Response:
-        if request.url.path.startswith(_API):
+        if request.url.path.startswith(_FOR_PROGRAMS):
             answer = {"error": {"code": "unauthorized", "message": "a token is needed: Authorization: Bearer dm_…"}}
             return _json(answer, 401, headers={"WWW-Authenticate": "Bearer"})
         if "x-live" in request.headers:
@@ -238,7 +255,7 @@ class _Pages:
     def _failed(self, request: Request, error: Exception) -> Response:
         status, code, message, hint = _told(error)
         headers = {"Retry-After": str(error.seconds)} if isinstance(error, TooMany) else {}
-        if request.url.path.startswith(_API):
+        if request.url.path.startswith(_FOR_PROGRAMS):
             return _json({"error": {"code": code, "message": message, "hint": hint}}, status, headers=headers)
         reader = None
         with suppress(Unknown, TooMany, DeltaMirrorError):
@@ -246,6 +263,18 @@ class _Pages:
         response = self._page(request, reader, "error.html", status, title=message, hint=hint)
         response.headers.update(headers)
         return response
+
+
+class _Monitoring:
+    """Health and metrics, for readers that a check lets through."""
+
+    def __init__(self, check: Callable[[Request], Awaitable[None]], app: ASGIApp) -> None:
+        self._check, self._app = check, app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as the process of a service does."""
+        await self._check(Request(scope))
+        await self._app(scope, receive, send)
 
 
 def _told(error: Exception) -> tuple[int, str, str, str]:

@@ -1,5 +1,6 @@
 """What holds for every request and every answer, whichever page it is: bounds, the Host, headers."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -7,9 +8,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deltamirror.pipeline.run.execution import our_error
 from deltamirror.web.pages.addresses import Binding
 
 __all__ = ["LONGEST_BODY", "LONGEST_HEADERS", "LONGEST_QUERY", "Guard"]
+
+_log = logging.getLogger(__name__)
 
 LONGEST_BODY: Final = 8 * 1024
 LONGEST_HEADERS: Final = 16 * 1024
@@ -43,7 +47,10 @@ class Guard:
             return
         refused = self._refused(scope)
         app = self._app if refused is None else refused
-        await app(scope, _bounded(receive), self._with_headers(send))
+        try:
+            await app(scope, _bounded(receive), self._with_headers(send))
+        except Exception as error:  # noqa: BLE001  it was answered with 500; a traceback may repeat secrets
+            _log.error("the answer to a request failed: %s", our_error(error))
 
     def _refused(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)

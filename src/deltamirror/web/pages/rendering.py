@@ -78,6 +78,7 @@ _ENVIRONMENT.filters.update(
     size=_size,
     duration=duration,
     counted=counted,
+    milliseconds=lambda value: f"{value:,.1f} ms",
     prose=_prose,
     redacted=lambda text: redact_text(text or ""),
     segment=lambda text: quote(text, safe=""),

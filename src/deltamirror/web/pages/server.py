@@ -1,18 +1,20 @@
-"""The HTTP server of the status page, in a thread of its own."""
+"""The HTTP server of the status page: keeps connections open, with TLS where settings name a certificate."""
 
-import socket
+import logging
 import ssl
-import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from deltamirror.errors import InvalidSettings, Refused, Unavailable
+from deltamirror.errors import InvalidSettings, Refused
 from deltamirror.ops.engine import MirrorEngine
+from deltamirror.ops.monitoring.collector import exported
 from deltamirror.txnlog.access.tokens import Right, has_tokens
+from deltamirror.web.listener import Listener
 from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.app import status_page
 from deltamirror.web.pages.guard import LONGEST_HEADERS
@@ -20,8 +22,7 @@ from deltamirror.web.pages.guard import LONGEST_HEADERS
 __all__ = ["Serving", "serving"]
 
 _CONNECTIONS: Final = 200
-_BACKLOG: Final = 128
-_STOPS_WITHIN: Final = 5
+_STOPS_WITHIN: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,33 +30,25 @@ class Serving:
     """A server that answers."""
 
     binding: Binding
-    """With the port that it got."""
-    server: uvicorn.Server
-    thread: threading.Thread
+    listener: Listener
 
-    def wait(self) -> None:
-        """Return when the server has ended."""
-        self.thread.join()
-
-    def stop(self) -> None:
-        """End it when the requests under way are answered, or after a few seconds."""
-        self.server.should_exit = True
+    @property
+    def url(self) -> str:
+        """The address as browsers take it, with the port that it got."""
+        url = self.listener.url
+        return f"{url}/" if self.binding.tls is None else f"https{url.removeprefix('http')}/"
 
 
 @contextmanager
 def serving(engine: MirrorEngine, binding: Binding) -> Iterator[Serving]:
     """Serve the status page of a catalog; refused where readers need tokens, and there is none."""
     _require_tokens(engine, binding)
-    with closing(_bound(binding)) as listener:
-        own = replace(binding, address=replace(binding.address, port=listener.getsockname()[1]))
-        server = uvicorn.Server(_configured(engine, own))
-        thread = threading.Thread(target=server.run, args=[[listener]], name="deltamirror-serve", daemon=True)
-        thread.start()
-        try:
-            yield Serving(own, server, thread)
-        finally:
-            server.should_exit = True
-            thread.join()
+    with (
+        Listener(binding.address) as listener,
+        exported(engine.database, engine.settings.metrics),
+    ):
+        listener.serve(status_page(engine, binding), lambda app: _configured(app, binding))
+        yield Serving(binding, listener)
 
 
 def _require_tokens(engine: MirrorEngine, binding: Binding) -> None:
@@ -69,37 +62,16 @@ def _require_tokens(engine: MirrorEngine, binding: Binding) -> None:
             )
 
 
-def _bound(binding: Binding) -> socket.socket:
-    address = binding.address
-    try:
-        kind, *_, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(kind, socket.SOCK_STREAM)
-    except OSError as error:
-        raise _not_bound(binding, error) from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(place)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise _not_bound(binding, error) from error
-    return listener
-
-
-def _not_bound(binding: Binding, error: OSError) -> Unavailable:
-    hint = "choose another address with --listen, or end what listens there"
-    return Unavailable(f"cannot listen at {binding.address}: {error.strerror or error}", hint=hint)
-
-
-def _configured(engine: MirrorEngine, binding: Binding) -> uvicorn.Config:
+def _configured(app: ASGIApp, binding: Binding) -> uvicorn.Config:
     cert, key = binding.tls or (None, None)
     config = uvicorn.Config(
-        status_page(engine, binding),
+        app,
         http="h11",
         ws="none",
         loop="asyncio",
         lifespan="off",
         log_config=None,
+        log_level=logging.ERROR,
         access_log=False,
         server_header=False,
         proxy_headers=False,
