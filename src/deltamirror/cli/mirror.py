@@ -12,11 +12,11 @@ from deltamirror.cli.listening import Monitoring, listening, with_listen
 from deltamirror.cli.opening import checked_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
-from deltamirror.cli.remedies import remedy
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
+from deltamirror.ops.advice import remedy
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.pipeline.failures.policy import policy_of, way_out
 from deltamirror.txnlog.queue.status import TableStatus

@@ -5,7 +5,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
@@ -14,6 +13,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
+
+from deltamirror.ops.wording import counted, duration, moment
 
 __all__ = ["Fields", "Grid", "Lines", "View", "answer", "counted", "duration", "moment", "say", "write_json_list"]
 
@@ -99,33 +100,6 @@ def write_json_list(head: Mapping[str, object], name: str, items: Iterable[objec
         stream.write((b",\n" if index else b"\n") + msgspec.json.encode(item))
     stream.write(b"]}\n")
     stream.flush()
-
-
-def moment(milliseconds: int | None) -> str:
-    """A time of the log as people read it, in UTC."""
-    if milliseconds is None:
-        return ""
-    whole = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{whole}.{milliseconds % 1000:03}Z"
-
-
-def duration(milliseconds: int) -> str:
-    """A length of time as people say it, in its two largest units: ``2 h 5 min``."""
-    seconds = milliseconds / 1000
-    if seconds < _UNITS[-1][1]:
-        return f"{seconds:.1f} s"
-    index = next(index for index, (_, size) in enumerate(_UNITS) if seconds >= size)
-    (unit, size), (below, step) = (*_UNITS, ("s", 1))[index : index + 2]
-    count, rest = divmod(int(seconds), size)
-    return f"{count} {unit} {rest // step} {below}"
-
-
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 version``, ``2 versions``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _write_fields(values: Mapping[str, object]) -> None:

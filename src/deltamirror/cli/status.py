@@ -1,7 +1,6 @@
 """``deltamirror status``: how far the mirror is, what keeps it, and what to do about it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final
 
 import click
@@ -11,10 +10,11 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
 from deltamirror.cli.parameters import seconds
-from deltamirror.cli.remedies import advice
 from deltamirror.cli.stores import StoreStatus
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
+from deltamirror.ops.advice import errors_of, remedy_of
+from deltamirror.ops.documents import status_document
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import LastError, TableStatus
@@ -53,7 +53,7 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
     document = {
         "all_paused": all_paused,
         "stores": [each.document() for each in stores],
-        "tables": [_document(each) for each in tables],
+        "tables": [status_document(each) for each in tables],
     }
     answer(document, _grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
     if table is None and not invocation.json:
@@ -72,26 +72,7 @@ def _drift(tables: Sequence[TableStatus], max_lag: float) -> int:
 
 
 def _is_diverged(table: TableStatus) -> bool:
-    return any(error.code == Diverged.code for error in _errors(table))
-
-
-def _errors(table: TableStatus) -> list[LastError]:
-    return [error for error in (table.error, table.checkpoint_error) if error is not None]
-
-
-def _document(table: TableStatus) -> dict[str, object]:
-    named = {"error": table.error, "checkpoint_error": table.checkpoint_error}
-    return {**asdict(table), **{name: _error_document(table, error) for name, error in named.items()}}
-
-
-def _error_document(table: TableStatus, error: LastError | None) -> dict[str, object] | None:
-    if error is None:
-        return None
-    return {**asdict(error), "message": redact_text(error.message), "hint": _remedy(table, error)}
-
-
-def _remedy(table: TableStatus, error: LastError) -> str:
-    return advice(table, error.code, stage=error.stage)
+    return any(error.code == Diverged.code for error in errors_of(table))
 
 
 _COLUMNS: Final = (
@@ -131,9 +112,9 @@ def _tell_remedies(tables: Sequence[TableStatus]) -> None:
         if table.quarantined_at is not None:
             say(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}{more}")
             continue
-        for error in _errors(table):
+        for error in errors_of(table):
             cause = one_line(error.message)
-            say(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
+            say(f"{table.name}, version {error.version}: {error.code}: {cause}; {remedy_of(table, error)}{more}")
 
 
 def _fields(table: TableStatus) -> dict[str, object]:
@@ -218,7 +199,7 @@ def _told(table: TableStatus, error: LastError | None) -> str:
         f"{counted(error.attempts, 'attempt')}, the next one: {_next_attempt(table, error)}",
     ]
     if table.quarantined_at is None:
-        lines.append(f"what to do: {_remedy(table, error)}")
+        lines.append(f"what to do: {remedy_of(table, error)}")
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from deltamirror.config.mirroring import (
     SparkSettings,
 )
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
+from deltamirror.config.serving import ServeSettings
 from deltamirror.config.settings import CatalogSettings, LogSettings, MetricsSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
 from deltamirror.config.storage import StorageSettings
@@ -33,6 +34,7 @@ __all__ = [
     "ReconcileSettings",
     "Reload",
     "Secret",
+    "ServeSettings",
     "Settings",
     "SparkSettings",
     "StorageSettings",

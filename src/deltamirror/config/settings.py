@@ -14,6 +14,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.serving import ServeSettings
 from deltamirror.config.storage import StorageSettings
 
 __all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "MetricsSettings", "Settings", "WriterSettings"]
@@ -175,5 +176,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
+    serve: ServeSettings = ServeSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()

@@ -110,16 +110,26 @@ class Listener:
     ) -> None:
         self.close()
 
-    def serve(self, app: ASGIApp) -> None:
-        """Answer from here on, until ``close``."""
-        self._server = uvicorn.Server(_configuration(app))
+    def serve(self, app: ASGIApp, configured: Callable[[ASGIApp], uvicorn.Config] | None = None) -> None:
+        """Answer from here on, until ``close``; ``configured`` says how, if not one request a connection."""
+        self._server = uvicorn.Server((configured or _configuration)(app))
         self._thread = threading.Thread(target=self._run, args=(self._server,), name="deltamirror-http", daemon=True)
         self._thread.start()
+
+    def wait(self) -> None:
+        """Return when ``stop`` was called, and what was under way is answered."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def stop(self) -> None:
+        """Answer no more, when what is under way is answered."""
+        if self._server is not None:
+            self._server.should_exit = True
 
     def close(self) -> None:
         """Answer no more. It takes no longer than a moment, whatever is under way."""
         if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
+            self.stop()
             self._thread.join(_TO_END)
         self._socket.close()
 

@@ -90,7 +90,12 @@ def _to_version_5(engine: str) -> Iterator[str]:
         num_objects BIGINT NOT NULL, num_bytes BIGINT NOT NULL, PRIMARY KEY (table_id))"""
 
 
-def _to_version_6(_: str) -> Iterator[str]:
+def _to_version_6(engine: str) -> Iterator[str]:
+    binary = "BLOB" if engine == "sqlite" else "BYTEA"
+    yield f"""CREATE TABLE dl_access_tokens (
+        token_id TEXT NOT NULL, name TEXT NOT NULL, digest {binary} NOT NULL, rights TEXT NOT NULL,
+        tables TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT, last_used_at BIGINT,
+        PRIMARY KEY (token_id))"""
     for column in ("read_us", "serialise_us", "upload_us", "verify_us"):
         yield f"ALTER TABLE dl_mirror_status ADD COLUMN {column} BIGINT"
 

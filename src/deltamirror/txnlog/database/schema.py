@@ -29,6 +29,7 @@ from sqlalchemy import (
 __all__ = [
     "CREATE_FILE_INTERVALS",
     "METADATA",
+    "access_tokens",
     "app_transactions",
     "attempts",
     "breaker_events",
@@ -450,6 +451,21 @@ imports = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("touched_at", BigInteger, nullable=False, comment="one that was not touched for long may be taken over"),
     comment="imports under way: their rows have their table_id, and are seen once that is in dl_tables",
+)
+
+access_tokens = Table(
+    "dl_access_tokens",
+    METADATA,
+    Column("token_id", Text, primary_key=True, comment="public: the token begins with it"),
+    Column("name", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False, comment="sha256 of the secret"),
+    Column("rights", Text, nullable=False, comment="read, operate, write, with commas between"),
+    Column("tables", Text, nullable=False, comment="a pattern of names: * stands for any text"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, comment="null: it lasts until it is revoked"),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger, comment="by the minute or so"),
+    comment="who may read, operate and write over HTTP",
 )
 
 CREATE_FILE_INTERVALS = """

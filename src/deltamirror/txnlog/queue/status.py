@@ -37,7 +37,9 @@ __all__ = [
     "all_status",
     "attempts",
     "lag_ms",
+    "latest_attempts",
     "published_version",
+    "status_of",
     "table_status",
     "with_lag",
 ]
@@ -179,6 +181,12 @@ def all_status(connection: Connection) -> list[TableStatus]:
     return _status(connection, tables.c.name.is_not(None))
 
 
+def status_of(connection: Connection, table_ids: Sequence[int]) -> list[TableStatus]:
+    """These tables, in this order; those that were dropped meanwhile are left out."""
+    found = {each.table_id: each for each in _status(connection, tables.c.table_id.in_(table_ids))} if table_ids else {}
+    return [found[table_id] for table_id in table_ids if table_id in found]
+
+
 def attempts(connection: Connection, table_id: int, version: int | None = None) -> list[Attempt]:
     """The attempts at a table, or at one version of it, oldest first."""
     history = schema.attempts
@@ -187,6 +195,14 @@ def attempts(connection: Connection, table_id: int, version: int | None = None) 
     if version is not None:
         query = query.where(history.c.version == version)
     return [Attempt(**row._asdict()) for row in connection.execute(query)]
+
+
+def latest_attempts(connection: Connection, table_id: int, *, limit: int) -> list[Attempt]:
+    """The last attempts at a table, the newest first."""
+    history = schema.attempts
+    columns = [history.c[name] for name in Attempt.__dataclass_fields__]
+    newest = select(*columns).where(history.c.table_id == table_id).order_by(history.c.ended_at.desc())
+    return [Attempt(**row._asdict()) for row in connection.execute(newest.limit(limit))]
 
 
 def published_version(connection: Connection, table_id: int) -> int:
