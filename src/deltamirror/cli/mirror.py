@@ -11,13 +11,13 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import checked_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
-from deltamirror.cli.remedies import remedy
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import stopped_by_signals
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.pipeline.failures.policy import policy_of, way_out
+from deltamirror.pipeline.failures.remedies import remedy
 from deltamirror.txnlog.queue.status import TableStatus
 from deltamirror.work import Failure, Lane
 

@@ -10,10 +10,10 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
-from deltamirror.cli.remedies import advice, guide
 from deltamirror.config import redact_text
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.pipeline.failures.policy import way_out
+from deltamirror.pipeline.failures.remedies import advice, guide
 from deltamirror.txnlog.content.superseded import KeptSuperseded
 from deltamirror.txnlog.queue.escalations import Escalation
 from deltamirror.txnlog.queue.status import Attempt, TableStatus

@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from deltamirror.config.alerting import AlertSettings, SloSettings
 from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
 from deltamirror.config.mirroring import (
     BreakerSettings,
@@ -149,4 +150,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: CleanupSettings = CleanupSettings()
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
+    slo: SloSettings = SloSettings()
+    alerts: AlertSettings = AlertSettings()
     log: LogSettings = LogSettings()

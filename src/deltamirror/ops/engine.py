@@ -1,8 +1,9 @@
-"""``MirrorEngine`` as programs and commands have it: its service compares the logs, too."""
+"""``MirrorEngine`` as programs and commands have it: its service compares the logs and evaluates alerts, too."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from deltamirror.ops.alerts.background import AlertWatch
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.ops.reconcile.table_logs import Logs
@@ -22,7 +23,7 @@ class MirrorEngine(PublishingEngine):
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """What a service does beside publishing: the logs are compared in the background, if the settings say so."""
+        """What a service does beside publishing: it compares logs and evaluates alerts, if the settings say so."""
         with (
             super()._beside(),
             closing(LocalInspector(self.settings, calls=self.calls)) as inspector,
@@ -30,5 +31,6 @@ class MirrorEngine(PublishingEngine):
             BackgroundReconciler(
                 self.database, Reconciler(logs), interval=self.settings.reconcile.interval, ending=self.ending
             ),
+            AlertWatch(self.database, lambda: self.settings, ending=self.ending),
         ):
             yield

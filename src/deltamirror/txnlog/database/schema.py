@@ -29,6 +29,7 @@ from sqlalchemy import (
 __all__ = [
     "CREATE_FILE_INTERVALS",
     "METADATA",
+    "alerts",
     "app_transactions",
     "attempts",
     "breaker_events",
@@ -38,6 +39,7 @@ __all__ = [
     "checksums",
     "chunks",
     "cleanups",
+    "deliveries",
     "domains",
     "escalations",
     "file_ends",
@@ -50,6 +52,7 @@ __all__ = [
     "protocols",
     "reconciliations",
     "removes",
+    "silences",
     "stages",
     "superseded",
     "tables",
@@ -446,6 +449,61 @@ imports = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("touched_at", BigInteger, nullable=False, comment="one that nobody touched for long may be taken over"),
     comment="imports under way: what they store has their table_id, and is seen once that is in dl_tables",
+)
+
+alerts = Table(
+    "dl_alerts",
+    METADATA,
+    Column("rule", Text, primary_key=True),
+    Column("scope", Text, primary_key=True, comment="table, store, channel or catalog"),
+    Column("subject", Text, primary_key=True, comment="its name; empty for the catalog"),
+    Column("severity", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("since", BigInteger, nullable=False, comment="since when its conditions hold, or held"),
+    Column("fired_at", BigInteger),
+    Column("resolved_at", BigInteger),
+    Column("notified_at", BigInteger, comment="when a notification was last ordered, for the cooldown"),
+    Column("announced", Boolean, nullable=False, comment="whether a notification says that it fires"),
+    Column("version", BigInteger),
+    Column("lag_ms", BigInteger),
+    Column("reading", Text, nullable=False, comment="the values that its conditions were true for"),
+    Column("cause", Text, nullable=False),
+    Column("action", Text, nullable=False, comment="what to do, with the command"),
+    CheckConstraint("state IN ('pending', 'firing', 'resolved')"),
+    comment="alerts by rule and subject, shared by all services that evaluate rules",
+)
+
+deliveries = Table(
+    "dl_alert_deliveries",
+    METADATA,
+    Column("rule", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
+    Column("event", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False, comment="that failed in a row"),
+    Column("next_attempt_at", BigInteger, nullable=False),
+    Column("claim", Text, comment="of the sender that has it"),
+    Column("claimed_until", BigInteger, nullable=False, comment="0: free"),
+    Column("delivered_at", BigInteger),
+    Column("error", Text),
+    CheckConstraint("event IN ('firing', 'resolved')"),
+    CheckConstraint("state IN ('waiting', 'sent')"),
+    comment="what each channel is to be told of an alert, ordered in the transaction that changes the alert",
+)
+
+silences = Table(
+    "dl_silences",
+    METADATA,
+    Column("silence_id", Text, primary_key=True),
+    Column("rule", Text, nullable=False, comment="a pattern"),
+    Column("subject", Text, nullable=False, comment="a pattern"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    comment="alerts of which no notification is sent, until a time",
 )
 
 CREATE_FILE_INTERVALS = """
