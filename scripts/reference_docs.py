@@ -10,7 +10,7 @@ import click
 from deltamirror import errors
 from deltamirror.cli import cli
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
-from deltamirror.config import Settings, keys
+from deltamirror.config import METRICS, Key, Settings, SloSettings, block_keys, keys, ready_made
 from deltamirror.ops.monitoring.collector import STATE_METRICS
 from deltamirror.pipeline.failures.policy import POLICIES, Policy
 from deltamirror.telemetry.metrics import DESCRIPTIONS
@@ -56,6 +56,13 @@ No file is needed: every setting has a default. Values are taken, in this order,
 An unknown key or variable, or a value of the wrong type, is an error that names file and line, or the variable, even
 where another source overrides it. `deltamirror config show` lists what holds and where it comes from (passwords are
 not shown); `deltamirror config check` finds everything that is wrong.
+"""
+
+ALERTS = """\
+## Alert rules
+
+The conditions of a rule compare metrics. A rule may also name metrics of the store that a table is in, and of the
+catalog. [Alerts](../guides/alerts.md) shows how to write them.
 """
 
 ERRORS_INTRODUCTION = """\
@@ -188,19 +195,52 @@ def spelling(option: click.Option) -> str:
 
 
 def settings_page() -> str:
-    sections: dict[str, list[str]] = {}
+    sections: dict[str, list[Key]] = {}
     for key in keys(Settings):
-        default = "none" if key.default is None else f"`{key.default}`"
-        unit = key.unit or "–"
-        cells = (f"`{key.name}`", key.text, key.kind, unit, default, str(key.reload), f"`{key.variable}`")
-        sections.setdefault(key.section, []).append(f"| {' | '.join(map(cell, cells))} |")
+        sections.setdefault(key.section, []).append(key)
+    tables = [settings_section(section, found) for section, found in sections.items()]
+    return "\n".join([NOTE, SETTINGS_INTRODUCTION, *tables, ALERTS, *alert_tables()])
+
+
+def settings_section(section: str, found: list[Key]) -> str:
     head = [
         "| Key | Meaning | Type | Unit | Default | A change takes effect | Variable |",
         "|---|---|---|---|---|---|---|",
     ]
-    texts = {section: getattr(Settings(), section).__doc__ for section in sections}
-    tables = ["\n".join([f"## [{s}]", "", texts[s], "", *head, *rows, ""]) for s, rows in sections.items()]
-    return "\n".join([NOTE, SETTINGS_INTRODUCTION, *tables])
+    rows = [setting_row(key) for key in found]
+    text = getattr(Settings(), section).__doc__
+    blocks = [line for key in found if key.blocks is not None for line in block_section(key)]
+    return "\n".join([f"## [{section}]", "", text, "", *head, *rows, "", *blocks])
+
+
+def setting_row(key: Key) -> str:
+    default = "none" if key.default in (None, ()) else f"`{key.default}`"
+    unit = key.unit or "–"
+    cells = (f"`{key.name}`", key.text, key.kind, unit, default, str(key.reload), f"`{key.variable}`")
+    return f"| {' | '.join(map(cell, cells))} |"
+
+
+def block_section(key: Key) -> list[str]:
+    """The keys of a block; in the environment, all blocks are one JSON list."""
+    head = ["| Key | Meaning | Type | Unit | Default |", "|---|---|---|---|---|"]
+    rows = []
+    for own in block_keys(key):
+        default = "required" if own.is_required else "none" if own.default is None else f"`{own.default}`"
+        cells = (f"`{own.name}`", own.text, own.kind, own.unit or "–", default)
+        rows.append(f"| {' | '.join(map(cell, cells))} |")
+    return [f"### [[{key.path}]]", "", key.blocks.__doc__ or "", "", *head, *rows, ""]
+
+
+def alert_tables() -> list[str]:
+    metrics = [f"| `{name}` | {info.scope} | {cell(info.text)} |" for name, info in METRICS.items()]
+    rules = [
+        f"| `{rule.name}` | `{cell(' and '.join(map(str, rule.conditions)))}` | {rule.severity} |"
+        for rule in ready_made(SloSettings())
+    ]
+    return [
+        *("### Metrics of rules", "", "| Metric | Of a | Value |", "|---|---|---|", *metrics, ""),
+        *("### Ready-made rules", "", "| Name | Condition | Severity |", "|---|---|---|", *rules, ""),
+    ]
 
 
 def errors_page() -> str:

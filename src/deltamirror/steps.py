@@ -89,6 +89,10 @@ class Step(StrEnum):
     COMPLETE_IMPORT = "import.complete", "make an imported table known"
     DISCARD_IMPORT = "import.discard", "delete an import that failed"
 
+    RECORD_ALERTS = "alert.record", "record changes of alerts, and order their notifications"
+    CLAIM_NOTIFICATIONS = "alert.claim", "claim notifications"
+    RECORD_NOTIFICATIONS = "alert.record-sent", "record notifications as sent, or as failed"
+
     RENEW_LEASES = "lease.renew", "hold leases for longer"
     RELEASE_LEASES = "lease.release", "give leases back"
 

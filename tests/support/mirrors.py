@@ -33,7 +33,7 @@ __all__ = [
 def local_settings(settings: Settings | None = None, **changed: Any) -> Settings:
     """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` and ``breaker_…`` are of these.
 
-    Its service does not compare logs.
+    Its service neither compares logs nor evaluates alerts.
     """
     settings = settings or Settings()
     quick: dict[str, Any] = {"runner": "local", "poll": 0.02, "retry_base": 0.01, "retry_max": 0.05, "attempts": 1_000}
@@ -44,6 +44,7 @@ def local_settings(settings: Settings | None = None, **changed: Any) -> Settings
         checkpoint=replace(settings.checkpoint, **checkpoint),
         breaker=replace(settings.breaker, **breaker),
         reconcile=replace(settings.reconcile, interval=0.0),
+        alerts=replace(settings.alerts, enabled=False),
     )
 
 

@@ -26,6 +26,7 @@ class Phase(StrEnum):
     RECONCILE = "reconcile"
     ADOPT = "adopt"
     CLEAN = "clean"
+    ALERT = "alert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,9 @@ STRIKES: Final = (
     Strike(Step.DELETE_EXPIRED, Phase.CLEAN, "clean"),
     Strike(Step.DELETE_FILE, Phase.CLEAN, "clean", turn=3, stores=("disk",)),
     Strike(Step.RECORD_CLEANING, Phase.CLEAN, "clean"),
+    Strike(Step.RECORD_ALERTS, Phase.ALERT, "alert", stores=("disk",)),
+    Strike(Step.CLAIM_NOTIFICATIONS, Phase.ALERT, "alert", stores=("disk",)),
+    Strike(Step.RECORD_NOTIFICATIONS, Phase.ALERT, "alert", stores=("disk",)),
 )
 
 BY_THE_CLOCK: Final[Mapping[Step, str]] = {

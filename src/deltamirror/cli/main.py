@@ -33,6 +33,7 @@ class LazyCommand:
 
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "adopt": LazyCommand("adopt", "adopt_", "Take in versions that other writers put into the logs of tables."),
+    "alert": LazyCommand("alert", "alert", "Look at alerts, test channels, and silence what is known."),
     "checkpoint": LazyCommand("checkpoint", "checkpoint", "Write the checkpoint of the newest published version."),
     "clean": LazyCommand("clean", "clean", "Delete the part of a table's log that is past its retention."),
     "commit": LazyCommand("commit", "commit", "Commit the actions in FILE (`-` for standard input) to TABLE."),

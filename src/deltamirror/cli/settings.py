@@ -5,7 +5,7 @@ import click
 from deltamirror.cli.failure import failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Grid, Lines, answer
-from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url
+from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url, shown_blocks
 from deltamirror.errors import InvalidSettings
 
 __all__ = ["config"]
@@ -25,7 +25,7 @@ def show(invocation: Invocation) -> None:
     """
     loaded = invocation.loaded()
     shown = _shown(loaded)
-    rows = [(entry["key"], "none" if entry["value"] is None else entry["value"], entry["origin"]) for entry in shown]
+    rows = [(entry["key"], _in_a_row(entry["value"]), entry["origin"]) for entry in shown]
     document = {"file": _name(loaded), "settings": shown}
     answer(document, Grid(("SETTING", "VALUE", "FROM"), rows, empty=""), json=invocation.json)
 
@@ -49,6 +49,13 @@ def check(invocation: Invocation) -> None:
         raise click.exceptions.Exit(InvalidSettings.exit_status)
 
 
+def _in_a_row(value: object) -> object:
+    """A value on one line: of blocks, their names."""
+    if isinstance(value, list):
+        return ", ".join(block["name"] for block in value) or "none"
+    return "none" if value is None else value
+
+
 def _name(loaded: Loaded) -> str | None:
     return None if loaded.file is None else str(loaded.file)
 
@@ -64,5 +71,7 @@ def _value(settings: Settings, key: Key) -> object:
     value = getattr(getattr(settings, key.section), key.name)
     if isinstance(value, Secret):
         return str(value)
+    if key.blocks is not None:
+        return shown_blocks(value)
     # Any other text is no address, nor has it room for a password: the name of a profile or a file.
     return redact_url(value) if isinstance(value, str) and not {":", "="}.isdisjoint(value) else value

@@ -10,11 +10,13 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
 from deltamirror.cli.parameters import seconds
+from deltamirror.cli.slo import slo_document, slo_grid
 from deltamirror.cli.stores import StoreStatus
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
 from deltamirror.ops.advice import errors_of, remedy_of
 from deltamirror.ops.documents import status_document
+from deltamirror.ops.slo import report as slo_report
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import LastError, TableStatus
@@ -34,17 +36,30 @@ _MAX_LAG: Final = 300.0
     metavar="SECONDS",
     help=f"How long a commit may wait to be published, for --check; {_MAX_LAG:g} unless given.",
 )
+@click.option("--slo", "shows_slo", is_flag=True, help="Show how long commits take to become visible, and the budget.")
 @with_invocation
-def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None) -> None:
+def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None, shows_slo: bool) -> None:
     """Show how far the tables are published, and what failed.
 
     Of one TABLE, everything is shown: head, published, lag, failures, checkpoint with the reason for it, and the time
     that its last versions spent in each stage: reading from the database, serialising, uploading, verifying. The lag
     is counted in versions, and in time since the oldest version that is not published was committed. The exit status
     is 0, unless --check asks for another one.
+
+    With --slo: of the versions that became visible within an hour, a day and 30 days, and of all that wait, the times
+    from commit to visible, what is left of the error budget (`slo.p95`, `slo.p99`), and how fast it is spent: at a burn
+    rate of 1 it lasts exactly for the window. Versions that wait count with their age, those of paused and quarantined
+    tables, too.
     """
     if max_lag is not None and not check:
         raise click.UsageError("--max-lag is for --check")
+    if shows_slo and check:
+        raise click.UsageError("--slo shows objectives; --check goes by the lag: give one of them")
+    if shows_slo:
+        with local_engine(invocation) as engine:
+            found = slo_report(engine.database, engine.settings, table=table)
+        answer(slo_document(found), slo_grid(found), json=invocation.json)
+        return
     with local_engine(invocation) as engine:
         tables = engine.status(table)
         stores = StoreStatus.all(engine.database)

@@ -1,6 +1,20 @@
 """Settings: typed values from a TOML file and the environment, each with its origin."""
 
-from deltamirror.config.keys import Key, Reload, keys
+from deltamirror.config.alerting import (
+    LOG_CHANNEL,
+    METRICS,
+    SEVERITIES,
+    AlertChannel,
+    AlertCondition,
+    AlertRule,
+    AlertSettings,
+    Scope,
+    Severity,
+    SloSettings,
+    scope_of,
+)
+from deltamirror.config.blocks import shown_blocks
+from deltamirror.config.keys import Key, Reload, block_keys, keys
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
 from deltamirror.config.mirroring import (
     BreakerSettings,
@@ -11,6 +25,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.ready_rules import merged_rules, ready_made
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
 from deltamirror.config.serving import ServeSettings
 from deltamirror.config.settings import CatalogSettings, LogSettings, MetricsSettings, Settings, WriterSettings
@@ -21,6 +36,13 @@ __all__ = [
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
     "FILE_SCHEMES",
+    "LOG_CHANNEL",
+    "METRICS",
+    "SEVERITIES",
+    "AlertChannel",
+    "AlertCondition",
+    "AlertRule",
+    "AlertSettings",
     "BreakerSettings",
     "CatalogSettings",
     "CheckpointSettings",
@@ -33,18 +55,26 @@ __all__ = [
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",
+    "Scope",
     "Secret",
     "ServeSettings",
     "Settings",
+    "Severity",
+    "SloSettings",
     "SparkSettings",
     "StorageSettings",
     "WriterSettings",
+    "block_keys",
     "examine",
     "keys",
     "load",
+    "merged_rules",
+    "ready_made",
     "redact_text",
     "redact_url",
+    "scope_of",
     "scrub",
     "secret_pieces",
+    "shown_blocks",
     "unclear_url",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 __all__ = ["line_of_error", "line_of_key"]
 
 
-def line_of_key(text: str, path: Sequence[str]) -> int:
+def line_of_key(text: str, path: Sequence[str | int]) -> int:
     """The 1-based line on which the key at ``path`` begins in ``text``, a valid document that holds it.
 
     The shortest run of leading lines that is valid TOML and has the key ends where the value ends; the
@@ -24,7 +24,7 @@ def line_of_key(text: str, path: Sequence[str]) -> int:
         if _holds(document, path):
             return above + 1
         above = count
-    raise KeyError(".".join(path))
+    raise KeyError(".".join(map(str, path)))
 
 
 def line_of_error(error: tomllib.TOMLDecodeError) -> int | None:
@@ -40,9 +40,15 @@ def _parsed(text: str) -> dict[str, object] | None:
         return None
 
 
-def _holds(document: object, path: Sequence[str]) -> bool:
+def _holds(document: object, path: Sequence[str | int]) -> bool:
+    """Whether a key is there; a number is the place of a block in its list."""
     for name in path:
-        if not isinstance(document, dict) or name not in document:
+        if isinstance(name, int):
+            if not isinstance(document, list) or len(document) <= name:
+                return False
+            document = document[name]
+        elif not isinstance(document, dict) or name not in document:
             return False
-        document = document[name]
+        else:
+            document = document[name]
     return True

@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from deltamirror.config.alerting import AlertSettings, SloSettings
 from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
 from deltamirror.config.mirroring import (
     BreakerSettings,
@@ -178,4 +179,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageSettings = StorageSettings()
     serve: ServeSettings = ServeSettings()
     metrics: MetricsSettings = MetricsSettings()
+    slo: SloSettings = SloSettings()
+    alerts: AlertSettings = AlertSettings()
     log: LogSettings = LogSettings()

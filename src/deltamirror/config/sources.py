@@ -1,9 +1,10 @@
 """Where settings come from: a TOML file, the environment, the command line. Each yields values with origins."""
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,12 @@ class Given:
     value: object
     origin: str
     text: bool = False
+    places: Callable[[tuple[str | int, ...]], str] | None = None
+    """Where something stands that is below the key."""
+
+    def place(self, below: tuple[str | int, ...]) -> str:
+        """Where the value stands, or something below it."""
+        return self.origin if self.places is None or not below else self.places(below)
 
 
 def from_file(file: Path, keys: Sequence[Key]) -> Iterator[Given | InvalidSettings]:
@@ -80,11 +87,17 @@ def _values(
             for name, value in content.items():
                 path, where = f"{section}.{name}", _place(file, text, (section, name))
                 key = known.get(path)
-                yield Given(key, value, origin=where) if key else _unknown(path, known, source=where, what="setting")
+                places = partial(_place_below, file, text, (section, name))
+                given = None if key is None else Given(key, value, origin=where, places=places)
+                yield given or _unknown(path, known, source=where, what="setting")
 
 
-def _place(file: Path, text: str, path: tuple[str, ...]) -> str:
+def _place(file: Path, text: str, path: tuple[str | int, ...]) -> str:
     return f"{file}:{line_of_key(text, path)}"
+
+
+def _place_below(file: Path, text: str, path: tuple[str, ...], below: tuple[str | int, ...]) -> str:
+    return _place(file, text, (*path, *below))
 
 
 def _unknown(name: str, known: Mapping[str, Key] | Sequence[str], *, source: str, what: str) -> InvalidSettings:

@@ -1,9 +1,10 @@
-"""``MirrorEngine`` as programs and commands have it: its service compares the logs, too."""
+"""``MirrorEngine`` as programs and commands have it: its service compares the logs and evaluates alerts, too."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from deltamirror.arguments import require_function
+from deltamirror.ops.alerts.background import AlertWatch
 from deltamirror.ops.health import HealthMonitor, ProcessParts, Reloads
 from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
@@ -40,7 +41,7 @@ class MirrorEngine(PublishingEngine):
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """What a service does beside publishing: it compares logs, and exports its state as metrics."""
+        """What a service does beside publishing: it compares logs, evaluates alerts, exports its state as metrics."""
         with (
             super()._beside(),
             exported(self.database, self.settings.metrics),
@@ -49,5 +50,6 @@ class MirrorEngine(PublishingEngine):
             BackgroundReconciler(
                 self.database, Reconciler(logs), interval=self.settings.reconcile.interval, ending=self.ending
             ) as self.reconciler,
+            AlertWatch(self.database, lambda: self.settings, ending=self.ending),
         ):
             yield

@@ -126,6 +126,8 @@ class TableStatus:
 
     Where it was committed by a clock that ran ahead, how long ago the table was published last: never 0.
     """
+    since_published_ms: int | None
+    """How long ago a version of it was published last; None where the database does not know."""
     pending: int
     failed: int
     error: LastError | None
@@ -347,6 +349,7 @@ def _table(
         published=None if row.published_version < 0 else row.published_version,
         lag_versions=row.head - row.published_version,
         lag_ms=lag_ms(row),
+        since_published_ms=None if row.since_published is None else max(int(row.since_published), 0),
         pending=row.pending,
         failed=row.failed,
         error=None if failed is None else _error(failed),
