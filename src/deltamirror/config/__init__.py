@@ -10,6 +10,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.rows import RowsSettings
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
 from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
@@ -29,6 +30,7 @@ __all__ = [
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",
+    "RowsSettings",
     "Secret",
     "Settings",
     "SparkSettings",

@@ -13,6 +13,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.rows import RowsSettings
 from deltamirror.config.storage import StorageSettings
 
 __all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
@@ -148,5 +149,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: ReconcileSettings = ReconcileSettings()
     cleanup: CleanupSettings = CleanupSettings()
     spark: SparkSettings = SparkSettings()
+    rows: RowsSettings = RowsSettings()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()
