@@ -43,6 +43,9 @@ class Step(StrEnum):
     APPEND = "commit.append", "append in one statement"
     FIND_COMMIT = "commit.find", "wait for a commit whose reply was lost"
 
+    PUT_ROWS = "rows.put-file", "put a data file"
+    DELETE_ROWS = "rows.delete-files", "delete the data files of a transaction that failed"
+
     RETRY_NOW = "publish.retry-now", "make failures due"
     END_PAUSES = "publish.end-pauses", "let the circuits of stores be probed"
     CLAIM_COMMITS = "publish.claim", "claim a table"

@@ -128,11 +128,15 @@ _IMPORTS: Final = "tests/fault/test_import_kill.py strikes before every statemen
 _REPAIR: Final = "the operator runs `repair` again: tests/contract/test_repair.py"
 _OVERTAKEN: Final = "a stage that is overtaken by winning commits; if it dies it is swept, as at commit.store-lines"
 
+_ROWS: Final = "a data file that no version names is read by nobody: tests/contract/test_rows.py"
+
 ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.CATCH_UP: _OVERTAKEN,
     Step.MOVE_ROW_IDS: _OVERTAKEN,
     Step.DISCARD_STAGE: "a commit failed before; what is left of its stage is swept: tests/fault/test_commit_kill.py",
     Step.FIND_COMMIT: "a lock and a question: nothing is written",
+    Step.PUT_ROWS: _ROWS,
+    Step.DELETE_ROWS: _ROWS,
     Step.LIFT_QUARANTINE: _REPAIR,
     Step.RETRY_FOUND: _REPAIR,
     Step.SAVE_ALTERED: _REPAIR,

@@ -26,6 +26,7 @@ from deltamirror.config.mirroring import (
     SparkSettings,
 )
 from deltamirror.config.ready_rules import merged_rules, ready_made
+from deltamirror.config.rows import RowsSettings
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
 from deltamirror.config.serving import ServeSettings
 from deltamirror.config.settings import CatalogSettings, LogSettings, MetricsSettings, Settings, WriterSettings
@@ -55,6 +56,7 @@ __all__ = [
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",
+    "RowsSettings",
     "Scope",
     "Secret",
     "ServeSettings",

@@ -15,6 +15,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.rows import RowsSettings
 from deltamirror.config.serving import ServeSettings
 from deltamirror.config.storage import StorageSettings
 
@@ -176,6 +177,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: CleanupSettings = CleanupSettings()
     health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
+    rows: RowsSettings = RowsSettings()
     storage: StorageSettings = StorageSettings()
     serve: ServeSettings = ServeSettings()
     metrics: MetricsSettings = MetricsSettings()
