@@ -261,9 +261,9 @@ class Transaction:
         return self._result
 
     def _committed(self, content: bytes | None) -> Committed:
-        """Write the data files of all tables, then commit. What was written for nothing is deleted again.
+        """Write the data files of all tables, then commit. Files of a commit that is refused are deleted again.
 
-        Not so where the outcome is not certain: what no version names is for vacuum.
+        Not so where the outcome is not certain: vacuum finds files that no version names.
         """
         if self._before_commit is not None:
             self._before_commit(self._work)

@@ -83,7 +83,7 @@ def reconcile(
     pointer that mislead readers are moved to where no reader looks.
 
     With --follow it is what services do in the background, by a process of its own, for services whose
-    reconcile.interval is 0: each log is compared by smart once in an interval, and what is wrong is logged. SIGTERM and
+    reconcile.interval is 0: each log is compared by smart once in an interval, and findings are logged. SIGTERM and
     Ctrl-C end it within mirror.lease; a second Ctrl-C at once.
     """
     settings = _settings(invocation.lasting(), runner, interval)

@@ -144,8 +144,8 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         NOT_NEGATIVE,
         described(
-            "For how long scrapes share one reading of the state in the database. What takes long to read is read at "
-            "most a twentieth of the time.",
+            "For how long scrapes share one reading of the state in the database. A state that takes long to read "
+            "is read for at most a twentieth of the time.",
             unit="s",
             reload=Reload.START,
         ),

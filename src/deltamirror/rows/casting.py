@@ -1,4 +1,4 @@
-"""Arrow columns brought to the types of a table: what loses nothing is cast, all else is refused by name.
+"""Arrow columns brought to the types of a table: values are cast where that loses nothing; all other types are refused by name.
 
 Types are compared before any row is looked at (``require_castable``). Rows are refused where a value does not fit after
 all (nanoseconds in a column of microseconds), or is null in a column that is NOT NULL.
@@ -171,7 +171,7 @@ class Caster:
                 return self._plain(column, target, kind, path)
 
     def _struct(self, column: pa.StructArray, kind: StructType, target: pa.DataType, path: str) -> pa.StructArray:
-        # Flattened, a child is null wherever its parent is: what it has more is null by itself.
+        # Flattened, a child is null wherever its parent is: its further nulls are its own.
         given = {each.name.lower(): child for each, child in zip(column.type, column.flatten(), strict=True)}
         children = self._fields(given, kind, f"{path}.", length=len(column), nulls=column.null_count)
         return pa.StructArray.from_arrays(list(children), fields=list(target), mask=column.is_null())

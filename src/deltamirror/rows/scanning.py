@@ -140,7 +140,7 @@ class Scan:
 
     @property
     def _renamed(self) -> Layout:
-        """The layout from names in files to those that users know. What is NOT NULL was checked when it was written."""
+        """The layout from names in files to those that users know. NOT NULL was checked when rows were written."""
         fields = tuple(replace(_swapped(each), name=each.name) for each in self._read_fields)
         own = tuple(replace(each, metadata={PHYSICAL_NAME: each.name}) for each in fields)
         return replace(self.layout, schema=StructType(own), mode="name")

@@ -1,8 +1,8 @@
 """From batches of rows to data files in a table's location, and to the adds that make them part of the table.
 
 One file per partition is open at a time. Rows are held until they make a row group; a file is put into the store when
-it has the wanted size, when memory is short, or at the end. What fails half way is deleted, as far as the
-store lets it.
+it has the wanted size, when memory is short, or at the end. Files of a write that fails half way are deleted, as far
+as the store lets it.
 """
 
 import random
@@ -235,7 +235,7 @@ class _OpenFile:
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """The batches that have rows; what goes wrong with foreign data is said in our words."""
+    """The batches that have rows; errors of foreign data are told in our words."""
     try:
         yield from (batch for batch in reader if batch.num_rows)
     except (pa.ArrowException, OSError) as error:

@@ -36,7 +36,7 @@ class ListenAddress:
         return cls(host or _LOOPBACK, int(port))
 
     def bound(self) -> socket.socket:
-        """A socket that listens here; nobody else can take the port from then on."""
+        """A socket that listens here; no other process can take the port from then on."""
         try:
             family, kind, protocol, _, place = socket.getaddrinfo(
                 self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

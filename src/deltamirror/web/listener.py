@@ -50,7 +50,7 @@ _SLOW_METRICS: Final = "some are read from the database: /readyz says whether it
 
 
 def monitoring_app(health: HealthMonitor) -> ASGIApp:
-    """The three pages. What they answer is found in threads: the checks wait for databases and stores."""
+    """The three pages. Their answers are found in threads: the checks wait for databases and stores."""
 
     def alive(_: Request) -> Response:
         report = health.report()
@@ -117,7 +117,7 @@ class Listener:
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when ``stop`` was called, and what was under way is answered."""
+        """Return when ``stop`` was called, and the requests under way are answered."""
         if self._thread is not None:
             self._thread.join()
 

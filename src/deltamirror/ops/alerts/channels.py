@@ -60,7 +60,7 @@ def repeat_of(settings: AlertChannel) -> float:
 
 
 def without_secrets(settings: AlertChannel, text: str) -> str:
-    """What somebody else's code says about a channel, without the secrets of the channel."""
+    """A text of a library about a channel, without the secrets of the channel."""
     given = [secret.reveal() for secret in (settings.url, settings.bearer, settings.signing_key) if secret is not None]
     pieces = {*given, *(piece for each in given if "://" in each for piece in secret_pieces(each))}
     return redact_text(" ".join(scrub(text, pieces).split()))

@@ -74,7 +74,7 @@ class Dispatcher:
         self._stop = threading.Event()
 
     def dispatch(self, channels: tuple[AlertChannel, ...], settings: AlertSettings) -> None:
-        """Begin to send what is due; what is being sent goes on."""
+        """Begin to send the notifications that are due; those under way go on."""
         due = channels_due(self._database)
         for channel in channels:
             running = self._threads.get(channel.name)

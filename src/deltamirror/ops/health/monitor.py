@@ -32,7 +32,7 @@ from deltamirror.txnlog.database.access import Database
 __all__ = ["HealthMonitor", "check"]
 
 _HOLDS: Final = 1.0
-"""For how many seconds a report is given to everybody who asks: probes load nothing, however many there are."""
+"""For how many seconds a report is given to all that ask: probes load nothing, however many there are."""
 
 _UNKNOWN: Final = Finding(state=State.DEGRADED, reason="unknown while the database does not answer")
 

@@ -48,7 +48,7 @@ class ProcessParts:
 
 
 class ServiceProgress:
-    """Whether a service gets on. What it has in hand it knows itself; what it should take on is in SQL."""
+    """Whether a service gets on. It knows the work in hand itself; SQL knows the work that is due."""
 
     def __init__(
         self, progress: Progress, *, owner: str, stalled: float, clock: Callable[[], float] = time.monotonic

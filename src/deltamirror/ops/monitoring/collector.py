@@ -1,4 +1,4 @@
-"""The state of a catalog as metrics: read from SQL when somebody scrapes, and not more often than settings allow."""
+"""The state of a catalog as metrics: read from SQL at a scrape, and not more often than settings allow."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from deltamirror.work import Lane
 __all__ = ["STATE_METRICS", "StateCollector", "StateMetric", "exported"]
 
 _REST: Final = 20.0
-"""What takes long to read is read again after so many times as long: a twentieth of the time, however large it is."""
+"""A state is read again after so many times as long as reading took: a twentieth of the time, however large it is."""
 _PATIENCE: Final = 5.0
 """For how many seconds a scrape waits for the database; the other metrics are served without it."""
 

@@ -212,7 +212,7 @@ class CommitJob(RunnerJob):
             with self._shop.database.read() as connection:
                 transactions = txn_ids(connection, outcome.table_id, first=first, last=last)
         except DeltaMirrorError as error:
-            _log.debug("no spans of table %r: %s", outcome.table, error)  # what was published is recorded
+            _log.debug("no spans of table %r: %s", outcome.table, error)  # the versions are published and recorded
             return
         for work, visible_at in visible:
             spans.published(

@@ -77,7 +77,7 @@ class Overdue:
     version: int
     committed_at: int
     owner: str | None
-    """Who holds its lease, for as long as that; None: nobody took it on."""
+    """Who holds its lease, for as long as that; None: it is not leased."""
 
 
 def overdue(connection: Connection, *, seconds: float, limit: int) -> list[Overdue]:
@@ -318,7 +318,7 @@ def _unpublished() -> Select[Any]:
 
 
 def _any_unpublished() -> Select[Any]:
-    """The tables that wait to be published to, whoever has them."""
+    """The tables that wait to be published to, leased or not."""
     first = tables.c.published_version + 1
     return (
         _active(Lane.COMMITS)

@@ -32,8 +32,8 @@ def visible_counts(
 ) -> list[VisibleCount]:
     """The versions that became visible within the longest window, and all that wait; by one query.
 
-    Versions that wait belong to every window, whatever keeps them (paused and quarantined tables, too). What other
-    writers published, and was imported, does not count. Without ``by_table`` the table of every row is empty.
+    Versions that wait belong to every window, whatever keeps them (paused and quarantined tables, too). Imported
+    versions, which other writers published, do not count. Without ``by_table`` the table of every row is empty.
     """
     s = mirror_status.c
     waits = s.version > tables.c.published_version

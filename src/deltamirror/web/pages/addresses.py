@@ -46,7 +46,7 @@ def binding_of(settings: ServeSettings, *, insecure_http: bool) -> Binding:
         address=address,
         tls=tls,
         hosts=own if named or is_loopback else None,
-        # A proxy on this machine makes everybody look like a neighbour.
+        # A proxy on this machine makes every client look like a neighbour.
         reads_without_token=is_loopback and settings.loopback_read and not insecure_http,
     )
 

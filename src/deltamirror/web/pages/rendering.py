@@ -1,4 +1,4 @@
-"""HTML from templates: every text is escaped, and what errors say is redacted first."""
+"""HTML from templates: every text is escaped, and errors are redacted first."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +52,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def _prose(text: str | None) -> Markup:
-    """A sentence without its secrets; what stands in backticks is code."""
+    """A sentence without its secrets; texts in backticks are code."""
     parts = redact_text(text or "").split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(parts)

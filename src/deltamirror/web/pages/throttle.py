@@ -26,7 +26,7 @@ class _Client:
 
 
 class Throttle:
-    """Counts wrong tokens. Safe to share between threads; what it remembers is bounded."""
+    """Counts wrong tokens. Safe to share between threads; its memory is bounded."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
