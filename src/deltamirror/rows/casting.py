@@ -1,4 +1,4 @@
-"""Arrow columns brought to the types of a table: values are cast where that loses nothing; all other types are refused by name.
+"""Arrow columns brought to the types of a table: cast where that loses nothing, refused by name elsewhere.
 
 Types are compared before any row is looked at (``require_castable``). Rows are refused where a value does not fit after
 all (nanoseconds in a column of microseconds), or is null in a column that is NOT NULL.

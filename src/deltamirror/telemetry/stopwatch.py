@@ -27,7 +27,7 @@ class Stopwatch:
         return _Visit(self, stage)
 
     def each(self, stage: str, items: Iterable[T]) -> Iterator[T]:
-        """The items; the time until each of them is there is the stage's, the time that the caller spends on them is not."""
+        """The items; the time until each of them is there is the stage's, the time that the caller takes is not."""
         waiting = iter(items)
         while True:
             with self.at(stage):

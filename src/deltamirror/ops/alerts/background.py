@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def evaluate_now(database: Database, settings: Settings) -> list[Change]:
-    """Evaluate all rules once; the changes that this process made. A dispatcher sends the notifications that they order."""
+    """Evaluate all rules once; the changes that this process made. A dispatcher sends their notifications."""
     channels = channels_in_force(settings)
     seen = observe(database, channels)
 
