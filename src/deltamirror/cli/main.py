@@ -48,6 +48,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "report": LazyCommand("report", "report_", "Show the failed attempts to mirror a table, and what to do."),
     "status": LazyCommand("status", "status", "Show how far the tables are published, and what failed."),
     "table": LazyCommand("table", "table", "Create, look at, change and drop tables."),
+    "top": LazyCommand("top", "top", "Watch the mirror: lag, backlog, failures, circuits, services."),
 }
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 
