@@ -42,8 +42,8 @@ def test_tables_come_by_their_lag_and_failures_with_what_to_do(outage) -> None:
     assert shown[0].startswith("sqlite:///deltamirror.db  20")
     assert re.fullmatch(r"3 tables, 1 failing; backlog 2 versions of 2 tables, the oldest for 1 min \d+ s", shown[1])
     assert [line.split()[0] for line in shown[2:6]] == ["TABLE", "other", "orders", "a_table_without_work"]
-    assert "move away what is in the place of the table's folder" in shown[6]
-    assert shown[7:] == ["no service holds a lease"]
+    assert shown[6] == "no service holds a lease"
+    assert "move away what is in the place of the table's folder" in shown[7]
 
 
 def test_programs_get_one_document(outage) -> None:
@@ -69,7 +69,7 @@ def test_circuits_and_services_are_shown(outage) -> None:
     shown = outage("top", "--once").stdout
     assert "1 circuit not closed" in shown
     assert "store s3://lake: circuit open, next probe at 1970-01-01 00:00:00.001Z" in shown
-    assert shown.splitlines()[-1] == "service host-1: commits of 2 tables"
+    assert "service host-1: commits of 2 tables" in shown.splitlines()
 
 
 def words(text: str) -> set[str]:

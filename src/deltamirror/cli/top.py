@@ -110,7 +110,7 @@ class _Look:
         paused = ["mirroring is paused for all tables; `deltamirror table resume --all` ends it"]
         trouble = [f"the database does not answer: {self.trouble}"] if self.trouble else []
         told = [*trouble, *(paused if overview.all_paused else []), *overview.store_lines()]
-        return [*told, *failure_lines(overview.tables), *services]
+        return [*told, *services, *failure_lines(overview.tables)]
 
     def document(self) -> dict[str, object]:
         """As ``--json`` shows it."""
@@ -146,23 +146,30 @@ def _watch(engine: MirrorEngine, interval: float) -> None:
 
 def _frame(look: _Look, first: int, *, width: int, height: int) -> RenderableType:
     """The screen: at most half of it are notes, and the rest are tables from the ``first`` on."""
-    head = _lines([look.head, look.summary], width)
-    notes = _cut(_lines(look.notes(), width), height // 2, "more lines: `deltamirror status` has all of them")
+    head = [line for each in (look.head, look.summary) for line in _lines(each, width)]
+    notes = _notes(look.notes(), width=width, room=height // 2)
     room = max(height - len(head) - len(notes) - 4, 1)  # two empty lines, the headings, and how many tables are left
-    tables, own = look.overview.tables, grid(look.overview.tables)
-    shown = list(own.rows)[first : first + room]
-    above, below = first, len(tables) - first - len(shown)
+    tables = look.overview.tables
+    shown = grid(tables[first : first + room])
+    above, below = first, max(len(tables) - first - room, 0)
     elsewhere = f"{counted(above, 'table')} above, {below:,} below: arrows" if above or below else ""
-    body = laid_out(own, shown, width=width) if shown else Text(own.empty)
+    body = laid_out(shown, list(shown.rows), width=width) if tables else Text(shown.empty)
     return Group(_text(head), Text(), body, Text(elsewhere, style="dim"), Text(), _text(notes))
 
 
-def _lines(sentences: Sequence[str], width: int) -> list[str]:
-    return [line for each in sentences for line in broken(each, width).splitlines()]
+def _notes(sentences: Sequence[str], *, width: int, room: int) -> list[str]:
+    """The first of the sentences, as many as there is room for, and how many there are besides."""
+    shown: list[str] = []
+    for index, sentence in enumerate(sentences):
+        lines = _lines(sentence, width)
+        if len(shown) + len(lines) >= room and (index + 1 < len(sentences) or len(shown) + len(lines) > room):
+            return [*shown, f"{len(sentences) - index:,} more: `deltamirror status` shows them"]
+        shown += lines
+    return shown
 
 
-def _cut(lines: list[str], room: int, more: str) -> list[str]:
-    return lines if len(lines) <= room else [*lines[: room - 1], f"{len(lines) - room + 1:,} {more}"]
+def _lines(sentence: str, width: int) -> list[str]:
+    return broken(sentence, width).splitlines()
 
 
 def _text(lines: Sequence[str]) -> Text:
