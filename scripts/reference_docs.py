@@ -1,4 +1,4 @@
-"""Write docs/reference/{actions,cli,settings,errors}.md from the code; `--check` only says whether they are stale."""
+"""Write docs/reference/{actions,cli,settings,errors,metrics}.md from the code; `--check` only says which are stale."""
 
 import re
 import sys
@@ -11,7 +11,9 @@ from deltamirror import errors
 from deltamirror.cli import cli
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
 from deltamirror.config import Settings, keys
+from deltamirror.ops.monitoring.collector import STATE_METRICS
 from deltamirror.pipeline.failures.policy import POLICIES, Policy
+from deltamirror.telemetry.metrics import DESCRIPTIONS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when it is run, only its own folder is there
 
@@ -67,6 +69,26 @@ command line, `retryable` (whether the same call may succeed later), a `hint` fo
 {tree}
 ```
 """
+
+METRICS_INTRODUCTION = """\
+# Metrics
+
+Every process measures itself, writers included: `deltamirror.telemetry.metrics.REGISTRY` is a registry of
+prometheus_client, and `deltamirror.telemetry.metrics.exposition()` has its content as a scraper reads it. Names begin
+with `deltamirror_`, times are seconds, sizes are bytes. No label has a version for its value; the first
+`metrics.tables` tables that a process meets have a value of the label `table` of their own, and all others share the
+value `other`. [The guide](../guides/mirroring.md#metrics-and-traces) says how to get at them.
+"""
+
+PROCESS_METRICS = "## Of the process\n\nCounted and measured in this process, since it started."
+
+STATE_METRICS_TEXT = """\
+## Of the catalog
+
+Gauges of a service, or of a process that exports them with `deltamirror.ops.monitoring.collector.exported`: read from
+the database at a scrape, by five queries however many tables there are, at most every `metrics.refresh` seconds. All
+services of a catalog have the same values: aggregate them with `max`. While the database does not answer they are
+missing, and `deltamirror_scrape_errors_total` counts."""
 
 POLICIES_INTRODUCTION = """\
 ## What the mirror does
@@ -211,11 +233,27 @@ def policy_row(policy: Policy) -> str:
     return f"| `{policy.code}` | {policy.severity} | {again} | {counts} | {policy.escalates} | {remedy} | {more} |"
 
 
+def metrics_page() -> str:
+    process = [(each.name, each.kind, each.labels, each.help) for each in DESCRIPTIONS]
+    state = [(each.name, "gauge", each.labels, each.help) for each in STATE_METRICS]
+    own = [PROCESS_METRICS, "", *metric_rows(process), "", STATE_METRICS_TEXT, "", *metric_rows(state), ""]
+    return "\n".join([NOTE, METRICS_INTRODUCTION, *own])
+
+
+def metric_rows(metrics: list[tuple[str, str, tuple[str, ...], str]]) -> list[str]:
+    head = ["| Metric | Kind | Labels | Meaning |", "|---|---|---|---|"]
+    return head + [
+        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels) or '–'} | {cell(text)} |"
+        for name, kind, labels, text in metrics
+    ]
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "actions.md": lambda: f"{NOTE}\n{actions_page()}",
     "cli.md": cli_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
+    "metrics.md": metrics_page,
 }
 
 if __name__ == "__main__":

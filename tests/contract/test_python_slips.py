@@ -302,6 +302,9 @@ class NoRunner:
     def start(self) -> bool:
         return False
 
+    def is_ready(self) -> bool:
+        return True
+
     def run(self, units: object) -> Iterator[Any]:
         raise AssertionError(units)
 

@@ -1,13 +1,17 @@
 """systemd units, images and manifests: not run here, but what can be known of them without is."""
 
 import re
+import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
+from deltamirror.cli import cli
 from deltamirror.config import examine
 from tests.support.debian import installed
 
@@ -32,6 +36,25 @@ def of_kind(kind: str) -> dict[str, Any]:
 
 def pods() -> dict[str, Any]:
     return dict(of_kind("Deployment")["spec"]["template"]["spec"])
+
+
+def command_lines() -> Iterator[tuple[str, list[str]]]:
+    for unit in UNITS:
+        [line] = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
+        yield unit.name, shlex.split(line)[1:]
+    compose = yaml.safe_load(COMPOSE.read_text())["services"]
+    yield from ((name, each["command"]) for name, each in compose.items() if each["image"] == "deltamirror")
+    [command] = re.findall(r"^CMD (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)
+    yield "Dockerfile", yaml.safe_load(command)
+    yield from ((each["name"], each["args"]) for each in (*pods()["initContainers"], *pods()["containers"]))
+
+
+@pytest.mark.parametrize(("place", "words"), [pytest.param(*each, id=each[0]) for each in command_lines()])
+def test_the_commands_are_commands_of_deltamirror(place: str, words: list[str]) -> None:
+    command = cli.get_command(click.Context(cli), words[0])
+    assert command is not None, place
+    with command.make_context(words[0], list(words[1:])) as parsed:
+        assert parsed.command is command
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)

@@ -60,6 +60,15 @@ def test_the_examples_of_prometheus_and_alertmanager_are_right() -> None:
     checked("amtool", "check-config", "alertmanager/alertmanager.yml", package="prometheus-alertmanager")
 
 
+def test_rules_and_dashboard_name_metrics_that_there_are() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    there = set(re.findall(r'"(deltamirror_\w+)"', sources))
+    assert len(there) > 20
+    expressions = [rule["expr"] for rule in rules()] + [query for _, query in queries()]
+    named = {name for text in expressions for name in re.findall(r"\bdeltamirror_\w+", text)}
+    assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in named} <= there
+
+
 def test_the_dashboard_has_a_place_for_every_panel_and_a_panel_for_every_subject() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in panels():

@@ -38,6 +38,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "checkpoint": (TABLE,),
     "status": (),
     "top": ("--once",),
+    "health": (),
     "report": (TABLE,),
     "reconcile": ("--strategy", "full", "--runner", "local"),
     "repair": (TABLE,),

@@ -109,6 +109,10 @@ class ScriptedRunner:
         """Nothing takes time."""
         return False
 
+    def is_ready(self) -> bool:
+        """Nothing has to be started."""
+        return True
+
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One outcome for each unit."""
         self.jobs.append(tuple(units))

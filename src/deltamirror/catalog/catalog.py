@@ -34,6 +34,7 @@ from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.publication_wait import wait_until_published
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
+from deltamirror.telemetry import metrics
 from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.database.migrations import migrate, require_current
 from deltamirror.txnlog.database.opening import open_database
@@ -52,6 +53,7 @@ class Catalog:
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
         settings = settings_from(url, settings)
+        metrics.limit_tables(settings.metrics.tables)
         self.database = open_database(settings.catalog)
         self.writer = SqlTxnLogWriter(self.database, settings, engine_info=f"deltamirror/{version('deltamirror')}")
         self._storage = settings.storage

@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "config": LazyCommand("settings", "config", "Look at the settings."),
     "demo": LazyCommand("demo", "demo", "Show what deltamirror does, in a tour of less than a minute."),
     "diff": LazyCommand("diff", "diff", "Compare two tables, or two versions of one table."),
+    "health": LazyCommand("health", "health", "Show whether everything works, and what to do if not."),
     "import": LazyCommand("importing", "import_", "Import the Delta table at LOCATION, with its history."),
     "init": LazyCommand("catalog", "init", "Create the catalog, or upgrade an older one."),
     "mirror": LazyCommand("mirror", "mirror", "Publish the commits of all tables to their _delta_log/."),

@@ -1,23 +1,34 @@
 """``deltamirror reconcile``: logs held against the database, and repaired where that harms nobody."""
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Final
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.listening import Monitoring, listening, with_listen
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.cli.parameters import seconds
 from deltamirror.cli.runners import RUNNERS
-from deltamirror.config import redact_text
+from deltamirror.cli.signals import stopped_by_signals
+from deltamirror.config import Loaded, Settings, redact_text, redact_url
 from deltamirror.deltalog.expiry import SAVED
 from deltamirror.errors import Diverged
+from deltamirror.ops.engine import MirrorEngine
+from deltamirror.ops.health import HealthMonitor, ProcessParts
+from deltamirror.ops.monitoring.collector import exported
+from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciled, Reconciler, Strategy, TableReconciled
 from deltamirror.pipeline.run.spark.environment import exported_environment
+from deltamirror.web.address import ListenAddress
 from deltamirror.wiring import open_logs
 
 __all__ = ["reconcile"]
@@ -43,8 +54,26 @@ _NAMED: Final = 20
     metavar="spark|local",
     help="Read large logs on Spark, or all in this process; over the setting mirror.runner.",
 )
+@click.option("--follow", is_flag=True, help="Compare the logs of all tables again and again, until SIGTERM or Ctrl-C.")
+@click.option(
+    "--interval",
+    type=float,
+    callback=seconds,
+    metavar="SECONDS",
+    help="How often each log is compared, with --follow; over the setting reconcile.interval.",
+)
+@with_listen
 @with_invocation
-def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str, runner: str | None) -> None:
+def reconcile(
+    invocation: Invocation,
+    *,
+    tables: tuple[str, ...],
+    strategy: str,
+    runner: str | None,
+    follow: bool,
+    interval: float | None,
+    listen: ListenAddress | None,
+) -> None:
     """Compare logs with the database, and publish what is missing.
 
     The logs of all tables are compared, or those of TABLEs. incremental publishes what is not, and reads nothing. full
@@ -52,17 +81,86 @@ def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str,
     was put, and a sample that moves on each time. Objects that somebody changed, or put there, are never overwritten:
     their table is put into quarantine, and the exit status is 2. Checkpoints, compactions, checksums and a pointer that
     mislead readers are moved to where no reader looks.
+
+    With --follow it is what services do in the background, by a process of its own, for services whose
+    reconcile.interval is 0: each log is compared by smart once in an interval, and what is wrong is logged. SIGTERM and
+    Ctrl-C end it within mirror.lease; a second Ctrl-C at once.
     """
-    loaded = invocation.lasting()
-    settings = loaded.settings
-    settings = replace(settings, mirror=replace(settings.mirror, runner=runner or settings.mirror.runner))
-    if settings.mirror.runner == "spark":
-        os.environ.update(exported_environment(loaded))
+    settings = _settings(invocation.lasting(), runner, interval)
+    if follow:
+        _require_follow(settings, tables, strategy)
+        _follow(invocation, settings, listen)
+        return
+    if interval is not None or listen is not None:
+        raise click.UsageError("--interval and --listen are for --follow")
     with local_engine(invocation) as engine, open_logs(engine, settings) as logs:
         done = Reconciler(logs).run(Strategy(strategy), tables)
     answer(_document(done), Lines(tuple(_lines(done))), json=invocation.json)
     if status := _exit_status(done):
         raise click.exceptions.Exit(status)
+
+
+def _settings(loaded: Loaded, runner: str | None, interval: float | None) -> Settings:
+    settings = loaded.settings
+    settings = replace(settings, mirror=replace(settings.mirror, runner=runner or settings.mirror.runner))
+    if settings.mirror.runner == "spark":
+        os.environ.update(exported_environment(loaded))
+    if interval is None:
+        return settings
+    return replace(settings, reconcile=replace(settings.reconcile, interval=interval))
+
+
+def _require_follow(settings: Settings, tables: Sequence[str], strategy: str) -> None:
+    if tables or strategy != Strategy.SMART.value:
+        raise click.UsageError("--follow compares the logs of all tables, by --strategy smart")
+    if settings.reconcile.interval <= 0:
+        raise click.UsageError("reconcile.interval is 0, which is never: say how often with --interval SECONDS")
+
+
+def _follow(invocation: Invocation, settings: Settings, listen: ListenAddress | None) -> None:
+    stop = threading.Event()
+    with (
+        listening(listen) as monitoring,
+        local_engine(invocation) as engine,
+        stopped_by_signals(partial(_stop, engine, stop), quiet=invocation.json),
+        exported(engine.database, settings.metrics),
+        open_logs(engine, settings) as logs,
+    ):
+        _compare_until(stop, engine, Reconciler(logs), settings, monitoring, json=invocation.json)
+    answer({"stopped": True}, Lines(("Stopped; the log in hand is finished.",)), json=invocation.json)
+
+
+def _stop(engine: MirrorEngine, stop: threading.Event) -> None:
+    engine.stop()
+    stop.set()
+
+
+def _compare_until(
+    stop: threading.Event,
+    engine: MirrorEngine,
+    reconciler: Reconciler,
+    settings: Settings,
+    monitoring: Monitoring,
+    *,
+    json: bool,
+) -> None:
+    interval = settings.reconcile.interval
+    with BackgroundReconciler(
+        engine.database, reconciler, interval=interval, ending=engine.ending, lets_go=True
+    ) as background:
+        parts = ProcessParts(owner=engine.owner, reconciler=lambda: background, lets_go=True)
+        monitoring.serve(HealthMonitor(engine.database, settings, parts))
+        click.echo(_started(settings, monitoring, json=json), err=True)
+        stop.wait()
+
+
+def _started(settings: Settings, monitoring: Monitoring, *, json: bool) -> str:
+    url, interval = redact_url(settings.catalog.url), settings.reconcile.interval
+    if json:
+        started = {"catalog": url, "interval": interval, "listen": monitoring.url}
+        return msgspec.json.encode({"started": started}).decode()
+    what = f"Comparing the logs of {url}, each every {interval:g} s."
+    return f"{what}{monitoring.sentence} SIGTERM or Ctrl-C ends it."
 
 
 def _exit_status(done: Reconciled) -> int:

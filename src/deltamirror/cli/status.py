@@ -37,9 +37,10 @@ _MAX_LAG: Final = 300.0
 def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None) -> None:
     """Show how far the tables are published, and what failed.
 
-    Of one TABLE, everything is shown: head, published, lag, failures, checkpoint. The lag is counted in versions, and
-    in time since the oldest version that is not published was committed. The exit status is 0, unless --check asks for
-    another one.
+    Of one TABLE, everything is shown: head, published, lag, failures, checkpoint with the reason for it, and the time
+    that its last versions spent in each stage: reading from the database, serialising, uploading, verifying. The lag
+    is counted in versions, and in time since the oldest version that is not published was committed. The exit status
+    is 0, unless --check asks for another one.
     """
     if max_lag is not None and not check:
         raise click.UsageError("--max-lag is for --check")
@@ -149,6 +150,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "quarantine": _quarantine(table),
         "waiting": f"{table.pending:,} pending, {table.failed:,} failed",
         "checkpoint": _checkpoint(table),
+        "time": _times(table),
         "log": _log(table),
         "error": _told(table, table.error),
         "checkpoint error": _told(table, table.checkpoint_error),
@@ -179,7 +181,22 @@ def _at_work(table: TableStatus) -> str:
 
 def _checkpoint(table: TableStatus) -> str:
     found = table.checkpoint
-    return "none" if found is None else f"version {found.version}, {found.num_bytes:,} bytes, {moment(found.at)}"
+    if found is None:
+        return "none"
+    return f"version {found.version}, {found.num_bytes:,} bytes, {moment(found.at)}\ndue by: {found.reason}"
+
+
+def _times(table: TableStatus) -> str:
+    """Which stage took how long, the longest first: of the last versions on average, and of the newest checkpoint."""
+    lines, stages = [], table.stages
+    if stages is not None:
+        named = {"read": stages.read_ms, "serialise": stages.serialise_ms, "upload": stages.upload_ms}
+        taken = sorted({**named, "verify": stages.verify_ms}.items(), key=lambda item: -item[1])
+        told = ", ".join(f"{stage} {milliseconds:,.1f} ms" for stage, milliseconds in taken)
+        lines.append(f"a version, of the last {stages.versions}: {told}")
+    if table.checkpoint is not None and table.checkpoint.milliseconds is not None:
+        lines.append(f"checkpoint {table.checkpoint.milliseconds:,} ms")
+    return "\n".join(lines)
 
 
 def _log(table: TableStatus) -> str:

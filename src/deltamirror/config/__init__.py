@@ -6,12 +6,13 @@ from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
     CleanupSettings,
+    HealthSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
 )
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
-from deltamirror.config.settings import CatalogSettings, LogSettings, Settings, WriterSettings
+from deltamirror.config.settings import CatalogSettings, LogSettings, MetricsSettings, Settings, WriterSettings
 from deltamirror.config.sources import CONFIG_VARIABLE
 from deltamirror.config.storage import StorageSettings
 
@@ -23,9 +24,11 @@ __all__ = [
     "CatalogSettings",
     "CheckpointSettings",
     "CleanupSettings",
+    "HealthSettings",
     "Key",
     "Loaded",
     "LogSettings",
+    "MetricsSettings",
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",

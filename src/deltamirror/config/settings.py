@@ -9,13 +9,14 @@ from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
     CleanupSettings,
+    HealthSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
 )
 from deltamirror.config.storage import StorageSettings
 
-__all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "Settings", "WriterSettings"]
+__all__ = ["DEFAULT_URL", "CatalogSettings", "LogSettings", "MetricsSettings", "Settings", "WriterSettings"]
 
 DEFAULT_URL: Final = "sqlite:///deltamirror.db"
 
@@ -124,6 +125,30 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "refuse"
 
 
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process measures of itself and of its catalog."""
+
+    tables: Annotated[
+        int,
+        NOT_NEGATIVE,
+        described(
+            "How many tables have a value of their own in the label `table`; all others share the value `other`.",
+            unit="tables",
+            reload=Reload.OPEN,
+        ),
+    ] = 100
+    refresh: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "For how long scrapes share one reading of the state in the database. What takes long to read is read at "
+            "most a twentieth of the time.",
+            unit="s",
+            reload=Reload.START,
+        ),
+    ] = 5.0
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the process writes to standard error about itself."""
 
@@ -157,6 +182,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     breaker: BreakerSettings = BreakerSettings()
     reconcile: ReconcileSettings = ReconcileSettings()
     cleanup: CleanupSettings = CleanupSettings()
+    health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
     storage: StorageSettings = StorageSettings()
+    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()

@@ -1,8 +1,10 @@
 """``MirrorEngine`` as programs and commands have it: its service compares the logs, too."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from deltamirror.ops.health import HealthMonitor, ProcessParts, Reloads
+from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.ops.reconcile.table_logs import Logs
@@ -20,15 +22,30 @@ class MirrorEngine(PublishingEngine):
     otherwise the engine opens its own, and closes them.
     """
 
+    reconciler: BackgroundReconciler | None = None
+    """What compares the logs beside a service that runs."""
+
+    def monitor(self, reloads: Callable[[], Reloads] | None = None) -> HealthMonitor:
+        """The health of this engine's process; ``reloads`` tells how the last look at the settings file ended."""
+        parts = ProcessParts(
+            owner=self.owner,
+            progress=self.progress,
+            reconciler=lambda: self.reconciler,
+            runner=self.runner,
+            reloads=reloads,
+        )
+        return HealthMonitor(self.database, self.settings, parts)
+
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """What a service does beside publishing: the logs are compared in the background, if the settings say so."""
+        """What a service does beside publishing: it compares logs, and exports its state as metrics."""
         with (
             super()._beside(),
+            exported(self.database, self.settings.metrics),
             closing(LocalInspector(self.settings, calls=self.calls)) as inspector,
             Logs(self, inspector) as logs,
             BackgroundReconciler(
                 self.database, Reconciler(logs), interval=self.settings.reconcile.interval, ending=self.ending
-            ),
+            ) as self.reconciler,
         ):
             yield

@@ -25,10 +25,13 @@ from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.pipeline.service.jobs import Workshop
 from deltamirror.pipeline.service.lanes import CheckpointLane, CommitLane, MirrorLane
 from deltamirror.pipeline.service.owners import owner_name
+from deltamirror.pipeline.service.progress import Progress
 from deltamirror.pipeline.service.service import Observer, Service, Summary, lasting_failure
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.storage.calls import StoreCalls
+from deltamirror.telemetry import metrics
+from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.migrations import require_current
 from deltamirror.txnlog.database.opening import open_database
@@ -41,6 +44,8 @@ from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
 __all__ = ["Mirrored", "PublishingEngine"]
 
 _log = logging.getLogger(__name__)
+_RUNNER_IS_LOOKED_AFTER = 5.0
+"""Every so many seconds."""
 
 
 class _Closeable(Protocol):
@@ -77,6 +82,7 @@ class PublishingEngine:
         settings = settings_from(url, settings)
         require(database, Database, "database", hint="give Catalog(…).database, or leave it out and give the url")
         require(runner, Runner, "runner", hint="leave it out: settings name the runner, mirror.runner")
+        metrics.limit_tables(settings.metrics.tables)
         self.settings = settings
         self.owner = owner_name()
         self._resources = ExitStack()
@@ -85,10 +91,11 @@ class PublishingEngine:
         seconds = {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
         self.breakers = Breakers(self.database, settings, owner=self.owner)
         self.calls = StoreCalls()
-        self._runner = runner if runner is not None else self._closing(open_runner(settings, self.database, self.calls))
+        self.runner = runner if runner is not None else self._closing(open_runner(settings, self.database, self.calls))
+        self.progress = Progress()
         shop = Workshop(
             database=self.database,
-            runner=self._runner,
+            runner=self.runner,
             settings=settings,
             owner=self.owner,
             retry=RetryPolicy(settings.mirror),
@@ -128,7 +135,7 @@ class PublishingEngine:
 
     def start(self) -> None:
         """Start Spark, if that is the runner. Otherwise the first unit of work starts it, and waits for it."""
-        if self._runner.start():
+        if self.runner.start():
             _log.info("Spark has started")
 
     def mirror(self, table: str, version: int | None = None, *, checkpoint: bool = True) -> Mirrored:
@@ -208,6 +215,7 @@ class PublishingEngine:
             outlook=Outlook(self.database, LookAhead(self.database, self.settings.storage), self.breakers),
             after_checkpoint=self._cleaner.clean_after if self.settings.cleanup.enabled else _ignore,
             ending=self.ending,
+            progress=self.progress,
         )
         if self._stopping.is_set():
             self._service.stop()
@@ -227,14 +235,32 @@ class PublishingEngine:
     def _beside(self) -> Iterator[None]:
         """What a service does beside publishing: it starts Spark, so that the first commit does not wait for that."""
         if self.settings.mirror.runner == "spark":
-            threading.Thread(target=self._start, name="deltamirror-start", daemon=True).start()
+            threading.Thread(target=self._keep_started, name="deltamirror-start", daemon=True).start()
         yield
 
-    def _start(self) -> None:
+    def _keep_started(self) -> None:
+        """Start Spark, and again when it ended: an idle service is ready for the next commit, too."""
+        mentions = Mentions()
+        self._start(mentions)
+        while not self._stopping.wait(_RUNNER_IS_LOOKED_AFTER):
+            if not self._is_runner_ready():
+                self._start(mentions)
+
+    def _is_runner_ready(self) -> bool:
+        try:
+            return self.runner.is_ready()
+        except Exception:  # noqa: BLE001  whatever it is, starting says so, or cures it
+            return False
+
+    def _start(self, mentions: Mentions) -> None:
         try:
             self.start()
         except Exception as error:  # noqa: BLE001  the first unit tries again, and the service waits until it can
-            _log.warning("the runner does not start: %s", our_error(error))
+            ours = our_error(error)
+            if mentions.is_news("runner", ours.code):
+                _log.warning("the runner does not start: %s", ours)
+        else:
+            mentions.is_well("runner")
 
     def _mirrored(self, table: str) -> TableStatus:
         (status,) = self.status(table_name(table))
@@ -257,6 +283,7 @@ class PublishingEngine:
 
     def _outcomes(self, lane: MirrorLane, status: TableStatus, *, upto: int | None = None) -> Iterator[Outcome]:
         """What comes of the next job of one table. Where somebody else has the table, a pause, and nothing."""
+        self.progress.note()
         job = lane.job_of(status.table_id, upto=upto)
         if job is None:
             self.breakers.require(status.location)
@@ -265,7 +292,9 @@ class PublishingEngine:
             self._stopping.wait(self.settings.mirror.poll)
             return
         with closing(job):
-            yield from job.run()
+            for outcome in job.run():
+                self.progress.note()
+                yield outcome
 
     def _write_checkpoint(self, status: TableStatus) -> int | None:
         """The newest checkpoint that a table waited for, if nobody else writes it. Failures are for the status to show.
@@ -274,6 +303,7 @@ class PublishingEngine:
         """
         written = None
         while not self._stopping.is_set() and (job := self._checkpoints.job_of(status.table_id)) is not None:
+            self.progress.note()
             with closing(job):
                 outcomes = [each for each in job.run() if isinstance(each, CheckpointOutcome)]
             if not outcomes or any(each.failure is not None and not each.base_unusable for each in outcomes):

@@ -90,7 +90,18 @@ def _to_version_5(engine: str) -> Iterator[str]:
         num_objects BIGINT NOT NULL, num_bytes BIGINT NOT NULL, PRIMARY KEY (table_id))"""
 
 
-_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5)
+def _to_version_6(_: str) -> Iterator[str]:
+    for column in ("read_us", "serialise_us", "upload_us", "verify_us"):
+        yield f"ALTER TABLE dl_mirror_status ADD COLUMN {column} BIGINT"
+
+
+_MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
+    _to_version_2,
+    _to_version_3,
+    _to_version_4,
+    _to_version_5,
+    _to_version_6,
+)
 """How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 
 

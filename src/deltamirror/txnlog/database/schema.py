@@ -304,6 +304,10 @@ mirror_status = Table(
     Column("milliseconds", Integer, comment="how long publishing took"),
     *_error_columns(),
     Column("next_attempt_at", BigInteger, comment="when a version that failed is tried again; null: at once"),
+    Column("read_us", BigInteger, comment="microseconds in the database; versions of one unit have equal shares"),
+    Column("serialise_us", BigInteger, comment="microseconds from chunks to the bytes of the commit"),
+    Column("upload_us", BigInteger, comment="microseconds until the store has taken them"),
+    Column("verify_us", BigInteger, comment="microseconds of reading what is in the log"),
     CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
 )
 

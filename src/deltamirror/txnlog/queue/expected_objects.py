@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.engine import Row
@@ -28,6 +28,7 @@ __all__ = [
     "KeptCheckpoint",
     "KeptCommit",
     "KeptLog",
+    "comparisons",
     "count_unpublished",
     "every_log",
     "kept_checkpoints",
@@ -88,10 +89,21 @@ class KeptCheckpoint:
 
 def kept_logs(connection: Connection, *, idle_ms: int = 0) -> list[KeptLog]:
     """The logs that are mirrored to, but for those that somebody looked at within this time; the longest ago first."""
-    query = _LOGS.where(~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
+    query = _LOGS.where(*_ARE_MIRRORED)
     if idle_ms:
         query = query.where(_looked_at <= CLOCK - idle_ms)
     return [_log(row) for row in connection.execute(query)]
+
+
+def comparisons(connection: Connection) -> tuple[int, int] | None:
+    """How many milliseconds ago a log was last compared, and that which waits longest; None where there is no log.
+
+    Where none was ever compared, the time since the first of them came under SQL.
+    """
+    ages = select(CLOCK - func.max(reconciliations.c.reconciled_at), CLOCK - func.min(_looked_at))
+    ages = ages.select_from(tables).outerjoin(reconciliations, reconciliations.c.table_id == tables.c.table_id)
+    last, longest = cast("tuple[int | None, int | None]", connection.execute(ages.where(*_ARE_MIRRORED)).one())
+    return None if longest is None else (int(longest if last is None else last), int(longest))
 
 
 def every_log(connection: Connection) -> list[KeptLog]:
@@ -144,6 +156,7 @@ def lost_checkpoints(connection: Connection, table_id: int) -> list[int]:
     return list(connection.execute(select(c.version).where(lost)).scalars())
 
 
+_ARE_MIRRORED: Final = (~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
 _looked_at = func.coalesce(reconciliations.c.reconciled_at, tables.c.created_at)
 _LOGS: Select[Any] = (
     select(

@@ -87,8 +87,8 @@ def tables_of_delta_id(connection: Connection, delta_id: str) -> list[TableInfo]
     return [_info(row) for row in connection.execute(query.order_by(tables.c.name))]
 
 
-def create_table(database: Database, definition: TableDefinition, *, engine_info: str) -> Committed:
-    """Create a table and commit its version 0, in one transaction."""
+def create_table(database: Database, definition: TableDefinition, *, txn_id: str, engine_info: str) -> Committed:
+    """Create a table and commit its version 0, in one transaction of this id."""
     require_name(definition.name)
     definition = replace(definition, location=canonical_location(definition.location))
     with database.write() as session:
@@ -98,7 +98,7 @@ def create_table(database: Database, definition: TableDefinition, *, engine_info
         table_id = fresh_table_id(session.connection)
         insert_table(session, table_id, name=definition.name, location=definition.location, created_at=clock)
         session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
-        return _commit_first(session, table_id, definition, clock=clock, engine_info=engine_info)
+        return _commit_first(session, table_id, definition, clock=clock, txn_id=txn_id, engine_info=engine_info)
 
 
 def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
@@ -144,7 +144,7 @@ _BEFORE_FIRST = {"version": -1, "metadata_version": -1, "protocol_version": -1}
 
 
 def _commit_first(
-    session: Session, table_id: int, definition: TableDefinition, *, clock: int, engine_info: str
+    session: Session, table_id: int, definition: TableDefinition, *, clock: int, txn_id: str, engine_info: str
 ) -> Committed:
     metadata, protocol, *domains = first_actions(definition, created_time=clock, fresh=lambda: str(uuid.uuid4()))
     state = TableState.of(
@@ -172,7 +172,7 @@ def _commit_first(
         system_domains=frozenset({CLUSTERING_DOMAIN}),
     )
     draft = draft_of(change, state, (metadata, protocol, *domains))
-    done = ratify(session, draft, Head(-1, 0, -1, -1), time=clock, txn_id=str(uuid.uuid4()), engine_info=engine_info)
+    done = ratify(session, draft, Head(-1, 0, -1, -1), time=clock, txn_id=txn_id, engine_info=engine_info)
     return Committed(versions={definition.name: done.version}, timestamp=done.committed_at)
 
 

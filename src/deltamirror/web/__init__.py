@@ -1,0 +1,1 @@
+"""What a process serves over HTTP."""
