@@ -30,7 +30,7 @@ def with_listen(command: _Command) -> _Command:
 
 
 class Monitoring:
-    """What a process tells of itself over HTTP, if it was asked to; nothing is served before ``serve``."""
+    """What a process tells of itself over HTTP, if it was asked to; nothing is served before ``serving``."""
 
     def __init__(self, listener: "Listener | None") -> None:
         self._listener = listener
@@ -45,10 +45,17 @@ class Monitoring:
         """The same for people, to be added to another sentence."""
         return "" if self.url is None else f" Health and metrics: {self.url}/healthz, /readyz, /metrics."
 
-    def serve(self, health: HealthMonitor) -> None:
-        """Answer from here on."""
-        if self._listener is not None:
-            self._listener.serve(_web().monitoring_app(health))
+    @contextmanager
+    def serving(self, health: HealthMonitor) -> Iterator[None]:
+        """Answer until the end of the block, and not while what is asked about is being closed."""
+        if self._listener is None:
+            yield
+            return
+        self._listener.serve(_web().monitoring_app(health))
+        try:
+            yield
+        finally:
+            self._listener.close()
 
 
 @contextmanager

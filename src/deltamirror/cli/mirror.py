@@ -83,10 +83,12 @@ def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) 
 def _follow(engine: MirrorEngine, invocation: Invocation, settings: Settings, monitoring: Monitoring) -> None:
     tally = Tally(lambda _: None)
     with stopped_by_signals(engine.stop, quiet=invocation.json):
-        monitoring.serve(engine.monitor())
         click.echo(_started(settings, monitoring, json=invocation.json), err=True)
         _say_that_spark_starts(invocation, settings)
-        with summarised(tally, engine, every=settings.log.summary):
+        with (
+            monitoring.serving(engine.monitor()),
+            summarised(tally, engine, every=settings.log.summary),
+        ):
             engine.run(observe=tally.observe)
         report = _Report.of(tally, engine, stopped=True)
     answer(report.document(), Lines(("Stopped; the work in hand is finished.", *report.lines())), json=invocation.json)

@@ -149,9 +149,9 @@ def _compare_until(
         engine.database, reconciler, interval=interval, ending=engine.ending, lets_go=True
     ) as background:
         parts = ProcessParts(owner=engine.owner, reconciler=lambda: background, lets_go=True)
-        monitoring.serve(HealthMonitor(engine.database, settings, parts))
         click.echo(_started(settings, monitoring, json=json), err=True)
-        stop.wait()
+        with monitoring.serving(HealthMonitor(engine.database, settings, parts)):
+            stop.wait()
 
 
 def _started(settings: Settings, monitoring: Monitoring, *, json: bool) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from deltamirror.arguments import require_function
 from deltamirror.ops.health import HealthMonitor, ProcessParts, Reloads
 from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
@@ -27,6 +28,7 @@ class MirrorEngine(PublishingEngine):
 
     def monitor(self, reloads: Callable[[], Reloads] | None = None) -> HealthMonitor:
         """The health of this engine's process; ``reloads`` tells how the last look at the settings file ended."""
+        require_function(reloads, "reloads", hint="give a function that returns the state, or leave it out")
         parts = ProcessParts(
             owner=self.owner,
             progress=self.progress,

@@ -294,6 +294,19 @@ def test_a_service_on_spark_starts_it_before_there_is_a_commit(catalog: Catalog)
         assert started.wait(60)
 
 
+def test_a_spark_is_looked_after_for_as_long_as_the_service_runs(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise Unavailable("the service ends without being stopped")
+
+    monkeypatch.setattr(engine_module, "_RUNNER_IS_LOOKED_AFTER", 0.01)
+    monkeypatch.setattr(engine_module.Service, "run", fail)
+    with on_spark(catalog, lambda: None) as engine, pytest.raises(Unavailable, match="ends without being stopped"):
+        engine.run()
+    until(lambda: not any(thread.name == "deltamirror-start" for thread in threading.enumerate()))
+
+
 def test_a_spark_that_is_long_in_starting_keeps_no_service_from_ending(catalog: Catalog) -> None:
     starting, released = threading.Event(), threading.Event()
 

@@ -50,8 +50,10 @@ class ProcessParts:
 class ServiceProgress:
     """Whether a service gets on. What it has in hand it knows itself; what it should take on is in SQL."""
 
-    def __init__(self, progress: Progress, *, owner: str, stalled: float) -> None:
-        self._progress, self._owner, self._stalled = progress, owner, stalled
+    def __init__(
+        self, progress: Progress, *, owner: str, stalled: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._progress, self._owner, self._stalled, self._clock = progress, owner, stalled, clock
         self._untaken_since: float | None = None
 
     def finding(self, late: Sequence[Overdue] | None) -> Finding:
@@ -93,7 +95,7 @@ class ServiceProgress:
 
     def _untaken_for(self, untaken: Sequence[Overdue]) -> float:
         """For how many seconds there has been such work: after a pause, or an outage, it is old when it becomes due."""
-        now = time.monotonic()
+        now = self._clock()
         if not untaken:
             self._untaken_since = None
         elif self._untaken_since is None:

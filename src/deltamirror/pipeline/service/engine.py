@@ -234,16 +234,20 @@ class PublishingEngine:
     @contextmanager
     def _beside(self) -> Iterator[None]:
         """What a service does beside publishing: it starts Spark, so that the first commit does not wait for that."""
+        ended = threading.Event()
         if self.settings.mirror.runner == "spark":
-            threading.Thread(target=self._keep_started, name="deltamirror-start", daemon=True).start()
-        yield
+            threading.Thread(target=self._keep_started, args=(ended,), name="deltamirror-start", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
 
-    def _keep_started(self) -> None:
+    def _keep_started(self, ended: threading.Event) -> None:
         """Start Spark, and again when it ended: an idle service is ready for the next commit, too."""
         mentions = Mentions()
         self._start(mentions)
-        while not self._stopping.wait(_RUNNER_IS_LOOKED_AFTER):
-            if not self._is_runner_ready():
+        while not ended.wait(_RUNNER_IS_LOOKED_AFTER):
+            if not (self._stopping.is_set() or self._is_runner_ready()):
                 self._start(mentions)
 
     def _is_runner_ready(self) -> bool:
