@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.errors import Internal, Unavailable
 from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.pipeline.service import engine as engine_module
 from deltamirror.pipeline.service import heartbeat, service
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.work import Lane, Lease, Outcome, Unit
