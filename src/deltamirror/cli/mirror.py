@@ -14,6 +14,7 @@ from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import stopped_by_signals
+from deltamirror.cli.summaries import summarised
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
 from deltamirror.ops.advice import remedy
@@ -47,8 +48,9 @@ def mirror(
     machines: they share the tables. With --once, the exit status is 0, or that of the first failure; a table in
     quarantine whose versions wait, or whose log holds another writer's commit, is a failure that stands. A failure of
     one table does not keep others from being published. With --follow, the logs are compared with the database in the
-    background, every reconcile.interval, and --listen serves the health and the metrics of this process. SIGTERM and
-    Ctrl-C end it when the work in hand is finished, and within mirror.lease; a second Ctrl-C at once.
+    background, every reconcile.interval, a line on standard error says every log.summary what was done, and --listen
+    serves the health and the metrics of this process. SIGTERM and Ctrl-C end it when the work in hand is finished, and
+    within mirror.lease; a second Ctrl-C at once.
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
@@ -83,7 +85,10 @@ def _follow(engine: MirrorEngine, invocation: Invocation, settings: Settings, mo
     with stopped_by_signals(engine.stop, quiet=invocation.json):
         click.echo(_started(settings, monitoring, json=invocation.json), err=True)
         _say_that_spark_starts(invocation, settings)
-        with monitoring.serving(engine.monitor()):
+        with (
+            monitoring.serving(engine.monitor()),
+            summarised(tally, engine, every=settings.log.summary),
+        ):
             engine.run(observe=tally.observe)
         report = _Report.of(tally, engine, stopped=True)
     answer(report.document(), Lines(("Stopped; the work in hand is finished.", *report.lines())), json=invocation.json)

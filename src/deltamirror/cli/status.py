@@ -1,6 +1,6 @@
 """``deltamirror status``: how far the mirror is, what keeps it, and what to do about it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
@@ -9,19 +9,18 @@ from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
+from deltamirror.cli.overview import Overview
 from deltamirror.cli.parameters import seconds
 from deltamirror.cli.slo import slo_document, slo_grid
-from deltamirror.cli.stores import StoreStatus
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
 from deltamirror.ops.advice import errors_of, remedy_of
 from deltamirror.ops.documents import status_document
 from deltamirror.ops.slo import report as slo_report
 from deltamirror.pipeline.failures.policy import way_out
-from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 
-__all__ = ["status"]
+__all__ = ["document", "failure_lines", "grid", "status"]
 
 _MAX_LAG: Final = 300.0
 
@@ -57,24 +56,15 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
         raise click.UsageError("--slo shows objectives; --check goes by the lag: give one of them")
     if shows_slo:
         with local_engine(invocation) as engine:
-            found = slo_report(engine.database, engine.settings, table=table)
-        answer(slo_document(found), slo_grid(found), json=invocation.json)
+            objectives = slo_report(engine.database, engine.settings, table=table)
+        answer(slo_document(objectives), slo_grid(objectives), json=invocation.json)
         return
     with local_engine(invocation) as engine:
-        tables = engine.status(table)
-        stores = StoreStatus.all(engine.database)
-        with engine.database.read() as connection:
-            all_paused = is_paused(connection)
-    document = {
-        "all_paused": all_paused,
-        "stores": [each.document() for each in stores],
-        "tables": [status_document(each) for each in tables],
-    }
-    answer(document, _grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
-    if table is None and not invocation.json:
-        _tell_remedies(tables)
+        found = Overview.of(engine, table)
+    tables = found.tables
+    answer(document(found), grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
     if not invocation.json:
-        for line in filter(None, (each.line() for each in stores)):
+        for line in (*(failure_lines(tables) if table is None else ()), *found.store_lines()):
             say(line)
     if check and (exit_status := _drift(tables, _MAX_LAG if max_lag is None else max_lag)):
         raise click.exceptions.Exit(exit_status)
@@ -90,6 +80,15 @@ def _is_diverged(table: TableStatus) -> bool:
     return any(error.code == Diverged.code for error in errors_of(table))
 
 
+def document(found: Overview) -> dict[str, object]:
+    """As ``--json`` shows it."""
+    return {
+        "all_paused": found.all_paused,
+        "stores": [each.document() for each in found.stores],
+        "tables": [status_document(each) for each in found.tables],
+    }
+
+
 _COLUMNS: Final = (
     "TABLE", "STATE", "HEAD", "PUBLISHED", "LAG", "FOR", "PENDING", "FAILED", "CHECKPOINT", "ERROR"
 )  # fmt: skip
@@ -97,7 +96,8 @@ _OPTIONAL: Final = ("PENDING", "CHECKPOINT", "ERROR", "FOR")
 """On a narrow terminal the errors are read below the table, and the rest of one table in its own status."""
 
 
-def _grid(tables: Sequence[TableStatus]) -> Grid:
+def grid(tables: Sequence[TableStatus]) -> Grid:
+    """A row a table."""
     rows, empty = [_row(table) for table in tables], "No tables. `deltamirror table create` makes one."
     return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL, colour=_colour)
 
@@ -121,15 +121,16 @@ def _codes(table: TableStatus) -> str:
     return ", ".join(commit + checkpoint)
 
 
-def _tell_remedies(tables: Sequence[TableStatus]) -> None:
+def failure_lines(tables: Sequence[TableStatus]) -> Iterator[str]:
+    """What failed, and what to do about it: a line a failure."""
     for table in tables:
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         if table.quarantined_at is not None:
-            say(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}{more}")
+            yield f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}{more}"
             continue
         for error in errors_of(table):
             cause = one_line(error.message)
-            say(f"{table.name}, version {error.version}: {error.code}: {cause}; {remedy_of(table, error)}{more}")
+            yield f"{table.name}, version {error.version}: {error.code}: {cause}; {remedy_of(table, error)}{more}"
 
 
 def _fields(table: TableStatus) -> dict[str, object]:

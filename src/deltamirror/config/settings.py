@@ -163,6 +163,16 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["text", "json"],
         described("Lines for people, or one JSON object a line for collectors.", reload=Reload.START),
     ] = "text"
+    summary: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "How often a service says what it did: versions, checkpoints, failures, backlog and lag, in one line, "
+            "whatever `level` is. While nothing changes it says so once. 0: never.",
+            unit="s",
+            reload=Reload.START,
+        ),
+    ] = 60.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -176,7 +176,7 @@ def exposition() -> tuple[bytes, str]:
 
 
 def register(collector: Callable[[], Iterable[Sample]]) -> Callable[[], None]:
-    """Ask the collector at each scrape, until the returned function is called. Of equal samples the first collector's counts.
+    """Ask the collector at each scrape, until the returned function is called. Equal samples: the first counts.
 
     A collector that raises has no samples at that scrape, which ``deltamirror_scrape_errors_total`` counts.
     """
