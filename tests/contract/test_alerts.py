@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from deltamirror.txnlog.database.access import Database
 from tests.support.lake import create, execute
 from tests.support.mirrors import append, following, local_settings, make_table, mirror_of
 from tests.support.receivers import http_receiver, smtp_receiver
+from tests.support.scraping import value
 from tests.support.virtual_clock import VirtualClock, clocked
 
 KEY = AlertKey("lag-warning", "table", "t")
@@ -157,6 +159,8 @@ def test_a_lasting_failure_is_one_alert_of_a_running_service_and_its_repair_is_t
     make_table(lake, tmp_path)
     in_the_way = tmp_path / "t"
     in_the_way.write_text("not a folder")
+    sent = partial(value, "deltamirror_alert_deliveries_total", channel="hook", outcome="sent")
+    before = sent()
     with http_receiver() as hook:
         channel = webhook(hook.url)
         settings = alerting(channel, rules=(AlertRule(name="failure-escalated", channels=("hook",)),))
@@ -166,11 +170,13 @@ def test_a_lasting_failure_is_one_alert_of_a_running_service_and_its_repair_is_t
             assert (told["event"], told["rule"], told["severity"]) == ("firing", "failure-escalated", "critical")
             assert "invalid-location" in told["alerts"][0]["cause"]
             assert "`deltamirror report t 0`" in told["alerts"][0]["action"]
+            assert value("deltamirror_alerts_firing", severity="critical") == 1
             in_the_way.unlink()
             assert hook.next().document["event"] == "resolved"
         assert hook.requests.empty()
     [ended] = [alert for alert in alerts_now(lake.database, resolved=True) if alert.rule == "failure-escalated"]
     assert ended.state is AlertState.RESOLVED
+    assert sent() == before + 2
 
 
 @pytest.mark.requirement("R62")
@@ -424,7 +430,7 @@ def test_what_is_wrong_with_a_log_fires_until_it_is_repaired(lake: Catalog, tmp_
         [fired] = evaluate_now(lake.database, settings)
         assert (fired.key, fired.severity) == (AlertKey("quarantined", "table", "t"), "critical")
         assert fired.facts.cause == "other bytes in the log"
-        assert "`deltamirror repair t --replace-altered`" in fired.facts.action
+        assert "`deltamirror repair t`" in fired.facts.action
         execute(lake, "UPDATE dl_tables SET quarantined_at = NULL, quarantine_reason = NULL")
         breaker = "INSERT INTO dl_breakers (store, state, failures, successes, changed_at, error_code, error_message)"
         execute(lake, f"{breaker} VALUES ('file://', 'open', 5, 0, 1, 'unavailable', 'no answer')")

@@ -21,7 +21,7 @@ from tests.support.mirroring import claimed, end_leases, failed, record, work_on
 from tests.support.mirrors import append, following, make_table, mirror_of, until
 from tests.support.scraping import labels_of, scraped, value
 
-QUERIES = 5
+QUERIES = 6
 OPEN = """INSERT INTO dl_breakers (store, state, failures, successes, changed_at) VALUES (:store, :state, 5, 0, 1)"""
 
 

@@ -15,6 +15,7 @@ from deltamirror.ops.alerts.readings import observe
 from deltamirror.ops.alerts.rules import Rule, channels_in_force, rules_in_force, told_channels
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.shutdown import Ending
+from deltamirror.telemetry import metrics
 from deltamirror.txnlog.alerts.records import AlertKey, Change, record
 from deltamirror.txnlog.database.access import Database
 
@@ -48,7 +49,7 @@ class AlertWatch:
 
     def __init__(self, database: Database, settings: Callable[[], Settings], *, ending: Ending) -> None:
         self._database, self._settings, self._ending = database, settings, ending
-        self._dispatcher = Dispatcher(database)
+        self._dispatcher = Dispatcher(database, counted=metrics.count_alert_delivery)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deltamirror-alert-rules", daemon=True)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from deltamirror.config import MetricsSettings, redact_text
+from deltamirror.config import SEVERITIES, MetricsSettings, redact_text
 from deltamirror.errors import Unavailable
 from deltamirror.telemetry import metrics
 from deltamirror.telemetry.metrics import Sample
@@ -123,6 +123,12 @@ STATE_METRICS: Final = (
         "Versions and checkpoints that failed so often that an operator has to look.",
         (),
         lambda state: [({}, state.escalations)],
+    ),
+    StateMetric(
+        "deltamirror_alerts_firing",
+        "Alerts that fire, by severity.",
+        ("severity",),
+        lambda state: [({"severity": severity}, state.firing.get(severity, 0)) for severity in SEVERITIES],
     ),
     StateMetric(
         "deltamirror_circuit_state",

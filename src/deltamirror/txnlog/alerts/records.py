@@ -127,12 +127,19 @@ def alert_row(values: dict[str, Any]) -> AlertRow:
 
 
 def record(database: Database, changes: Sequence[Change]) -> list[Change]:
-    """Make changes, and order their notifications; those that took effect: the others were made by another service."""
+    """Make changes, and order their notifications; those that took effect: the others were made by another service.
+
+    All services take the rows in one order: none waits for another that waits for it.
+    """
     made: list[Change] = []
-    for some in batched(changes, _AT_ONCE):
+    for some in batched(sorted(changes, key=_order_of), _AT_ONCE):
         with database.write(Step.RECORD_ALERTS) as session:
             made += _recorded(session, some)
     return made
+
+
+def _order_of(change: Change) -> tuple[str, str, str]:
+    return change.key.rule, change.key.scope, change.key.subject
 
 
 def _recorded(session: Session, changes: Sequence[Change]) -> Iterator[Change]:

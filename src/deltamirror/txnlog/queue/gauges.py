@@ -9,7 +9,16 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import breakers, checkpoints, escalations, heads, leases, tables, versions
+from deltamirror.txnlog.database.schema import (
+    alerts,
+    breakers,
+    checkpoints,
+    escalations,
+    heads,
+    leases,
+    tables,
+    versions,
+)
 from deltamirror.txnlog.queue.status import lag_ms, with_lag
 
 __all__ = ["MirrorGauges", "TableGauges", "mirror_gauges"]
@@ -41,6 +50,8 @@ class MirrorGauges:
     circuits: Mapping[str, str]
     """The state of each store to which something happened."""
     escalations: int
+    firing: Mapping[str, int]
+    """How many alerts fire, by severity."""
 
 
 def mirror_gauges(connection: Connection) -> MirrorGauges:
@@ -52,6 +63,7 @@ def mirror_gauges(connection: Connection) -> MirrorGauges:
         leases={row.lane: row.held for row in connection.execute(_LEASES)},
         circuits={row.store: row.state for row in connection.execute(select(breakers.c.store, breakers.c.state))},
         escalations=int(connection.execute(_ESCALATIONS).scalar_one()),
+        firing={row.severity: row.number for row in connection.execute(_FIRING)},
     )
 
 
@@ -100,6 +112,11 @@ _BEHIND: Select[Any] = select(
 
 _LEASES = select(leases.c.lane, func.count().label("held")).where(leases.c.expires_at > CLOCK).group_by(leases.c.lane)
 
+_FIRING = (
+    select(alerts.c.severity, func.count().label("number"))
+    .where(alerts.c.state == "firing")
+    .group_by(alerts.c.severity)
+)
 _ESCALATIONS = (
     select(func.count())
     .select_from(escalations)
