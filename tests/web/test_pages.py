@@ -50,7 +50,7 @@ def test_during_an_outage_the_numbers_are_those_of_sql(outage: Served) -> None:
     assert abs(status["now"] - counted.oldest - first["lag_ms"]) < 60_000
     assert (status["totals"]["tables"], status["totals"]["failing"], status["matching"]) == (2, 1, 2)
     one = client.get("/api/v1/tables/sales.orders").json
-    changing = {"lag_ms": 0, "stages": None}
+    changing = {"lag_ms": 0, "since_published_ms": 0, "stages": None}
     assert {**one["table"], **changing} == {**first, **changing}
     assert [row["state"] for row in one["versions"]] == ["PENDING", "FAILED", "SUCCESS", "SUCCESS"]
     assert one["files"] == 3
@@ -74,6 +74,27 @@ def test_the_pages_show_lag_failures_and_what_to_do(outage: Served) -> None:
     failure = client.get("/tables/sales.orders/failures/2").text
     assert "Attempt 1: invalid-location" in failure
     assert "docs/guides/recovery.md" in failure
+
+
+FIRING = """INSERT INTO dl_alerts
+    (rule, scope, subject, severity, state, since, fired_at, announced, reading, cause, action)
+    VALUES (:rule, :scope, :subject, 'critical', 'firing', 1, 2, true, '', :cause, 'run `deltamirror report t`')"""
+
+
+@pytest.mark.requirement("R60")
+def test_alerts_that_fire_are_shown_to_readers_of_their_tables(outage: Served) -> None:
+    cause = "cannot reach postgresql://me:hunter2@db/lake <b>"
+    for scope, subject in (("table", "sales.orders"), ("table", "hr.pay"), ("store", "s3://lake")):
+        execute(outage.catalog, FIRING, rule="lag-critical", scope=scope, subject=subject, cause=cause)
+    page, api = outage.client().get("/").text, outage.client().get("/api/v1/status")
+    assert "<code>deltamirror report t</code>" in page
+    assert "hunter2" not in page + api.text
+    assert "&lt;b&gt;" in page
+    assert {alert["subject"] for alert in api.json["alerts"]} == {"sales.orders", "hr.pay", "s3://lake"}
+    narrow = outage.client()
+    narrow.sign_in(outage.token("sales", Right.READ, "sales.*"))
+    seen = narrow.get("/api/v1/status").json["alerts"]
+    assert [alert["subject"] for alert in seen] == ["sales.orders"]
 
 
 def test_tables_are_searched_sorted_and_paged_by_the_address(outage: Served) -> None:

@@ -20,7 +20,18 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import alerts, deliveries
 from deltamirror.txnlog.database.upsert import upsert
 
-__all__ = ["AlertKey", "AlertRow", "AlertState", "Change", "Facts", "Move", "alerts_now", "known_alerts", "record"]
+__all__ = [
+    "AlertKey",
+    "AlertRow",
+    "AlertState",
+    "Change",
+    "Facts",
+    "Move",
+    "alerts_now",
+    "firing_alerts",
+    "known_alerts",
+    "record",
+]
 
 _KEPT_MS: Final = 7 * 24 * 3600 * 1000
 _AT_ONCE: Final = 100
@@ -117,6 +128,13 @@ def known_alerts(connection: Connection, *, resolved: bool = True) -> list[Alert
     """The alerts that SQL holds, the newest first."""
     wanted = true() if resolved else alerts.c.state != AlertState.RESOLVED.value
     newest = select(*_COLUMNS).where(wanted).order_by(alerts.c.since.desc(), alerts.c.rule, alerts.c.subject)
+    return [alert_row(row._asdict()) for row in connection.execute(newest)]
+
+
+def firing_alerts(connection: Connection, *, limit: int) -> list[AlertRow]:
+    """The alerts that fire, the newest first, no more than so many."""
+    firing = select(*_COLUMNS).where(alerts.c.state == AlertState.FIRING.value)
+    newest = firing.order_by(alerts.c.since.desc(), alerts.c.rule, alerts.c.subject).limit(limit)
     return [alert_row(row._asdict()) for row in connection.execute(newest)]
 
 

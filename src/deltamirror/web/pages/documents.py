@@ -17,6 +17,7 @@ def overview_document(found: Overview) -> dict[str, object]:
         "all_paused": counted.pop("all_paused"),
         "totals": counted,
         "stores": [asdict(store) for store in found.stores],
+        "alerts": [{**asdict(alert), "cause": redact_text(alert.cause)} for alert in found.alerts],
         "tables": [status_document(table) for table in found.found.tables],
         "matching": found.found.matching,
         "page": found.found.page,

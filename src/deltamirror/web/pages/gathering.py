@@ -8,6 +8,7 @@ from typing import Final
 from deltamirror.errors import NotFound
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.txnlog.access.patterns import TablePattern
+from deltamirror.txnlog.alerts.records import AlertRow, firing_alerts
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import count_files
 from deltamirror.txnlog.queue.breakers import Breaker, all_breakers
@@ -30,6 +31,7 @@ __all__ = ["WINDOWS", "Overview", "TableView", "failure_view", "now_ms", "overvi
 _SPARK_VERSIONS: Final = 40
 _CHART_VERSIONS: Final = 300
 _FAILURES: Final = 6
+_ALERTS: Final = 50
 _ATTEMPTS: Final = 12
 _CHECKPOINTS: Final = 8
 _VERSIONS: Final = 20
@@ -56,6 +58,8 @@ class Overview:
     sparklines: Mapping[int, Sparkline]
     stores: tuple[Breaker, ...]
     """All that something happened to; none for a reader who may not see all tables."""
+    alerts: tuple[AlertRow, ...]
+    """The newest that fire; of stores and channels for a reader of all tables only."""
 
     @property
     def shut_stores(self) -> int:
@@ -94,6 +98,7 @@ def overview(database: Database, wanted: Wanted) -> Overview:
         failures = tables_page(connection, troubled).tables if counted.failing else ()
         lags = recent_lags(connection, [table.table_id for table in found.tables], count=_SPARK_VERSIONS)
         stores = tuple(all_breakers(connection)) if wanted.visible.covers_all else ()
+        alerts = tuple(each for each in firing_alerts(connection, limit=_ALERTS) if _may_see(wanted.visible, each))
     now = now_ms()
     sparklines = {
         table.table_id: sparkline_of(lags[table.table_id], waiting_ms=table.lag_ms, now=now) for table in found.tables
@@ -106,6 +111,7 @@ def overview(database: Database, wanted: Wanted) -> Overview:
         failures=failures,
         sparklines=sparklines,
         stores=stores,
+        alerts=alerts,
     )
 
 
@@ -134,6 +140,10 @@ def table_view(database: Database, name: str, visible: TablePattern, *, before: 
 def failure_view(database: Database, name: str, visible: TablePattern, version: int) -> TableReport:
     """What failed at one version of a table."""
     return report_on(database, _seen(name, visible), version)
+
+
+def _may_see(visible: TablePattern, alert: AlertRow) -> bool:
+    return visible.covers_all or (alert.scope == "table" and visible.covers(alert.subject))
 
 
 def _seen(name: str, visible: TablePattern) -> str:
