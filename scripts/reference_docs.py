@@ -1,4 +1,4 @@
-"""Write docs/reference/{actions,cli,settings,errors}.md from the code; `--check` only says whether they are stale."""
+"""Write docs/reference/{actions,cli,settings,errors,metrics}.md from the code; `--check` only says which are stale."""
 
 import re
 import sys
@@ -10,8 +10,10 @@ import click
 from deltamirror import errors
 from deltamirror.cli import cli
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
-from deltamirror.config import Settings, keys
+from deltamirror.config import METRICS, Key, Settings, SloSettings, block_keys, keys, ready_made
+from deltamirror.ops.monitoring.collector import STATE_METRICS
 from deltamirror.pipeline.failures.policy import POLICIES, Policy
+from deltamirror.telemetry.metrics import DESCRIPTIONS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when it is run, only its own folder is there
 
@@ -63,6 +65,13 @@ Keys with a table property may differ between tables: by that property, or in a 
 that matches before the others, and these before what holds for all tables.
 """
 
+ALERTS = """\
+## Alert rules
+
+The conditions of a rule compare metrics. A rule may also name metrics of the store that a table is in, and of the
+catalog. [Alerts](../guides/alerts.md) shows how to write them.
+"""
+
 ERRORS_INTRODUCTION = """\
 # Errors
 
@@ -74,6 +83,26 @@ command line, `retryable` (whether the same call may succeed later), a `hint` fo
 {tree}
 ```
 """
+
+METRICS_INTRODUCTION = """\
+# Metrics
+
+Every process measures itself, writers included: `deltamirror.telemetry.metrics.REGISTRY` is a registry of
+prometheus_client, and `deltamirror.telemetry.metrics.exposition()` has its content as a scraper reads it. Names begin
+with `deltamirror_`, times are seconds, sizes are bytes. No label has a version for its value; the first
+`metrics.tables` tables that a process meets have a value of the label `table` of their own, and all others share the
+value `other`. [The guide](../guides/mirroring.md#metrics-and-traces) says how to get at them.
+"""
+
+PROCESS_METRICS = "## Of the process\n\nCounted and measured in this process, since it started."
+
+STATE_METRICS_TEXT = """\
+## Of the catalog
+
+Gauges of a service, or of a process that exports them with `deltamirror.ops.monitoring.collector.exported`: read from
+the database at a scrape, by five queries however many tables there are, at most every `metrics.refresh` seconds. All
+services of a catalog have the same values: aggregate them with `max`. While the database does not answer they are
+missing, and `deltamirror_scrape_errors_total` counts."""
 
 POLICIES_INTRODUCTION = """\
 ## What the mirror does
@@ -173,19 +202,52 @@ def spelling(option: click.Option) -> str:
 
 
 def settings_page() -> str:
-    sections: dict[str, list[str]] = {}
+    sections: dict[str, list[Key]] = {}
     for key in keys(Settings):
-        default = "none" if key.default is None else f"`{key.default}`"
-        unit, own = key.unit or "–", f"`{key.table_property}`" if key.per_table else "–"
-        cells = (f"`{key.name}`", key.text, key.kind, unit, default, str(key.reload), f"`{key.variable}`", own)
-        sections.setdefault(key.section, []).append(f"| {' | '.join(map(cell, cells))} |")
+        sections.setdefault(key.section, []).append(key)
+    tables = [settings_section(section, found) for section, found in sections.items()]
+    return "\n".join([NOTE, SETTINGS_INTRODUCTION, *tables, ALERTS, *alert_tables()])
+
+
+def settings_section(section: str, found: list[Key]) -> str:
     head = [
         "| Key | Meaning | Type | Unit | Default | A change takes effect | Variable | Table property |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    texts = {section: getattr(Settings(), section).__doc__ for section in sections}
-    tables = ["\n".join([f"## [{s}]", "", texts[s], "", *head, *rows, ""]) for s, rows in sections.items()]
-    return "\n".join([NOTE, SETTINGS_INTRODUCTION, *tables])
+    rows = [setting_row(key) for key in found]
+    text = getattr(Settings(), section).__doc__
+    blocks = [line for key in found if key.blocks is not None for line in block_section(key)]
+    return "\n".join([f"## [{section}]", "", text, "", *head, *rows, "", *blocks])
+
+
+def setting_row(key: Key) -> str:
+    default = "none" if key.default in (None, ()) else f"`{key.default}`"
+    unit, own = key.unit or "–", f"`{key.table_property}`" if key.per_table else "–"
+    cells = (f"`{key.name}`", key.text, key.kind, unit, default, str(key.reload), f"`{key.variable}`", own)
+    return f"| {' | '.join(map(cell, cells))} |"
+
+
+def block_section(key: Key) -> list[str]:
+    """The keys of a block; in the environment, all blocks are one JSON list."""
+    head = ["| Key | Meaning | Type | Unit | Default |", "|---|---|---|---|---|"]
+    rows = []
+    for own in block_keys(key):
+        default = "required" if own.is_required else "none" if own.default is None else f"`{own.default}`"
+        cells = (f"`{own.name}`", own.text, own.kind, own.unit or "–", default)
+        rows.append(f"| {' | '.join(map(cell, cells))} |")
+    return [f"### [[{key.path}]]", "", key.blocks.__doc__ or "", "", *head, *rows, ""]
+
+
+def alert_tables() -> list[str]:
+    metrics = [f"| `{name}` | {info.scope} | {cell(info.text)} |" for name, info in METRICS.items()]
+    rules = [
+        f"| `{rule.name}` | `{cell(' and '.join(map(str, rule.conditions)))}` | {rule.severity} |"
+        for rule in ready_made(SloSettings())
+    ]
+    return [
+        *("### Metrics of rules", "", "| Metric | Of a | Value |", "|---|---|---|", *metrics, ""),
+        *("### Ready-made rules", "", "| Name | Condition | Severity |", "|---|---|---|", *rules, ""),
+    ]
 
 
 def errors_page() -> str:
@@ -218,11 +280,27 @@ def policy_row(policy: Policy) -> str:
     return f"| `{policy.code}` | {policy.severity} | {again} | {counts} | {policy.escalates} | {remedy} | {more} |"
 
 
+def metrics_page() -> str:
+    process = [(each.name, each.kind, each.labels, each.help) for each in DESCRIPTIONS]
+    state = [(each.name, "gauge", each.labels, each.help) for each in STATE_METRICS]
+    own = [PROCESS_METRICS, "", *metric_rows(process), "", STATE_METRICS_TEXT, "", *metric_rows(state), ""]
+    return "\n".join([NOTE, METRICS_INTRODUCTION, *own])
+
+
+def metric_rows(metrics: list[tuple[str, str, tuple[str, ...], str]]) -> list[str]:
+    head = ["| Metric | Kind | Labels | Meaning |", "|---|---|---|---|"]
+    return head + [
+        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels) or '–'} | {cell(text)} |"
+        for name, kind, labels, text in metrics
+    ]
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "actions.md": lambda: f"{NOTE}\n{actions_page()}",
     "cli.md": cli_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
+    "metrics.md": metrics_page,
 }
 
 if __name__ == "__main__":

@@ -20,4 +20,6 @@ pytest_plugins = [
     "tests.support.s3_servers",
     "tests.support.stores",
     "tests.support.combinations",
+    "tests.support.chromium",
+    "tests.support.status_pages",
 ]

@@ -43,6 +43,9 @@ class Step(StrEnum):
     APPEND = "commit.append", "append in one statement"
     FIND_COMMIT = "commit.find", "wait for a commit whose reply was lost"
 
+    PUT_ROWS = "rows.put-file", "put a data file"
+    DELETE_ROWS = "rows.delete-files", "delete the data files of a transaction that failed"
+
     RETRY_NOW = "publish.retry-now", "make failures due"
     END_PAUSES = "publish.end-pauses", "let the circuits of stores be probed"
     CLAIM_COMMITS = "publish.claim", "claim a table"
@@ -88,6 +91,10 @@ class Step(StrEnum):
     STORE_ENDS = "import.store-ends", "store which files ended"
     COMPLETE_IMPORT = "import.complete", "make an imported table known"
     DISCARD_IMPORT = "import.discard", "delete an import that failed"
+
+    RECORD_ALERTS = "alert.record", "record changes of alerts, and order their notifications"
+    CLAIM_NOTIFICATIONS = "alert.claim", "claim notifications"
+    RECORD_NOTIFICATIONS = "alert.record-sent", "record notifications as sent, or as failed"
 
     RENEW_LEASES = "lease.renew", "hold leases for longer"
     RELEASE_LEASES = "lease.release", "give leases back"

@@ -16,13 +16,20 @@ from deltamirror.pipeline.run.opening import open_harvester, open_inspector
 from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.opening import open_database
 
-__all__ = ["open_catalog", "open_engine", "open_importer", "open_location", "open_logs"]
+__all__ = ["open_catalog", "open_catalog_database", "open_engine", "open_importer", "open_location", "open_logs"]
 
 
 def open_catalog(settings: Settings) -> Catalog:
     """The catalog that ``settings`` name. It is a context manager; nothing is connected before the first use."""
     return Catalog(settings=settings)
+
+
+def open_catalog_database(settings: Settings) -> Database:
+    """The database of that catalog, to ask whether it answers; nothing is connected before the first use."""
+    return open_database(settings.catalog)
 
 
 def open_engine(settings: Settings | LiveSettings) -> MirrorEngine:
@@ -43,7 +50,8 @@ def open_importer(catalog: Catalog, settings: Settings, *, runner: str | None = 
 
 
 @contextmanager
-def open_logs(engine: MirrorEngine, settings: Settings) -> Iterator[Logs]:
-    """The logs of an engine's tables, to be compared; Spark is started for large ones alone, if settings name it."""
-    with closing(open_inspector(settings)) as inspector, Logs(engine, inspector) as logs:
+def open_logs(engine: MirrorEngine, *, runner: str = "local") -> Iterator[Logs]:
+    """The logs of an engine's tables, to be compared; Spark is started for large ones alone, if it is the runner."""
+    inspector = open_inspector(engine.live, runner=runner, calls=engine.calls)
+    with closing(inspector), Logs(engine, inspector) as logs:
         yield logs

@@ -5,9 +5,9 @@ or leave it to the executor to fetch them by ``commit_id``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from deltamirror.delta.chunks import Chunk
 from deltamirror.errors import DeltaMirrorError
@@ -30,7 +30,9 @@ __all__ = [
     "Outcome",
     "Published",
     "Stage",
+    "StageTimes",
     "Unit",
+    "carrying",
 ]
 
 
@@ -104,6 +106,8 @@ class CommitUnit:
     checksums: bool = True
     verify: str = "basic"
     budget: float = 20.0
+    read: float = 0.0
+    """How many milliseconds it took to read the chunks that its commits carry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,13 @@ class CheckpointUnit:
 Unit: TypeAlias = CommitUnit | CheckpointUnit
 
 
+def carrying(unit: Unit, commits: Iterable[CommitWork], *, read: float) -> Unit:
+    """The unit with commits whose chunks were read, which took so many milliseconds."""
+    if isinstance(unit, CommitUnit):
+        return replace(unit, commits=tuple(commits), read=unit.read + read)
+    return replace(unit, commits=tuple(commits))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why a unit stopped, and where."""
@@ -165,6 +176,28 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimes:
+    """For how many milliseconds a unit of commits was in each stage."""
+
+    read: float = 0.0
+    """In the database: the stored chunks, and whether the lease holds."""
+    serialise: float = 0.0
+    """Decoding chunks, checking them, and joining them to the bytes of a commit."""
+    upload: float = 0.0
+    verify: float = 0.0
+    """Reading from the log: the object before the first one, and what is compared with the bytes of a commit."""
+
+    def __add__(self, other: Self) -> Self:
+        return replace(
+            self,
+            read=self.read + other.read,
+            serialise=self.serialise + other.serialise,
+            upload=self.upload + other.upload,
+            verify=self.verify + other.verify,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOutcome:
     """What came of a ``CommitUnit``: the versions up to the first failure, or to the end of the budget."""
 
@@ -183,6 +216,10 @@ class CommitOutcome:
     """The ``.crc`` of the last published version, where it is certain."""
     checksum_failure: Failure | None = None
     """Trouble with a ``.crc`` stops nothing."""
+    stages: StageTimes | None = None
+    """Where its time went; None: nothing was begun."""
+    ended_at: float | None = None
+    """When it ended, by ``time.time()`` of the process that did the work; None: nothing was begun."""
 
     @property
     def log_fields(self) -> Mapping[str, object]:

@@ -95,7 +95,7 @@ def test_the_list_of_commands_says_what_the_commands_say() -> None:
         assert (command.name, command.get_short_help_str(limit=1_000)) == (name, listed.summary)
 
 
-@pytest.mark.parametrize("group", [(), ("config",), ("table",)], ids=lambda path: " ".join(path) or "root")
+@pytest.mark.parametrize("group", [(), ("config",), ("table",), ("token",)], ids=lambda path: " ".join(path) or "root")
 def test_every_summary_is_a_sentence_on_one_line_of_80_columns(group: Words) -> None:
     lines = shown(*group)
     for path, command in commands():

@@ -376,6 +376,9 @@ class SparkLike:
         self._then()
         return True
 
+    def is_ready(self) -> bool:
+        return True
+
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         click.echo("[run]", err=True)
         return self._inner.run(units)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deltamirror.cli.output import duration
-from deltamirror.cli.remedies import remedy
+from deltamirror.ops.advice import remedy
 from deltamirror.txnlog.queue.breakers import Breaker
 from deltamirror.txnlog.queue.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
 from tests.support.commands import typed_in_colour, typed_on_a_terminal

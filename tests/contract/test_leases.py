@@ -12,7 +12,8 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.txnlog.queue.backlog import request_checkpoint
-from deltamirror.txnlog.queue.leases import Claim, claim, held_for, release, renew
+from deltamirror.txnlog.queue.expected_objects import comparisons
+from deltamirror.txnlog.queue.leases import Claim, claim, held_for, overdue, release, renew
 from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 from deltamirror.work import Lane, Lease
 from tests.support.emptied import lake_url_of
@@ -329,3 +330,44 @@ def test_mirroring_does_not_wait_for_writers_and_writers_do_not_wait_for_it(empt
         with catalog.database.write() as claiming:
             claiming.lock_claims()
             assert catalog.table("t").append([add("a")]).versions == {"t": 1}
+
+
+def age(catalog: Catalog) -> None:
+    """Let an hour pass for everything that is recorded of commits and leases."""
+    execute(catalog, "UPDATE dl_table_versions SET committed_at = committed_at - 3600000")
+    execute(catalog, "UPDATE dl_mirror_status SET updated_at = updated_at - 3600000")
+    execute(catalog, "UPDATE dl_mirror_status SET published_at = published_at - 3600000")
+    execute(catalog, "UPDATE dl_leases SET claimed_at = claimed_at - 3600000")
+
+
+def late(catalog: Catalog) -> list[tuple[str, int, str | None]]:
+    with catalog.database.read() as connection:
+        return [(each.name, each.version, each.owner) for each in overdue(connection, seconds=60, limit=5)]
+
+
+@pytest.mark.requirement("R64")
+def test_commits_that_are_due_for_long_are_known_with_whoever_holds_their_table(catalog: Catalog) -> None:
+    create(catalog)
+    assert late(catalog) == []
+    age(catalog)
+    assert late(catalog) == [("t", 0, None)]
+    [mine] = claimed(catalog)
+    assert late(catalog) == []  # it has just been taken
+    age(catalog)
+    assert late(catalog) == [("t", 0, "me")]
+    release(catalog.database, [mine.lease])
+    pause_all(catalog.database)
+    assert late(catalog) == []
+
+
+@pytest.mark.requirement("R64")
+def test_how_long_ago_logs_were_compared_is_known(catalog: Catalog) -> None:
+    with catalog.database.read() as connection:
+        assert comparisons(connection) is None
+    table = create(catalog)
+    execute(catalog, "UPDATE dl_tables SET created_at = created_at - 3600000")
+    with catalog.database.read() as connection:
+        assert min(comparisons(connection) or ()) >= 3_600_000
+    execute(catalog, f"INSERT INTO dl_reconciliations VALUES ({table.info().id}, 0, {10**15}, NULL)")
+    with catalog.database.read() as connection:
+        assert max(comparisons(connection) or ()) < 0

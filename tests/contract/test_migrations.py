@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
-from tests.support import schema_v1, schema_v2, schema_v3, schema_v4
+from tests.support import schema_v1, schema_v2, schema_v3, schema_v4, schema_v5
 from tests.support.emptied import lake_url_of
 from tests.support.lake import add, opened, paths
 from tests.support.mirroring import claimed, published, record, status_of, work_on
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.requirement("R107")
 
 RELEASED = [
     pytest.param(schema, id=f"from version {number}")
-    for number, schema in enumerate((schema_v1, schema_v2, schema_v3, schema_v4), 1)
+    for number, schema in enumerate((schema_v1, schema_v2, schema_v3, schema_v4, schema_v5), 1)
 ]
 
 SHAPE = {
@@ -142,7 +142,7 @@ def test_an_older_catalog_is_refused_until_it_is_migrated(old_url: str) -> None:
     with Catalog(old_url) as catalog:
         acts: tuple[Callable[[], object], ...] = (catalog.check, catalog.tables, lambda: catalog.table("t"))
         for act in acts:
-            with pytest.raises(CatalogMismatch, match=r"schema version [1234]$") as caught:
+            with pytest.raises(CatalogMismatch, match=r"schema version [12345]$") as caught:
                 act()
             assert "deltamirror init" in caught.value.hint
         catalog.init()

@@ -1,6 +1,7 @@
 """What the mirror writes down happened, once, to whoever had the lease; what it reads was committed."""
 
 import hashlib
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from deltamirror.txnlog.queue.status import attempts
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Stage
 from tests.support.lake import add, create, execute, opened
 from tests.support.mirroring import (
+    HOUR,
     claimed,
     failed,
     published,
@@ -55,6 +57,11 @@ def rows(catalog: Catalog, columns: str, source: str = "dl_mirror_status") -> li
 
 def states(catalog: Catalog) -> list[str]:
     return [state for (state,) in rows(catalog, "state")]
+
+
+def claimed_before(catalog: Catalog, *, seconds: int) -> None:
+    """Let the claims be this much older."""
+    execute(catalog, "UPDATE dl_leases SET claimed_at = claimed_at - :back", back=seconds * 1_000)
 
 
 def ask_for_checkpoint(catalog: Catalog, version: int, reason: str = "a test") -> None:
@@ -390,9 +397,34 @@ def test_the_bytes_since_a_checkpoint_are_those_of_the_commits_after_it(catalog:
 
 def test_a_version_is_published_when_it_was_put_and_not_when_its_unit_ended(catalog: Catalog, table: Table) -> None:
     [one] = claimed(catalog)
+    claimed_before(catalog, seconds=120)
     outcome = published(one.lease, 0, 1, 2)
     ages = (90_000.0, 30_000.0, 0.0)
     aged = tuple(replace(each, age=age) for each, age in zip(outcome.published, ages, strict=True))
     record_commits(catalog.database, replace(outcome, published=aged), retry=lambda *_: 0.0)
     times = [at for (at,) in rows(catalog, "published_at")[:3]]
     assert [times[2] - at for at in times] == [90_000, 30_000, 0]
+
+
+@pytest.mark.requirement("R59")
+def test_the_time_that_an_outcome_waits_to_be_recorded_does_not_make_its_versions_late(
+    catalog: Catalog, table: Table
+) -> None:
+    [one] = claimed(catalog)
+    claimed_before(catalog, seconds=120)
+    waiting = replace(published(one.lease, 0), ended_at=time.time() - 60)
+    recorded = record(catalog, waiting)
+    [(published_at, updated_at)] = rows(catalog, "published_at, updated_at")[:1]
+    assert updated_at - published_at >= 60_000
+    assert recorded.visible_at == {0: published_at}
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_no_clock_of_an_executor_puts_a_version_before_its_claim_or_after_its_record(
+    catalog: Catalog, table: Table, ahead: float
+) -> None:
+    [one] = claimed(catalog)
+    record(catalog, replace(published(one.lease, 0), ended_at=time.time() + ahead))
+    [(published_at, updated_at)] = rows(catalog, "published_at, updated_at")[:1]
+    [(claimed_at,)] = execute(catalog, "SELECT claimed_at FROM dl_leases")
+    assert claimed_at <= published_at <= updated_at

@@ -188,16 +188,16 @@ SLIPS: dict[str, tuple[Act, str, str]] = {
     "append([path])": (lambda c: c.table("orders").append(["a.parquet"]), "'a.parquet'", "a path says too little"),
     "append(Path)": (lambda c: c.table("orders").append(Path("a.parquet")), "PosixPath", "a path says too little"),
     "append(bytes)": (lambda c: c.table("orders").append(b"x"), "bytes was given", "a path says too little"),
-    "append(rows)": (lambda c: c.table("orders").append(pa.table({"id": [1]})), "no field 'id'", "not rows of data"),
+    "append(rows)": (lambda c: c.table("orders").append(pa.table({"x": [1]})), "column 'x', which the", "there are: "),
     "append(batch)": (
-        lambda c: c.table("orders").append(pa.record_batch({"id": [1]})),
-        "no field 'id'",
-        "not rows of data",
+        lambda c: c.table("orders").append(pa.record_batch({"x": [1]})),
+        "column 'x', which the",
+        "there are: ",
     ),
     "append(pandas)": (
-        lambda c: c.table("orders").append(pd.DataFrame({"id": [1]})),
-        "no field 'id'",
-        "not rows of data",
+        lambda c: c.table("orders").append(pd.DataFrame({"x": [1]})),
+        "column 'x', which the",
+        "there are: ",
     ),
     "append([Remove])": (lambda c: c.table("orders").append([Remove(path="a", data_change=True)]), "a Remove", "Add"),
     "append(5)": (lambda c: c.table("orders").append(5), "5 (int)", "Add values"),
@@ -301,6 +301,9 @@ class NoRunner:
 
     def start(self) -> bool:
         return False
+
+    def is_ready(self) -> bool:
+        return True
 
     def run(self, units: object) -> Iterator[Any]:
         raise AssertionError(units)

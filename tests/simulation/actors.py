@@ -99,7 +99,7 @@ class Operator(Actor):
 
     def run(self) -> None:
         """Until nobody wants it."""
-        with MirrorEngine(settings=self._settings) as engine, open_logs(engine, self._settings) as logs:
+        with MirrorEngine(settings=self._settings) as engine, open_logs(engine) as logs:
             while self._is_wanted:
                 for table in list(self._observer.tables.values()):
                     if table.is_quarantined:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog
 from deltamirror.config import (
+    AlertSettings,
     BreakerSettings,
     CatalogSettings,
     CheckpointSettings,
@@ -198,5 +199,6 @@ def _settings(plan: Plan) -> Settings:
         # Neighbours: whoever waits for a circuit that is open waits for too long.
         breaker=BreakerSettings(pause=600.0 if plan.neighbours else 20.0),
         reconcile=ReconcileSettings(interval=100.0, sample=3),
+        alerts=AlertSettings(enabled=False),
         storage=StorageSettings(timeout=_SHORT_CALL if plan.neighbours else _LONG_CALL),
     )

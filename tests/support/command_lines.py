@@ -37,6 +37,8 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "mirror": ("--once", "--runner", "local"),
     "checkpoint": (TABLE,),
     "status": (),
+    "top": ("--once",),
+    "health": (),
     "report": (TABLE,),
     "reconcile": ("--strategy", "full", "--runner", "local"),
     "repair": (TABLE,),

@@ -150,12 +150,20 @@ def without_jvm(stderr: str) -> str:
 
 
 class Service:
-    """A ``deltamirror mirror --follow`` that runs."""
+    """A ``deltamirror mirror --follow``, or ``reconcile --follow``, that runs."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.started = _stream(process.stderr).readline()
         """What it said when it was ready for signals."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens, as it said."""
+        found = re.search(r"http://[^/ ]+", self.started)
+        if found is None:
+            raise AssertionError(f"it does not say where it listens: {self.started}")
+        return found[0]
 
     def told(self, how: signal.Signals) -> str:
         """Send a signal, and wait for the line that it is answered with."""
@@ -170,10 +178,12 @@ class Service:
 
 
 @contextmanager
-def following(*arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING) -> Iterator[Service]:
-    """A service, which is killed at the end if nobody stopped it."""
+def following(
+    *arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING, command: str = "mirror"
+) -> Iterator[Service]:
+    """A service, or another command that follows, which is killed at the end if nobody stopped it."""
     with subprocess.Popen(
-        [*COMMAND, "mirror", "--follow", *arguments],
+        [*COMMAND, command, "--follow", *arguments],
         cwd=folder,
         env=environment(settings),
         stdout=subprocess.PIPE,

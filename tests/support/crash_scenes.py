@@ -8,18 +8,22 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import json
+from msgspec.structs import replace
 from sqlalchemy import update
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.config import Settings, StorageSettings
+from deltamirror.config import AlertRule, AlertSettings, Settings, StorageSettings
 from deltamirror.ops.adopt.adoption import adopt
+from deltamirror.ops.alerts.background import evaluate_now
+from deltamirror.ops.alerts.delivery import Dispatcher
+from deltamirror.ops.alerts.rules import channels_in_force
 from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.commit import committing as commit_module
-from deltamirror.txnlog.database.schema import heads, versions
+from deltamirror.txnlog.database.schema import deliveries, heads, versions
 from tests.support.lake import add, remove_of
 
 __all__ = ["SCENES", "Lake", "Scene", "engine_of", "keep_ids"]
@@ -172,6 +176,22 @@ def _ask_for_sidecars(lake: Lake) -> None:
         table.append([add(f"beside-{number}.parquet")])
 
 
+def _alert(lake: Lake) -> None:
+    """Evaluate a rule whose condition holds, and send what is due."""
+    rule = AlertRule(name="always", metric="lag_versions", operator=">=", threshold=0.0, tables="t")
+    settings = replace(lake.settings, alerts=AlertSettings(rules=(rule,)))
+    evaluate_now(lake.catalog.database, settings)
+    for channel in channels_in_force(settings):
+        Dispatcher(lake.catalog.database).drain(channel, settings.alerts)
+
+
+def _alert_later(lake: Lake) -> None:
+    """Another service, once the claim of the one that died has ended."""
+    with lake.catalog.database.write() as session:
+        session.execute(update(deliveries).values(claimed_until=0))
+    _alert(lake)
+
+
 SCENES: Final[Mapping[str, Scene]] = {
     "commit": Scene("mirrored", _commit_two_tables, _keep_time),
     "large commit": Scene("mirrored", _commit_much, _keep_time),
@@ -184,4 +204,5 @@ SCENES: Final[Mapping[str, Scene]] = {
     "misleading": Scene("mirrored", _reconcile, _mislead, databases=("sqlite",), sound=False),
     "adopt": Scene("mirrored", _adopt, _write_in_place_of_ours, sound=False),
     "clean": Scene("mirrored", _clean, _grow_old),
+    "alert": Scene("mirrored", _alert, again=_alert_later, databases=("sqlite",)),
 }

@@ -160,6 +160,7 @@ CASES: dict[str, Case] = {
     "MirrorEngine.checkpoint": lambda g: g.hands.engine.checkpoint(g.text),
     "MirrorEngine.clean": lambda g: g.hands.engine.clean(g.text),
     "MirrorEngine.status": lambda g: g.hands.engine.status(g.text),
+    "MirrorEngine.monitor": lambda g: g.hands.engine.monitor().report(),
     "MirrorEngine.start": lambda g: g.hands.engine.start(),
     "MirrorEngine.run": lambda g: g.hands.engine.run(once=True),
     "Snapshot.adds": lambda g: list(g.hands.snapshot.adds()),

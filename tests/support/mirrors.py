@@ -33,7 +33,7 @@ __all__ = [
 def local_settings(settings: Settings | None = None, **changed: Any) -> Settings:
     """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` and ``breaker_…`` are of these.
 
-    Its service does not compare logs.
+    Its service neither compares logs nor evaluates alerts.
     """
     settings = settings or Settings()
     quick: dict[str, Any] = {"runner": "local", "poll": 0.02, "retry_base": 0.01, "retry_max": 0.05, "attempts": 1_000}
@@ -44,6 +44,7 @@ def local_settings(settings: Settings | None = None, **changed: Any) -> Settings
         checkpoint=replace(settings.checkpoint, **checkpoint),
         breaker=replace(settings.breaker, **breaker),
         reconcile=replace(settings.reconcile, interval=0.0),
+        alerts=replace(settings.alerts, enabled=False),
     )
 
 
@@ -108,6 +109,10 @@ class ScriptedRunner:
     def start(self) -> bool:
         """Nothing takes time."""
         return False
+
+    def is_ready(self) -> bool:
+        """Nothing has to be started."""
+        return True
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One outcome for each unit."""

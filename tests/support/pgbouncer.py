@@ -1,6 +1,5 @@
 """A real pgbouncer in front of a test's PostgreSQL server, from Debian's packages."""
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -12,19 +11,17 @@ from pathlib import Path
 
 import psycopg
 
-from tests.support.inventory import record
+from tests.support.debian import installed
 from tests.support.ports import held_port
 from tests.support.postgres_server import PASSWORD, START_TIMEOUT_SECONDS, UNPRIVILEGED_USER, USER, PostgresServer
 
 __all__ = ["pooled"]
 
-_LOCK = Path(tempfile.gettempdir()) / "deltamirror-pgbouncer.lock"
-
 
 @contextmanager
 def pooled(server: PostgresServer, database: str, **settings: str) -> Iterator[str]:
     """The address of a database by way of a pgbouncer with these settings."""
-    program = _installed()
+    program = installed("pgbouncer", package="pgbouncer")
     folder = Path(tempfile.mkdtemp(prefix="deltamirror-pgbouncer-", dir="/tmp"))
     process = None
     try:
@@ -75,32 +72,3 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> 
             time.sleep(0.05)
         else:
             return
-
-
-def _installed() -> str:
-    """The program; installed if it is not there and we may. Two test processes do not install at once."""
-    with _LOCK.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (found := _program()) is None:
-            _install()
-            found = _program()
-    if found is None:
-        raise RuntimeError("pgbouncer is not installed; run `apt-get install pgbouncer`")
-    shown = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
-    record("server", shown.stdout.partition("\n")[0])
-    return found
-
-
-def _program() -> str | None:
-    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-
-
-def _install() -> None:
-    """From Debian's packages, without the service that comes with them."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", "pgbouncer"]):
-        done = subprocess.run(["apt-get", *arguments], capture_output=True, text=True, check=False, env=quiet)
-    if done.returncode != 0:
-        raise RuntimeError(f"apt-get could not install pgbouncer:\n{done.stdout}{done.stderr}")

@@ -19,7 +19,17 @@ from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import METADATA, checkpoints, checksums, heads, leases, mirror_status, tables
+from deltamirror.txnlog.database.schema import (
+    METADATA,
+    alerts,
+    checkpoints,
+    checksums,
+    deliveries,
+    heads,
+    leases,
+    mirror_status,
+    tables,
+)
 
 __all__ = ["dump", "is_done", "names_of_temporaries", "seen", "stores_of", "tags"]
 
@@ -29,6 +39,8 @@ _COMPARED = {
     checkpoints: ("table_id", "version", "state", "name", "num_rows", "num_files", "base_version"),
     checksums: ("table_id", "version", "data"),
     tables: ("table_id", "name", "published_version", "log_start", "quarantine_reason"),
+    alerts: ("rule", "scope", "subject", "state", "announced"),
+    deliveries: ("rule", "scope", "subject", "channel", "event", "state", "claim", "claimed_until"),
 }
 
 _OF_SIDECARS = re.compile(r"(\d{20}\.checkpoint\.)[0-9a-f-]{36}(\.json)")

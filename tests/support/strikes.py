@@ -26,6 +26,7 @@ class Phase(StrEnum):
     RECONCILE = "reconcile"
     ADOPT = "adopt"
     CLEAN = "clean"
+    ALERT = "alert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,9 @@ STRIKES: Final = (
     Strike(Step.DELETE_EXPIRED, Phase.CLEAN, "clean"),
     Strike(Step.DELETE_FILE, Phase.CLEAN, "clean", turn=3, stores=("disk",)),
     Strike(Step.RECORD_CLEANING, Phase.CLEAN, "clean"),
+    Strike(Step.RECORD_ALERTS, Phase.ALERT, "alert", stores=("disk",)),
+    Strike(Step.CLAIM_NOTIFICATIONS, Phase.ALERT, "alert", stores=("disk",)),
+    Strike(Step.RECORD_NOTIFICATIONS, Phase.ALERT, "alert", stores=("disk",)),
 )
 
 BY_THE_CLOCK: Final[Mapping[Step, str]] = {
@@ -124,11 +128,15 @@ _IMPORTS: Final = "tests/fault/test_import_kill.py strikes before every statemen
 _REPAIR: Final = "the operator runs `repair` again: tests/contract/test_repair.py"
 _OVERTAKEN: Final = "a stage that is overtaken by winning commits; if it dies it is swept, as at commit.store-lines"
 
+_ROWS: Final = "a data file that no version names is read by nobody: tests/contract/test_rows.py"
+
 ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.CATCH_UP: _OVERTAKEN,
     Step.MOVE_ROW_IDS: _OVERTAKEN,
     Step.DISCARD_STAGE: "a commit failed before; what is left of its stage is swept: tests/fault/test_commit_kill.py",
     Step.FIND_COMMIT: "a lock and a question: nothing is written",
+    Step.PUT_ROWS: _ROWS,
+    Step.DELETE_ROWS: _ROWS,
     Step.LIFT_QUARANTINE: _REPAIR,
     Step.RETRY_FOUND: _REPAIR,
     Step.SAVE_ALTERED: _REPAIR,

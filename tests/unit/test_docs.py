@@ -120,7 +120,7 @@ def test_the_sql_of_the_data_model_runs_and_finds_what_it_says(folder: Path) -> 
     exec("\n".join(blocks(WRITING, "python")), namespace := {})  # noqa: S102 -- tables to ask about
     namespace["catalog"].close()
     with sqlite3.connect(folder / "lake.db") as connection:
-        files, pending, applications = [
+        files, pending, lags, applications = [
             connection.execute(query.replace("sales.orders", "orders").replace("12", "1")).fetchall()
             for query in blocks(DATA_MODEL, "sql")
         ]
@@ -128,6 +128,7 @@ def test_the_sql_of_the_data_model_runs_and_finds_what_it_says(folder: Path) -> 
     connection.close()
     assert sorted(path for path, _ in files) == ["day=2024-05-01/a.parquet", "day=2024-05-02/b.parquet"]
     assert [(name, count) for name, count, _ in pending] == [("orders", head + 1)]
+    assert lags == []
     assert applications == [("orders", "streaming-job", 1)]
 
 

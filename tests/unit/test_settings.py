@@ -67,6 +67,10 @@ def test_every_key_can_be_set_from_the_file_and_from_the_environment(tmp_path: P
     usual = {"true or false": str(not key.default).lower(), "text": "some", "number": "47", "whole number": "47"}
     value = "duckdb:///x.duckdb" if key.path == "catalog.url" else usual.get(key.kind, choices[0])
     literal = value if key.kind in ("true or false", "number", "whole number") else f'"{value}"'
+    if key.blocks is not None:
+        literal, value = '[{name = "x", kind = "log"}]', '[{"name": "x", "kind": "log"}]'
+        if key.name == "rules":
+            literal, value = '[{name = "x", enabled = true}]', '[{"name": "x", "enabled": true}]'
     write(tmp_path, f"[{key.section}]\n{key.name} = {literal}\n")
     # A key that goes together with another one is accepted, and the missing other one is a problem of its own.
     from_file, _ = examine(environment={}, folder=tmp_path)

@@ -7,6 +7,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Self
 
+import pyarrow as pa
+
 from deltamirror.arguments import (
     flag,
     mapping,
@@ -20,8 +22,10 @@ from deltamirror.arguments import (
     text_map,
     texts,
 )
+from deltamirror.catalog.cut import Cut
 from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of, table_properties
 from deltamirror.catalog.places import require_own_folder
+from deltamirror.catalog.rows import RowWriter
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
 from deltamirror.catalog.verification import FileVerifier
@@ -32,11 +36,15 @@ from deltamirror.pipeline.service.foreign_versions import FirstLooks
 from deltamirror.pipeline.service.inline import InlinePublisher
 from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.publication_wait import wait_until_published
+from deltamirror.rows.layout import Layout
+from deltamirror.rows.scanning import TableFiles, scan_of
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
+from deltamirror.telemetry import metrics
 from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.database.migrations import migrate, require_current
 from deltamirror.txnlog.database.opening import open_database
+from deltamirror.txnlog.tables.reading import Snapshot, cut
 from deltamirror.txnlog.tables.registry import TableInfo, list_tables, pause_mirror, table_info
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
@@ -53,8 +61,10 @@ class Catalog:
 
     def __init__(self, url: str | None = None, *, settings: Settings | LiveSettings | None = None) -> None:
         self._live = live = settings_from(url, settings)
+        metrics.limit_tables(live.current.metrics.tables)
         self.database = open_database(live.current.catalog)
         self.writer = SqlTxnLogWriter(self.database, live, engine_info=f"deltamirror/{version('deltamirror')}")
+        self._row_writer = RowWriter(live)
         self._inline = InlinePublisher(self.database, live) if live.current.mirror.inline else None
         self._before_commit = FirstLooks(self.database, live, owner=owner_name()).before_commit
         self._checked = False
@@ -134,6 +144,19 @@ class Catalog:
             table_info(connection, name)
         return Table(self, name)
 
+    def snapshot(self, names: Iterable[str] | str) -> Cut:
+        """Several tables as of one moment: a transaction over some of them is in all of these, or in none."""
+        wanted = [table_name(each) for each in texts(names, "names")]
+        self.check()
+        return Cut(self, cut(self.database, wanted))
+
+    def scan_snapshot(self, taken: Snapshot, columns: object = None, condition: object = None) -> pa.RecordBatchReader:
+        """The rows of a snapshot, batch by batch; see ``Table.scan``."""
+        named = None if columns is None else texts(columns, "columns")
+        layout = Layout.of(taken.table, taken.metadata, taken.protocol)
+        opener = TableFiles(self.table(taken.table).location, self.settings.storage)
+        return scan_of(layout, opener, taken.files(), columns=named, condition=condition).reader()
+
     def tables(self) -> list[TableInfo]:
         """All tables, by name."""
         self.check()
@@ -190,6 +213,7 @@ class Catalog:
             token=token,
             rows_checked=rows_checked,
             verifier=self._verifier,
+            row_writer=self._row_writer,
             before_commit=self._before_commit,
             after_commit=publish,
         )

@@ -1,6 +1,6 @@
 """Data files as callers have them: actions, mappings, or Arrow data with a row for each file."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltamirror.arguments import shown
 from deltamirror.catalog.inputs import converted, partition_texts, with_partition_texts
 from deltamirror.delta.actions import Add, DeletionVector
-from deltamirror.errors import InvalidAction
+from deltamirror.errors import InvalidAction, InvalidInput
 
-__all__ = ["Files", "adds"]
+__all__ = ["Files", "adds", "is_listing"]
 
 Files: TypeAlias = (
     Iterable[Add | Mapping[str, Any]] | Add | Mapping[str, Any] | pa.Table | pa.RecordBatch | pa.RecordBatchReader
@@ -27,8 +27,24 @@ _FIELDS = tuple(field.name for field in msgspec.structs.fields(Add))
 _WIRE_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(Add)}
 _ON_THE_WIRE = frozenset(_WIRE_NAMES.values())
 _REQUIRED = ("path", "size", "modification_time")
-_ROWS = "append takes files, one row for each, not rows of data: write those to Parquet files, and append the files"
+_ROWS = "rows are taken as Arrow data: of a Spark DataFrame, df.toArrow()"
 _PATH = "a path says too little: give Add(path=…, partition_values={…}, size=…, modification_time=…, data_change=True)"
+
+
+def is_listing(schema: pa.Schema, columns: Collection[str], table: str) -> bool:
+    """Whether Arrow data lists files, and does not hold rows of a table with these columns.
+
+    A listing has path, size and modification time, and no column that is no field of an add.
+    """
+    names = set(schema.names)
+    if not names.issuperset(_REQUIRED) or not names.issubset(_FIELDS):
+        return False
+    if names <= {column.lower() for column in columns}:
+        raise InvalidInput(
+            f"the data may be a listing of files, or rows of table {table!r}, which has the same columns",
+            hint="give the files as Add values: append(table, [Add(…), …]); or overwrite, which takes rows only",
+        )
+    return True
 
 
 def adds(files: Files) -> Iterable[Add]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
 from deltamirror.catalog.files import Files
@@ -11,6 +13,7 @@ from deltamirror.catalog.inputs import moment, table_properties
 from deltamirror.config import Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
+from deltamirror.rows.sources import RowData
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.reading import HistoryEntry, Snapshot, commit_file, history, snapshot
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
@@ -48,6 +51,32 @@ class Table:
             self._catalog.writer.state(self.name)  # files that are added from here on are for the table as it is now
         return snapshot(self._catalog.database, self.name, version=exact, as_of=time)
 
+    def to_arrow(
+        self,
+        columns: Iterable[str] | str | None = None,
+        filter: object = None,  # noqa: A002 - the word of pyarrow
+        *,
+        version: int | None = None,
+        as_of: int | str | datetime | date | None = None,
+    ) -> pa.Table:
+        """The rows of the table, all in memory; see ``scan``."""
+        return self.scan(columns, filter, version=version, as_of=as_of).read_all()
+
+    def scan(
+        self,
+        columns: Iterable[str] | str | None = None,
+        filter: object = None,  # noqa: A002 - the word of pyarrow
+        *,
+        version: int | None = None,
+        as_of: int | str | datetime | date | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of the table, batch by batch, at its head, at a version, or at a time; in no particular order.
+
+        ``filter`` is a condition, as ``"day = '2026-11-16' AND amount > 10"``, or an expression of Arrow. The log is
+        not read: SQL says which files there are, and by their statistics, which of them can have such rows.
+        """
+        return self._catalog.scan_snapshot(self.snapshot(version, as_of), columns, filter)
+
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """The commits, newest first."""
         return history(self._catalog.database, self.name, limit=optional_number(limit, "limit"))
@@ -56,10 +85,23 @@ class Table:
         """The bytes of a commit, as ``_delta_log/`` holds them."""
         return commit_file(self._catalog.database, self.name, number(version, "version"))
 
-    def append(self, files: Files, *, token: str | None = None, verify_files: bool = False) -> Committed:
-        """Add data files, in a transaction of their own; ``verify_files`` looks each of them up in the store first."""
+    def append(self, data: Files | RowData, *, token: str | None = None, verify_files: bool = False) -> Committed:
+        """Add rows, or data files that are there, in a transaction of their own; see ``Transaction.append``."""
         with self._catalog.transaction(token=token) as tx:
-            tx.append(self.name, files, verify_files=verify_files)
+            tx.append(self.name, data, verify_files=verify_files)
+        return tx.result
+
+    def overwrite(
+        self,
+        data: RowData,
+        *,
+        replace_where: str | Mapping[str, object] | None = None,
+        dynamic: bool = False,
+        token: str | None = None,
+    ) -> Committed:
+        """Replace rows, in a transaction of their own; see ``Transaction.overwrite``."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic)
         return tx.result
 
     def remove(

@@ -2,15 +2,23 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 import msgspec
 
-from deltamirror.arguments import flag, number, optional_number, optional_text, table_name, text, texts
-from deltamirror.catalog.files import Files, adds
+from deltamirror.arguments import (
+    flag,
+    number,
+    optional_number,
+    optional_text,
+    shown,
+    table_name,
+    text,
+    texts,
+)
+from deltamirror.catalog.files import Files, adds, is_listing
 from deltamirror.catalog.inputs import (
     Schema,
     actions_of,
@@ -20,50 +28,25 @@ from deltamirror.catalog.inputs import (
     schema_of,
     table_properties,
 )
+from deltamirror.catalog.rows import Box, RowWrite, RowWriter, replacement_of
+from deltamirror.catalog.table_work import Partitions, TableWork, partition_read, removed_file
 from deltamirror.catalog.verification import FileVerifier
-from deltamirror.delta.actions import Action, Add, DomainMetadata, Remove, Txn
-from deltamirror.delta.conflicts import PartitionRead, ReadSet
+from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.definition import Alteration, altered
-from deltamirror.delta.paths import PartitionValue, partition_text
-from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.delta.schema import parse_schema
+from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, NotFound, Transient, Unavailable
+from deltamirror.rows.casting import require_castable
+from deltamirror.rows.duties import require_writable_rows
+from deltamirror.rows.layout import Layout
+from deltamirror.rows.sources import RowData, as_reader, is_row_data
+from deltamirror.rows.writing import RowFiles
 from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent, content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds, snapshot
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
-__all__ = ["Partitions", "Transaction"]
-
-Partitions: TypeAlias = Mapping[str, PartitionValue | Sequence[PartitionValue]]
-"""Partition columns with the value, or the values, that were read."""
-
-
-@dataclass(slots=True)
-class _Work:
-    """What the transaction does to one table."""
-
-    snapshot: Snapshot | None = None
-    seen: TableState | None = None
-    """The table when the transaction first named it, or as the catalog remembered it then."""
-    looked: int | None = None
-    """The version at which the transaction looked at the table itself, since more was done than to add files."""
-    read_version: int | None = None
-    """The oldest version that actions were said to be computed from."""
-    at_version: int | None = None
-    streams: list[Iterable[Action]] = field(default_factory=list)
-    removed: list[tuple[str, bool]] = field(default_factory=list)
-    alterations: list[Alteration] = field(default_factory=list)
-    app_versions: dict[str, int] = field(default_factory=dict)
-    lines: Iterable[bytes] | None = None
-    whole_table: bool = False
-    partitions: list[PartitionRead] = field(default_factory=list)
-    files: set[str] = field(default_factory=set)
-    reads: bool = False
-
-    @property
-    def writes(self) -> bool:
-        """Whether anything was asked for besides reading."""
-        return bool(self.streams or self.removed or self.alterations or self.lines is not None)
+__all__ = ["Transaction"]
 
 
 class Transaction:
@@ -82,6 +65,7 @@ class Transaction:
         token: str | None,
         rows_checked: bool = False,
         verifier: Callable[[str], FileVerifier],
+        row_writer: RowWriter,
         before_commit: Callable[[Iterable[str]], None] | None = None,
         after_commit: Callable[[Committed], None] | None = None,
     ) -> None:
@@ -90,11 +74,12 @@ class Transaction:
         self._writer = writer
         self._rows_checked = rows_checked
         self._verifier = verifier
+        self._row_writer = row_writer
         self._before_commit = before_commit
         self._after_commit = after_commit
         self._operation = operation
         self._token = token
-        self._work: dict[str, _Work] = {}
+        self._work: dict[str, TableWork] = {}
         self._result: Committed | None = None
         self._sent = False
 
@@ -114,15 +99,46 @@ class Transaction:
             raise InvalidInput("the transaction is not committed", hint="leave its `with` block, or call commit()")
         return self._result
 
-    def append(self, table: str, files: Files, *, verify_files: bool = False) -> None:
-        """Add data files. Streams and Arrow data are taken bit by bit; of a file, only its path stays in memory.
+    def append(self, table: str, data: Files | RowData, *, verify_files: bool = False) -> None:
+        """Add rows, as Arrow data of any library, or data files that are there already.
 
-        ``verify_files`` looks each file up in the store before the commit: it has to be there, with the stated size.
+        Rows are written to files of the table when the transaction commits. Data files are taken bit by bit; of a
+        file, only its path stays in memory. ``verify_files`` looks each of them up in the store before the commit: it
+        has to be there, with the stated size. Arrow data with the columns of a file listing is one.
         """
-        named, work = adds(files), self._of(table)
+        verify_files, work = flag(verify_files, "verify_files"), self._of(table)
         if work.seen is None and work.snapshot is None:
             work.seen = self._state(table, remembered=True)
-        work.streams.append(self._verifier(table).verified(named) if flag(verify_files, "verify_files") else named)
+        if is_row_data(data):
+            data = reader = as_reader(data)
+            if not is_listing(reader.schema, self._columns(work), table):
+                self._add_rows(table, work, RowWrite(reader))
+                return
+        named = adds(data)
+        work.streams.append(self._verifier(table).verified(named) if verify_files else named)
+
+    def overwrite(
+        self,
+        table: str,
+        data: RowData,
+        *,
+        replace_where: str | Mapping[str, object] | None = None,
+        dynamic: bool = False,
+    ) -> None:
+        """Put rows in the place of all rows of a table, or of some of its partitions.
+
+        ``replace_where`` names them, as ``"day = '2026-11-16'"`` or ``{"day": "2026-11-16"}``; all rows have to be of
+        these. ``dynamic`` replaces the partitions that the rows are of.
+        """
+        if not is_row_data(data):
+            hint = "give a table, reader or dataset of Arrow, or a frame of pandas or Polars"
+            raise InvalidInput(f"data has to be rows, not {shown(data)}", hint=hint)
+        work, is_dynamic = self._taken(table), flag(dynamic, "dynamic")
+        if work.removed or work.rows:
+            hint = "overwrite a table once in a transaction, before anything is appended to it"
+            raise InvalidInput(f"the transaction removes files of {table!r}, or adds rows to it, already", hint=hint)
+        work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
+        self._add_rows(table, work, RowWrite(as_reader(data), work.replaces))
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -133,6 +149,9 @@ class Transaction:
         """
         given, data_change = list(paths_to_remove(files)), flag(data_change, "data_change")
         work = self._taken(table)
+        if work.replaces is not None:
+            hint = "commit the removes in a transaction of their own"
+            raise InvalidInput(f"the transaction overwrites {table!r} already", hint=hint)
         complete: list[Action] = []
         for file in given:
             if isinstance(file, Remove):
@@ -156,7 +175,7 @@ class Transaction:
         work.whole_table |= whole or (partitions is None and files is None)
         work.files.update(paths)
         taken = self._snapshot(work)
-        work.partitions += [_partition_read(taken, box) for box in boxes]
+        work.partitions += [partition_read(taken, box) for box in boxes]
         return taken
 
     def set_metadata(
@@ -242,34 +261,94 @@ class Transaction:
                 # What was handed in as a stream is used up: what is left would be committed as if it were all.
                 raise InvalidInput("the transaction has failed", hint="begin another one, with the same token")
             self._sent = True
-            self._result = self._known() or self._writer.commit(self._request())
+            content = self._content()
+            self._result = self._known(content) or self._committed(content)
             if self._after_commit is not None:
                 self._after_commit(self._result)
         return self._result
 
-    def _request(self) -> Request:
+    def _committed(self, content: bytes | None) -> Committed:
+        """Write the data files of all tables, then commit. Files of a commit that is refused are deleted again.
+
+        Not so where the outcome is not certain: vacuum finds files that no version names.
+        """
         if self._before_commit is not None:
             self._before_commit(self._work)
-        changes = tuple(self._change(table, work) for table, work in self._work.items())
-        return Request(changes=changes, token=self._token, content=self._content())
+        written: list[RowFiles] = []
+        try:
+            for table, work in self._work.items():
+                self._write_rows(table, work, written)
+            request = self._request(content)
+        except BaseException:
+            _discard(written)
+            raise
+        try:
+            return self._writer.commit(request)
+        except (Transient, Unavailable, Internal):
+            raise
+        except DeltaMirrorError:
+            _discard(written)
+            raise
 
-    def _known(self) -> Committed | None:
+    def _write_rows(self, table: str, work: TableWork, written: list[RowFiles]) -> None:
+        if not work.rows:
+            return
+        layout = self._layout(table, work)
+        work.founded = (layout.metadata, layout.protocol)
+        for each in work.rows:
+            files = self._row_writer.files(layout, self._writer.state(table, remembered=True).location)
+            written.append(files)
+            accepts = each.replaces.accepts(layout) if each.replaces is not None else lambda _: None
+            files.write(each.reader, rows_checked=self._rows_checked, accepts=accepts)
+            work.streams.append(files.adds)
+            if each.replaces is not None:
+                work.streams.append(self._replaced(work, each.replaces.boxes(files.partitions)))
+
+    def _replaced(self, work: TableWork, boxes: Sequence[Box] | None) -> list[Action]:
+        """The removes of the files that rows replace; only changes to these partitions conflict with it."""
+        taken = self._snapshot(work)
+        if boxes is None:
+            return [removed_file(add, data_change=True) for add in taken.adds()]
+        work.reads = True
+        work.partitions += [partition_read(taken, box) for box in boxes]
+        return [removed_file(add, data_change=True) for box in boxes for add in taken.adds(box)]
+
+    def _add_rows(self, table: str, work: TableWork, rows: RowWrite) -> None:
+        """Take rows in; types that do not fit are refused at once, values when they are written."""
+        if work.seen is not None or work.snapshot is not None:
+            layout = self._layout(table, work)
+            require_writable_rows(layout, rows_checked=self._rows_checked)
+            require_castable(rows.reader.schema, layout)
+        work.rows.append(rows)
+
+    def _layout(self, table: str, work: TableWork) -> Layout:
+        return Layout.of(table, *self._altered(table, work))
+
+    def _columns(self, work: TableWork) -> Sequence[str]:
+        known = work.snapshot or work.seen
+        return () if known is None else [each.name for each in parse_schema(known.metadata.schema_string).fields]
+
+    def _request(self, content: bytes | None) -> Request:
+        changes = tuple(self._change(table, work) for table, work in self._work.items())
+        return Request(changes=changes, token=self._token, content=content)
+
+    def _known(self, content: bytes | None) -> Committed | None:
         """The answer of the log, if it has the transaction: the files that it removed cannot be looked up any more."""
-        if not any(work.removed or work.alterations for work in self._work.values()):
+        if not any(work.removed or work.alterations or work.rows for work in self._work.values()):
             return None
         changed = [table for table, work in self._work.items() if work.writes]
-        known = self._writer.find_token(self._token, self._content(), changed)
+        known = self._writer.find_token(self._token, content, changed)
         return known or self._writer.find_applied(
             {table: work.app_versions for table, work in self._work.items()},
             {table: work.at_version for table, work in self._work.items()},
         )
 
-    def _of(self, table: str) -> _Work:
+    def _of(self, table: str) -> TableWork:
         if self._sent:
             raise InvalidInput("the transaction was committed, or has failed", hint="begin another one")
-        return self._work.setdefault(table_name(table), _Work())
+        return self._work.setdefault(table_name(table), TableWork())
 
-    def _looked(self, table: str) -> _Work:
+    def _looked(self, table: str) -> TableWork:
         """What the transaction does to a table, at which it has looked."""
         work = self._of(table)
         if work.snapshot is None and work.looked is None and work.read_version is None:
@@ -284,17 +363,17 @@ class Transaction:
         except NotFound:
             return None  # for the commit to say, which may have taken place before
 
-    def _taken(self, table: str) -> _Work:
+    def _taken(self, table: str) -> TableWork:
         work = self._of(table)
         if work.snapshot is None:
             work.snapshot = snapshot(self._writer.database, table)
         return work
 
-    def _snapshot(self, work: _Work) -> Snapshot:
+    def _snapshot(self, work: TableWork) -> Snapshot:
         assert work.snapshot is not None  # noqa: S101 - narrows the type; `_taken` has set it
         return work.snapshot
 
-    def _change(self, table: str, work: _Work) -> Change:
+    def _change(self, table: str, work: TableWork) -> Change:
         taken = work.snapshot
         read_version = _oldest(work.read_version, work.looked, None if taken is None else taken.version)
         if taken is None and work.read_version is None and work.seen is not None and work.seen.version == work.looked:
@@ -306,40 +385,48 @@ class Transaction:
             table=table,
             table_id=None if taken is None else taken.table_id,
             seen=work.seen if exact is None else None,
-            actions=chain(self._foundation(work), *work.streams, self._removes(table, work)),
+            actions=chain(self._foundation(table, work), *work.streams, self._removes(table, work)),
             lines=work.lines,
             read_version=read_version,
             at_version=work.at_version,
             lineage=None if taken is None else taken.lineage,
-            reads=_read_set(work) if work.reads else None,
-            operation=self._operation,
+            reads=work.read_set,
+            operation=work.described(self._operation),
             rows_checked=self._rows_checked,
         )
 
-    def _foundation(self, work: _Work) -> Iterable[Action]:
+    def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:
         if not work.alterations:
             return []
         taken = self._snapshot(work)
-        metadata, protocol = taken.metadata, taken.protocol
-        for alteration in work.alterations:
-            after, upgraded = altered(alteration, metadata, protocol, fresh=lambda: str(uuid.uuid4()))
-            metadata, protocol = after or metadata, upgraded or protocol
+        metadata, protocol = work.founded or self._altered(table, work)
         changed = [metadata] if metadata != taken.metadata else []
         return [*changed, *([protocol] if protocol != taken.protocol else [])]
 
-    def _removes(self, table: str, work: _Work) -> Iterable[Action]:
+    def _altered(self, table: str, work: TableWork) -> tuple[Metadata, Protocol]:
+        """Metadata and protocol as the transaction leaves them."""
+        known = work.snapshot or work.seen or self._writer.state(table)
+        metadata, protocol = known.metadata, known.protocol
+        for alteration in work.alterations:
+            after, upgraded = altered(alteration, metadata, protocol, fresh=lambda: str(uuid.uuid4()))
+            metadata, protocol = after or metadata, upgraded or protocol
+        return metadata, protocol
+
+    def _removes(self, table: str, work: TableWork) -> Iterable[Action]:
         if not work.removed:
             return []
         found = live_adds(self._snapshot(work), [path for path, _ in work.removed])
-        return [_remove(found[path], data_change) for path, data_change in work.removed]
+        return [removed_file(found[path], data_change) for path, data_change in work.removed]
 
     def _content(self) -> bytes | None:
         """A digest of what was asked for, where that is not simply the actions; None leaves it to the log."""
-        if self._token is None or not any(work.removed or work.alterations for work in self._work.values()):
+        if self._token is None or not any(
+            work.removed or work.alterations or work.rows for work in self._work.values()
+        ):
             return None
         return content_digest(self._table_content(table, work) for table, work in self._work.items())
 
-    def _table_content(self, table: str, work: _Work) -> TableContent:
+    def _table_content(self, table: str, work: TableWork) -> TableContent:
         work.streams = [list(stream) for stream in work.streams]
         work.lines = None if work.lines is None else list(work.lines)
         return TableContent(
@@ -350,40 +437,14 @@ class Transaction:
             actions=ActionsDigest.of(chain(*work.streams), work.lines or ()).text(),
             removed=work.removed,
             alterations=work.alterations,
+            rows=[each.fingerprint for each in work.rows],
         )
+
+
+def _discard(written: Iterable[RowFiles]) -> None:
+    for files in written:
+        files.discard()
 
 
 def _oldest(*versions: int | None) -> int | None:
     return min((version for version in versions if version is not None), default=None)
-
-
-def _remove(add: Add, data_change: bool) -> Remove:
-    """The remove of a file, with all that the table knows of it."""
-    return Remove(
-        path=add.path,
-        data_change=data_change,
-        extended_file_metadata=True,
-        partition_values=add.partition_values,
-        size=add.size,
-        tags=add.tags,
-        deletion_vector=add.deletion_vector,
-        base_row_id=add.base_row_id,
-        default_row_commit_version=add.default_row_commit_version,
-        stats=add.stats,
-    )
-
-
-def _read_set(work: _Work) -> ReadSet:
-    return ReadSet(whole_table=work.whole_table, partitions=tuple(work.partitions), files=frozenset(work.files))
-
-
-def _partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:
-    texts = {column: frozenset(_texts(value)) for column, value in box.items()}
-    for column, values in texts.items():
-        taken.require_partition_values(column, values)
-    return {taken.physical_partition(column): values for column, values in texts.items()}
-
-
-def _texts(value: PartitionValue | Sequence[PartitionValue]) -> Iterable[str | None]:
-    several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return (partition_text(each) for each in (value if several else [value]))  # type: ignore[union-attr, arg-type]

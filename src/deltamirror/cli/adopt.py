@@ -55,7 +55,7 @@ def adopt_(
         raise click.UsageError("name the tables to adopt, or give --all")
     if split_transactions and not drop_conflicting:
         raise click.UsageError("--split-transactions only adds to --drop-conflicting")
-    with local_engine(invocation) as engine, open_logs(engine, engine.settings) as logs:
+    with local_engine(invocation) as engine, open_logs(engine) as logs:
         done = adopt_all(
             logs, tables, drop_conflicting=drop_conflicting, split_transactions=split_transactions, dry_run=dry_run
         )

@@ -29,6 +29,7 @@ class Invocation:
     catalog: str | None = None
     runner: str | None = None
     master: str | None = None
+    interval: float | None = None
 
     def refined(self, other: "Invocation") -> "Invocation":
         """This invocation with what ``other`` says laid over it."""
@@ -42,6 +43,10 @@ class Invocation:
     def on_runner(self, runner: str | None, master: str | None) -> "Invocation":
         """This invocation with the runner that a command was asked for; to name a master is to ask for Spark."""
         return replace(self, runner="spark" if runner is None and master is not None else runner, master=master)
+
+    def comparing_every(self, interval: float | None) -> "Invocation":
+        """This invocation with the interval that a command was asked for."""
+        return replace(self, interval=interval)
 
     def loaded(self) -> Loaded:
         """The settings in force; logging follows them from here on."""
@@ -65,7 +70,12 @@ class Invocation:
         return live
 
     def _flags(self) -> dict[str, str]:
-        given = {"catalog.url": self.catalog, "mirror.runner": self.runner, "spark.master": self.master}
+        given = {
+            "catalog.url": self.catalog,
+            "mirror.runner": self.runner,
+            "spark.master": self.master,
+            "reconcile.interval": None if self.interval is None else str(self.interval),
+        }
         return {path: value for path, value in given.items() if value is not None}
 
 

@@ -33,12 +33,14 @@ class LazyCommand:
 
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "adopt": LazyCommand("adopt", "adopt_", "Take in versions that other writers put into the logs of tables."),
+    "alert": LazyCommand("alert", "alert", "Look at alerts, test channels, and silence what is known."),
     "checkpoint": LazyCommand("checkpoint", "checkpoint", "Write the checkpoint of the newest published version."),
     "clean": LazyCommand("clean", "clean", "Delete the part of a table's log that is past its retention."),
     "commit": LazyCommand("commit", "commit", "Commit the actions in FILE (`-` for standard input) to TABLE."),
     "config": LazyCommand("settings", "config", "Look at the settings."),
     "demo": LazyCommand("demo", "demo", "Show what deltamirror does, in a tour of less than a minute."),
     "diff": LazyCommand("diff", "diff", "Compare two tables, or two versions of one table."),
+    "health": LazyCommand("health", "health", "Show whether everything works, and what to do if not."),
     "import": LazyCommand("importing", "import_", "Import the Delta table at LOCATION, with its history."),
     "init": LazyCommand("catalog", "init", "Create the catalog, or upgrade an older one."),
     "mirror": LazyCommand("mirror", "mirror", "Publish the commits of all tables to their _delta_log/."),
@@ -46,8 +48,11 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "reconcile": LazyCommand("reconcile", "reconcile", "Compare logs with the database, and publish what is missing."),
     "repair": LazyCommand("repair", "repair_", "End the quarantine of a table, and publish what is missing."),
     "report": LazyCommand("report", "report_", "Show the failed attempts to mirror a table, and what to do."),
+    "serve": LazyCommand("serve", "serve", "Serve the status page, and the same numbers as JSON."),
     "status": LazyCommand("status", "status", "Show how far the tables are published, and what failed."),
     "table": LazyCommand("table", "table", "Create, look at, change and drop tables."),
+    "token": LazyCommand("token", "token", "Issue, list and revoke the tokens of `deltamirror serve`."),
+    "top": LazyCommand("top", "top", "Watch the mirror: lag, backlog, failures, circuits, services."),
 }
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 

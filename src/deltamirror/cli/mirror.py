@@ -9,17 +9,20 @@ import msgspec
 
 from deltamirror.cli.failure import EXIT_INTERRUPTED, one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.listening import Monitoring, listening, with_listen
 from deltamirror.cli.opening import checked_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.progress import Tally, shown
-from deltamirror.cli.remedies import remedy
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import reloading, stopped_by_signals
+from deltamirror.cli.summaries import summarised
 from deltamirror.config import Settings, redact_url
 from deltamirror.errors import Diverged
+from deltamirror.ops.advice import remedy
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.pipeline.failures.policy import policy_of, way_out
 from deltamirror.txnlog.queue.status import TableStatus
+from deltamirror.web.address import ListenAddress
 from deltamirror.work import Failure, Lane
 
 __all__ = ["mirror"]
@@ -28,27 +31,43 @@ __all__ = ["mirror"]
 @click.command(epilog="Example: deltamirror mirror --once --runner local")
 @click.option("--once", is_flag=True, help="Publish everything that is due, also what failed before, and end.")
 @click.option("--follow", is_flag=True, help="Publish commits as they come, until SIGTERM or Ctrl-C.")
+@with_listen
 @with_runner
 @with_invocation
-def mirror(invocation: Invocation, *, once: bool, follow: bool, runner: str | None, master: str | None) -> None:
+def mirror(
+    invocation: Invocation,
+    *,
+    once: bool,
+    follow: bool,
+    listen: ListenAddress | None,
+    runner: str | None,
+    master: str | None,
+) -> None:
     """Publish the commits of all tables to their _delta_log/.
 
     Checkpoints and version checksums are written, too. Any number of these commands may run at once, on any number of
     machines: they share the tables. With --once, the exit status is 0, or that of the first failure; a table in
     quarantine whose versions wait, or whose log holds another writer's commit, is a failure that stands. A failure of
     one table does not keep others from being published. With --follow, the logs are compared with the database in the
-    background, every reconcile.interval, and changed settings are in force within config.reload, or at once after
-    SIGHUP. SIGTERM and Ctrl-C end it when the work in hand is finished, and within
-    mirror.lease; a second Ctrl-C at once.
+    background, every reconcile.interval, a line on standard error says every log.summary what was done, --listen
+    serves the health and the metrics of this process, and changed settings are in force within config.reload, or at
+    once after SIGHUP. SIGTERM and Ctrl-C end it when the work in hand is finished, and within mirror.lease; a second
+    Ctrl-C at once.
     """
     if once == follow:
         raise click.UsageError("say how long to go on: --once or --follow")
+    if once and listen is not None:
+        raise click.UsageError("--listen is for --follow")
     live = chosen_runner(invocation, runner, master)
-    with nullcontext() if once else reloading(live), checked_engine(live) as engine:
+    with (
+        nullcontext() if once else reloading(live),
+        listening(listen) as monitoring,
+        checked_engine(live) as engine,
+    ):
         if once:
             _run_once(engine, invocation, live.current)
         else:
-            _follow(engine, invocation, live.current)
+            _follow(engine, invocation, monitoring)
 
 
 def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:
@@ -67,12 +86,16 @@ def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) 
         raise click.exceptions.Exit(status)
 
 
-def _follow(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:
-    tally = Tally(lambda _: None)
+def _follow(engine: MirrorEngine, invocation: Invocation, monitoring: Monitoring) -> None:
+    settings, tally = engine.settings, Tally(lambda _: None)
     with stopped_by_signals(engine.stop, quiet=invocation.json):
-        click.echo(_started(settings, json=invocation.json), err=True)
+        click.echo(_started(settings, monitoring, json=invocation.json), err=True)
         _say_that_spark_starts(invocation, settings)
-        engine.run(observe=tally.observe)
+        with (
+            monitoring.serving(engine.monitor()),
+            summarised(tally, engine, every=settings.log.summary),
+        ):
+            engine.run(observe=tally.observe)
         report = _Report.of(tally, engine, stopped=True)
     answer(report.document(), Lines(("Stopped; the work in hand is finished.", *report.lines())), json=invocation.json)
 
@@ -82,14 +105,16 @@ def _say_that_spark_starts(invocation: Invocation, settings: Settings) -> None:
         click.echo("starting Spark…", err=True)
 
 
-def _started(settings: Settings, *, json: bool) -> str:
+def _started(settings: Settings, monitoring: Monitoring, *, json: bool) -> str:
     url, master = redact_url(settings.catalog.url), redact_url(settings.spark.master)
     runner, poll = settings.mirror.runner, settings.mirror.poll
     if json:
-        started = {"catalog": url, "runner": runner, "master": master if runner == "spark" else None, "poll": poll}
+        where = {"runner": runner, "master": master if runner == "spark" else None, "listen": monitoring.url}
+        started = {"catalog": url, **where, "poll": poll}
         return msgspec.json.encode({"started": started}).decode()
     place = f"on Spark ({master})" if runner == "spark" else "in this process"
-    return f"Mirroring {url} {place}; commits are looked for every {poll:g} s. SIGTERM or Ctrl-C ends it."
+    what = f"Mirroring {url} {place}; commits are looked for every {poll:g} s."
+    return f"{what}{monitoring.sentence} SIGTERM or Ctrl-C ends it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

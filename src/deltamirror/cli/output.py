@@ -5,7 +5,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
@@ -15,7 +14,22 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-__all__ = ["Fields", "Grid", "Lines", "View", "answer", "counted", "duration", "moment", "say", "write_json_list"]
+from deltamirror.ops.wording import counted, duration, moment
+
+__all__ = [
+    "Fields",
+    "Grid",
+    "Lines",
+    "View",
+    "answer",
+    "broken",
+    "counted",
+    "duration",
+    "laid_out",
+    "moment",
+    "say",
+    "write_json_list",
+]
 
 # A terminal table is laid out as a whole; past this many rows, aligned text is streamed there, too.
 LAID_OUT_ROWS: Final = 1_000
@@ -71,17 +85,22 @@ def answer(document: Mapping[str, object], view: View, *, json: bool) -> None:
 def say(sentence: str) -> None:
     """Write a line; on a terminal it is broken between words."""
     for line in sentence.split("\n"):
-        click.echo(_broken(line, len(line) - len(line.lstrip()) + 2))
+        click.echo(_fitted_to_terminal(line, len(line) - len(line.lstrip()) + 2))
 
 
-def _broken(line: str, indent: int) -> str:
-    """A line in as many as a terminal needs, all but the first of them indented; elsewhere as it is."""
-    if not sys.stdout.isatty():
-        return line
-    columns, margin = shutil.get_terminal_size().columns, " " * indent
+def broken(line: str, columns: int, *, indent: int = 2) -> str:
+    """A line in as many as fit this width, broken between words; all but the first of them are indented."""
+    margin = " " * indent
     return textwrap.fill(
         line, columns, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
     )
+
+
+def _fitted_to_terminal(line: str, indent: int) -> str:
+    """A line as a terminal shows it; elsewhere as it is."""
+    if not sys.stdout.isatty():
+        return line
+    return broken(line, shutil.get_terminal_size().columns, indent=indent)
 
 
 def _write_json(document: Mapping[str, object]) -> None:
@@ -101,39 +120,12 @@ def write_json_list(head: Mapping[str, object], name: str, items: Iterable[objec
     stream.flush()
 
 
-def moment(milliseconds: int | None) -> str:
-    """A time of the log as people read it, in UTC."""
-    if milliseconds is None:
-        return ""
-    whole = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{whole}.{milliseconds % 1000:03}Z"
-
-
-def duration(milliseconds: int) -> str:
-    """A length of time as people say it, in its two largest units: ``2 h 5 min``."""
-    seconds = milliseconds / 1000
-    if seconds < _UNITS[-1][1]:
-        return f"{seconds:.1f} s"
-    index = next(index for index, (_, size) in enumerate(_UNITS) if seconds >= size)
-    (unit, size), (below, step) = (*_UNITS, ("s", 1))[index : index + 2]
-    count, rest = divmod(int(seconds), size)
-    return f"{count} {unit} {rest // step} {below}"
-
-
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 version``, ``2 versions``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _write_fields(values: Mapping[str, object]) -> None:
     width = max(map(len, values), default=0)
     for name, value in values.items():
         head, *more = _cell(value).split("\n")
         for line in (f"{name:<{width}}  {head}".rstrip(), *(f"{'':<{width}}  {each}" for each in more)):
-            click.echo(_broken(line, width + 2))
+            click.echo(_fitted_to_terminal(line, width + 2))
 
 
 def _write_grid(grid: Grid) -> None:
@@ -144,10 +136,15 @@ def _write_grid(grid: Grid) -> None:
         click.echo(grid.empty)
     elif sys.stdout.isatty() and not following:
         console = Console(highlight=False)
-        console.print(_laid_out(*_fitting(grid, first, console.width), [grid.colour(row) for row in first]))
+        console.print(laid_out(grid, first, width=console.width))
     else:
         sys.stdout.writelines(f"{line}\n" for line in _aligned(grid.columns, first, chain(following, rows)))
         sys.stdout.flush()
+
+
+def laid_out(grid: Grid, rows: Sequence[Sequence[object]], *, width: int) -> RichTable:
+    """Some rows of a grid as a terminal of this width shows them."""
+    return _drawn(*_fitting(grid, rows, width), [grid.colour(row) for row in rows])
 
 
 def _fitting(
@@ -162,7 +159,7 @@ def _fitting(
     return [grid.columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
-def _laid_out(columns: Sequence[str], rows: Sequence[Sequence[object]], colours: Sequence[str]) -> RichTable:
+def _drawn(columns: Sequence[str], rows: Sequence[Sequence[object]], colours: Sequence[str]) -> RichTable:
     table = RichTable(box=None, header_style="bold", pad_edge=False)
     for index, name in enumerate(columns):
         table.add_column(name, justify="right" if _numeric(rows, index) else "left", overflow="fold")

@@ -1,5 +1,6 @@
 """Option values that people type, read into what the catalog takes."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,11 +22,13 @@ __all__ = [
     "point_in_time",
     "schema_from",
     "seconds",
+    "span",
     "whole_number",
 ]
 
 _LARGEST: Final = 2**63 - 1
 _LONGEST: Final = 10**9
+_SPANS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def whole_number(least: int) -> Callable[[click.Context, click.Parameter, int | None], int | None]:
@@ -44,6 +47,15 @@ def seconds(context: click.Context, parameter: click.Parameter, value: float | N
     if value is not None and not 0 <= value <= _LONGEST:
         raise click.BadParameter(f"{value} is not a number of seconds from 0 to {_LONGEST}", context, parameter)
     return value
+
+
+def span(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """A length of time such as ``90s``, ``15m``, ``2h`` or ``1d``, in seconds; a click callback."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip())
+    length = float(found[1]) * _SPANS[found[2]] if found else 0.0
+    if not 0 < length <= _LONGEST:
+        raise click.BadParameter(f"`{value}` is no length of time such as 90s, 15m, 2h or 1d", context, parameter)
+    return length
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

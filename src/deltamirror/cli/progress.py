@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -18,7 +19,7 @@ from deltamirror.deltalog.gaps import spelled
 from deltamirror.pipeline.service.service import lasting_failure
 from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
 
-__all__ = ["LONG_BACKLOG", "Advance", "Tally", "shown"]
+__all__ = ["LONG_BACKLOG", "Advance", "Done", "Tally", "shown"]
 
 # A shorter backlog is gone before an operator looks.
 LONG_BACKLOG: Final = 200
@@ -27,6 +28,19 @@ _LINES: Final = 10
 Advance = Callable[[int], None]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done between two looks at a tally."""
+
+    versions: int
+    tables: int
+    checkpoints: int
+    failures: int
+
+    def __bool__(self) -> bool:
+        return bool(self.versions or self.checkpoints or self.failures)
 
 
 class Tally:
@@ -39,6 +53,21 @@ class Tally:
         """Of each table and lane what failed last, unless it succeeded since."""
         self._advance = advance
         self._lock = threading.Lock()
+        self._recent: Counter[int] = Counter()
+        self._recent_checkpoints = self._recent_failures = 0
+
+    def take(self) -> Done:
+        """What was done since the last call."""
+        with self._lock:
+            done = Done(
+                versions=self._recent.total(),
+                tables=len(self._recent),
+                checkpoints=self._recent_checkpoints,
+                failures=self._recent_failures,
+            )
+            self._recent.clear()
+            self._recent_checkpoints = self._recent_failures = 0
+        return done
 
     def observe(self, outcome: Outcome) -> None:
         """Count what came of a unit of work."""
@@ -47,6 +76,7 @@ class Tally:
                 self._count_versions(outcome)
             elif outcome.failure is None and not outcome.base_unusable:
                 self.checkpoints += 1
+                self._recent_checkpoints += 1
                 said = "table %r: checkpoint of version %d"
                 logger.info(said, outcome.table, outcome.version, extra=outcome.log_fields)
             self._note_failure(outcome)
@@ -57,6 +87,7 @@ class Tally:
             fields = {**outcome.log_fields, "first_version": first, "version": last}
             logger.info("table %r: %s published", outcome.table, spelled([range(first, last + 1)]), extra=fields)
             self.versions[outcome.table_id] += len(outcome.published)
+            self._recent[outcome.table_id] += len(outcome.published)
             self._advance(len(outcome.published))
 
     def _note_failure(self, outcome: Outcome) -> None:
@@ -64,6 +95,7 @@ class Tally:
         self.failed.pop(place, None)
         if (failure := lasting_failure(outcome)) is not None:
             self.failed[place] = failure
+            self._recent_failures += 1
 
 
 @contextmanager

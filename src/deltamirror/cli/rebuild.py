@@ -73,7 +73,7 @@ def rebuild_(
 
 
 def _in_place(invocation: Invocation, table: str, versions: range | None) -> Rebuilt:
-    with local_engine(invocation) as engine, open_logs(engine, engine.settings) as logs:
+    with local_engine(invocation) as engine, open_logs(engine) as logs:
         return restore_log(logs, table, versions=versions)
 
 

@@ -1,23 +1,33 @@
 """``deltamirror reconcile``: logs compared with the database, and repaired where that harms no other writer."""
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Final
 
 import click
-from msgspec.structs import replace
+import msgspec
 
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import local_engine
+from deltamirror.cli.listening import Monitoring, listening, with_listen
+from deltamirror.cli.opening import checked_engine, local_engine
 from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.cli.parameters import seconds
 from deltamirror.cli.runners import RUNNERS
-from deltamirror.config import redact_text
+from deltamirror.cli.signals import reloading, stopped_by_signals
+from deltamirror.config import Loaded, Settings, redact_text, redact_url
 from deltamirror.deltalog.expiry import SAVED
 from deltamirror.errors import Diverged
+from deltamirror.ops.engine import MirrorEngine
+from deltamirror.ops.health import HealthMonitor, ProcessParts
+from deltamirror.ops.monitoring.collector import exported
+from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciled, Reconciler, Strategy, TableReconciled
 from deltamirror.pipeline.run.spark.environment import exported_environment
+from deltamirror.web.address import ListenAddress
 from deltamirror.wiring import open_logs
 
 __all__ = ["reconcile"]
@@ -43,8 +53,26 @@ _NAMED: Final = 20
     metavar="spark|local",
     help="Read large logs on Spark, or all in this process; over the setting mirror.runner.",
 )
+@click.option("--follow", is_flag=True, help="Compare the logs of all tables again and again, until SIGTERM or Ctrl-C.")
+@click.option(
+    "--interval",
+    type=float,
+    callback=seconds,
+    metavar="SECONDS",
+    help="How often each log is compared, with --follow; over the setting reconcile.interval.",
+)
+@with_listen
 @with_invocation
-def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str, runner: str | None) -> None:
+def reconcile(
+    invocation: Invocation,
+    *,
+    tables: tuple[str, ...],
+    strategy: str,
+    runner: str | None,
+    follow: bool,
+    interval: float | None,
+    listen: ListenAddress | None,
+) -> None:
     """Compare logs with the database, and publish what is missing.
 
     The logs of all tables are compared, or those of TABLEs. incremental publishes what is not, and reads nothing. full
@@ -52,17 +80,86 @@ def reconcile(invocation: Invocation, *, tables: tuple[str, ...], strategy: str,
     was put, and a sample that moves on each time. Objects that another writer changed, or put there, are never
     overwritten: their table is put into quarantine, and the exit status is 2. Checkpoints, compactions, checksums and a
     pointer that mislead readers are moved to where no reader looks.
+
+    With --follow it is what services do in the background, by a process of its own, for services whose
+    reconcile.interval is 0: each log is compared by smart once in an interval, and findings are logged. Changed
+    settings are in force within config.reload, or at once after SIGHUP. SIGTERM and Ctrl-C end it within mirror.lease;
+    a second Ctrl-C at once.
     """
-    loaded = invocation.lasting()
-    settings = loaded.settings
-    settings = replace(settings, mirror=replace(settings.mirror, runner=runner or settings.mirror.runner))
-    if settings.mirror.runner == "spark":
-        os.environ.update(exported_environment(loaded))
-    with local_engine(invocation) as engine, open_logs(engine, settings) as logs:
+    runner = _exported_runner(invocation.lasting(), runner)
+    if follow:
+        _follow(invocation.comparing_every(interval), tables, strategy, runner=runner, listen=listen)
+        return
+    if interval is not None or listen is not None:
+        raise click.UsageError("--interval and --listen are for --follow")
+    with local_engine(invocation) as engine, open_logs(engine, runner=runner) as logs:
         done = Reconciler(logs).run(Strategy(strategy), tables)
     answer(_document(done), Lines(tuple(_lines(done))), json=invocation.json)
     if status := _exit_status(done):
         raise click.exceptions.Exit(status)
+
+
+def _exported_runner(loaded: Loaded, runner: str | None) -> str:
+    """The runner that reads large logs; executors of Spark find the settings in the environment."""
+    runner = runner or loaded.settings.mirror.runner
+    if runner == "spark":
+        os.environ.update(exported_environment(loaded))
+    return runner
+
+
+def _require_follow(settings: Settings, tables: Sequence[str], strategy: str) -> None:
+    if tables or strategy != Strategy.SMART.value:
+        raise click.UsageError("--follow compares the logs of all tables, by --strategy smart")
+    if settings.reconcile.interval <= 0:
+        raise click.UsageError("reconcile.interval is 0, which is never: say how often with --interval SECONDS")
+
+
+def _follow(
+    invocation: Invocation, tables: Sequence[str], strategy: str, *, runner: str, listen: ListenAddress | None
+) -> None:
+    stop, live = threading.Event(), invocation.on_runner("local", None).live()
+    _require_follow(live.current, tables, strategy)
+    with (
+        reloading(live),
+        listening(listen) as monitoring,
+        checked_engine(live) as engine,
+        stopped_by_signals(partial(_stop, engine, stop), quiet=invocation.json),
+        exported(engine.database, live),
+        open_logs(engine, runner=runner) as logs,
+    ):
+        _compare_until(stop, engine, Reconciler(logs), monitoring, json=invocation.json)
+    answer({"stopped": True}, Lines(("Stopped; the log in hand is finished.",)), json=invocation.json)
+
+
+def _stop(engine: MirrorEngine, stop: threading.Event) -> None:
+    engine.stop()
+    stop.set()
+
+
+def _compare_until(
+    stop: threading.Event,
+    engine: MirrorEngine,
+    reconciler: Reconciler,
+    monitoring: Monitoring,
+    *,
+    json: bool,
+) -> None:
+    with BackgroundReconciler(
+        engine.database, reconciler, live=engine.live, ending=engine.ending, lets_go=True
+    ) as background:
+        parts = ProcessParts(owner=engine.owner, reconciler=lambda: background, lets_go=True)
+        click.echo(_started(engine.settings, monitoring, json=json), err=True)
+        with monitoring.serving(HealthMonitor(engine.database, engine.live, parts)):
+            stop.wait()
+
+
+def _started(settings: Settings, monitoring: Monitoring, *, json: bool) -> str:
+    url, interval = redact_url(settings.catalog.url), settings.reconcile.interval
+    if json:
+        started = {"catalog": url, "interval": interval, "listen": monitoring.url}
+        return msgspec.json.encode({"started": started}).decode()
+    what = f"Comparing the logs of {url}, each every {interval:g} s."
+    return f"{what}{monitoring.sentence} SIGTERM or Ctrl-C ends it."
 
 
 def _exit_status(done: Reconciled) -> int:

@@ -38,7 +38,7 @@ def repair_(invocation: Invocation, *, table: str, replace_altered: bool, begin_
     kept there, too, where no reader finds them. Where nothing is at the table's location, which a disk that is not
     mounted looks like, nothing is written without --begin-anew.
     """
-    with local_engine(invocation) as engine, open_logs(engine, engine.settings) as logs:
+    with local_engine(invocation) as engine, open_logs(engine) as logs:
         done = repair(logs, table, replace_altered=replace_altered, begin_anew=begin_anew)
     answer(asdict(done), Lines(tuple(_lines(done))), json=invocation.json)
 

@@ -1,7 +1,6 @@
 """``deltamirror report``: every attempt at a table that failed, and what to do about it."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import click
 
@@ -10,8 +9,9 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
-from deltamirror.cli.remedies import advice, guide
 from deltamirror.config import Switch, redact_text
+from deltamirror.ops.advice import advice, guide
+from deltamirror.ops.documents import report_document
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.content.superseded import KeptSuperseded
@@ -34,37 +34,7 @@ def report_(invocation: Invocation, *, table: str, version: int | None) -> None:
     """
     with catalog_of(invocation) as catalog:
         found = report_on(catalog.database, table, version, switch=Switch.of(catalog.settings))
-    answer(_document(found), Lines(tuple(_lines(found))), json=invocation.json)
-
-
-def _document(report: TableReport) -> dict[str, object]:
-    status = report.status
-    return {
-        "table": status.name,
-        "version": report.version,
-        "location": status.location,
-        "state": status.state,
-        "quarantined_at": status.quarantined_at,
-        "quarantine_reason": status.quarantine_reason,
-        "published": status.published,
-        "head": status.head,
-        "escalations": [_escalation_document(each) for each in report.escalations],
-        "attempts": [_attempt_document(each, status) for each in report.attempts],
-        "superseded": [asdict(each) for each in report.superseded],
-    }
-
-
-def _escalation_document(escalation: Escalation) -> dict[str, object]:
-    return {**asdict(escalation), "error_message": redact_text(escalation.error_message)}
-
-
-def _attempt_document(attempt: Attempt, table: TableStatus) -> dict[str, object]:
-    code, message = attempt.error_code, attempt.error_message
-    told = {"error_message": None if message is None else redact_text(message)}
-    if code is None:
-        return {**asdict(attempt), **told, "hint": None, "guide": None}
-    hint = advice(table, code, stage=attempt.error_stage)
-    return {**asdict(attempt), **told, "hint": hint, "guide": guide(code)}
+    answer(report_document(found), Lines(tuple(_lines(found))), json=invocation.json)
 
 
 def _lines(report: TableReport) -> Iterator[str]:

@@ -9,7 +9,7 @@ from deltamirror.cli.failure import failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Grid, Lines, answer, say
-from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url, settings_for
+from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url, settings_for, shown_blocks
 from deltamirror.config.overrides import ignored_properties, origins_for
 from deltamirror.errors import InvalidSettings
 
@@ -38,7 +38,7 @@ def show(invocation: Invocation, *, table: str | None) -> None:
         ignored = list(ignored_properties(properties))
         document |= {"table": table, "ignored": [{"property": name, "expected": kind} for name, kind in ignored]}
     shown = _shown(loaded)
-    rows = [(entry["key"], "none" if entry["value"] is None else entry["value"], entry["origin"]) for entry in shown]
+    rows = [(entry["key"], _in_a_row(entry["value"]), entry["origin"]) for entry in shown]
     answer({**document, "settings": shown}, Grid(("SETTING", "VALUE", "FROM"), rows, empty=""), json=invocation.json)
     if not invocation.json:
         for name, kind in ignored:
@@ -69,6 +69,13 @@ def _properties(invocation: Invocation, table: str) -> Mapping[str, str]:
         return catalog.table(table).snapshot().metadata.configuration
 
 
+def _in_a_row(value: object) -> object:
+    """A value on one line: of blocks, their names."""
+    if isinstance(value, list):
+        return ", ".join(block["name"] for block in value) or "none"
+    return "none" if value is None else value
+
+
 def _name(loaded: Loaded) -> str | None:
     return None if loaded.file is None else str(loaded.file)
 
@@ -84,5 +91,7 @@ def _value(settings: Settings, key: Key) -> object:
     value = getattr(getattr(settings, key.section), key.name)
     if isinstance(value, Secret):
         return str(value)
+    if key.blocks is not None:
+        return shown_blocks(value)
     # Any other text is no address, nor has it room for a password: the name of a profile or a file.
     return redact_url(value) if isinstance(value, str) and not {":", "="}.isdisjoint(value) else value

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from deltamirror.cli.failure import EXIT_INTERRUPTED
-from deltamirror.config import LiveSettings
+from deltamirror.config import LiveSettings, ReloadState
+from deltamirror.telemetry import metrics
 
 __all__ = ["Asked", "reloading", "stopped_by_signals"]
 
@@ -66,12 +67,18 @@ def reloading(live: LiveSettings) -> Iterator[None]:
         else:
             threading.Thread(target=live.check, name="deltamirror-reload", daemon=True).start()
 
-    before = signal.signal(signal.SIGHUP, handle)
+    before, uncounted = signal.signal(signal.SIGHUP, handle), live.on_look(_count)
     try:
         with live.watched():
             yield
     finally:
+        uncounted()
         signal.signal(signal.SIGHUP, before)
+
+
+def _count(state: ReloadState) -> None:
+    metrics.count_reload("applied" if state.valid else "refused")
+    metrics.set_settings_valid(state.valid)
 
 
 def _has_terminal() -> bool:

@@ -1,7 +1,6 @@
 """``deltamirror status``: how far the mirror is, what keeps it, and what to do about it."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
@@ -10,16 +9,18 @@ from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
+from deltamirror.cli.overview import Overview
 from deltamirror.cli.parameters import seconds
-from deltamirror.cli.remedies import advice
-from deltamirror.cli.stores import StoreStatus
+from deltamirror.cli.slo import slo_document, slo_grid
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
+from deltamirror.ops.advice import errors_of, remedy_of
+from deltamirror.ops.documents import status_document
+from deltamirror.ops.slo import report as slo_report
 from deltamirror.pipeline.failures.policy import way_out
-from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 
-__all__ = ["status"]
+__all__ = ["document", "failure_lines", "grid", "status"]
 
 _MAX_LAG: Final = 300.0
 
@@ -34,31 +35,37 @@ _MAX_LAG: Final = 300.0
     metavar="SECONDS",
     help=f"How long a commit may wait to be published, for --check; {_MAX_LAG:g} unless given.",
 )
+@click.option("--slo", "shows_slo", is_flag=True, help="Show how long commits take to become visible, and the budget.")
 @with_invocation
-def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None) -> None:
+def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: float | None, shows_slo: bool) -> None:
     """Show how far the tables are published, and what failed.
 
-    Of one TABLE, everything is shown: head, published, lag, failures, checkpoint. The lag is counted in versions, and
-    in time since the oldest version that is not published was committed. The exit status is 0, unless --check asks for
-    another one. A table whose mirror is switched off by mirror.enabled is disabled, and never late.
+    Of one TABLE, everything is shown: head, published, lag, failures, checkpoint with the reason for it, and the time
+    that its last versions spent in each stage: reading from the database, serialising, uploading, verifying. The lag
+    is counted in versions, and in time since the oldest version that is not published was committed. The exit status
+    is 0, unless --check asks for another one. A table whose mirror is switched off by mirror.enabled is disabled, and
+    never late.
+
+    With --slo: of the versions that became visible within an hour, a day and 30 days, and of all that wait, the times
+    from commit to visible, what is left of the error budget (`slo.p95`, `slo.p99`), and how fast it is spent: at a burn
+    rate of 1 it lasts exactly for the window. Versions that wait count with their age, those of paused and quarantined
+    tables, too; those of disabled tables do not.
     """
     if max_lag is not None and not check:
         raise click.UsageError("--max-lag is for --check")
+    if shows_slo and check:
+        raise click.UsageError("--slo shows objectives; --check goes by the lag: give one of them")
+    if shows_slo:
+        with local_engine(invocation) as engine:
+            objectives = slo_report(engine.database, engine.settings, table=table)
+        answer(slo_document(objectives), slo_grid(objectives), json=invocation.json)
+        return
     with local_engine(invocation) as engine:
-        tables = engine.status(table)
-        stores = StoreStatus.all(engine.database)
-        with engine.database.read() as connection:
-            all_paused = is_paused(connection)
-    document = {
-        "all_paused": all_paused,
-        "stores": [each.document() for each in stores],
-        "tables": [_document(each) for each in tables],
-    }
-    answer(document, _grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
-    if table is None and not invocation.json:
-        _tell_remedies(tables)
+        found = Overview.of(engine, table)
+    tables = found.tables
+    answer(document(found), grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
     if not invocation.json:
-        for line in filter(None, (each.line() for each in stores)):
+        for line in (*(failure_lines(tables) if table is None else ()), *found.store_lines()):
             say(line)
     if check and (exit_status := _drift(tables, _MAX_LAG if max_lag is None else max_lag)):
         raise click.exceptions.Exit(exit_status)
@@ -67,31 +74,21 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
 def _drift(tables: Sequence[TableStatus], max_lag: float) -> int:
     if any(table.quarantined_at is not None or _is_diverged(table) for table in tables):
         return Diverged.exit_status
-    late = (table.lag_ms > max_lag * 1000 for table in tables if table.state != "disabled")
+    late = (table.lag_ms > max_lag * 1000 for table in tables if not table.is_disabled)
     return Late.exit_status if any(late) else 0
 
 
 def _is_diverged(table: TableStatus) -> bool:
-    return any(error.code == Diverged.code for error in _errors(table))
+    return any(error.code == Diverged.code for error in errors_of(table))
 
 
-def _errors(table: TableStatus) -> list[LastError]:
-    return [error for error in (table.error, table.checkpoint_error) if error is not None]
-
-
-def _document(table: TableStatus) -> dict[str, object]:
-    named = {"error": table.error, "checkpoint_error": table.checkpoint_error}
-    return {**asdict(table), **{name: _error_document(table, error) for name, error in named.items()}}
-
-
-def _error_document(table: TableStatus, error: LastError | None) -> dict[str, object] | None:
-    if error is None:
-        return None
-    return {**asdict(error), "message": redact_text(error.message), "hint": _remedy(table, error)}
-
-
-def _remedy(table: TableStatus, error: LastError) -> str:
-    return advice(table, error.code, stage=error.stage)
+def document(found: Overview) -> dict[str, object]:
+    """As ``--json`` shows it."""
+    return {
+        "all_paused": found.all_paused,
+        "stores": [each.document() for each in found.stores],
+        "tables": [status_document(each) for each in found.tables],
+    }
 
 
 _COLUMNS: Final = (
@@ -101,7 +98,8 @@ _OPTIONAL: Final = ("PENDING", "CHECKPOINT", "ERROR", "FOR")
 """On a narrow terminal the errors are read below the table, and the rest of one table in its own status."""
 
 
-def _grid(tables: Sequence[TableStatus]) -> Grid:
+def grid(tables: Sequence[TableStatus]) -> Grid:
+    """A row a table."""
     rows, empty = [_row(table) for table in tables], "No tables. `deltamirror table create` makes one."
     return Grid(_COLUMNS, rows, empty, optional=_OPTIONAL, colour=_colour)
 
@@ -125,15 +123,16 @@ def _codes(table: TableStatus) -> str:
     return ", ".join(commit + checkpoint)
 
 
-def _tell_remedies(tables: Sequence[TableStatus]) -> None:
+def failure_lines(tables: Sequence[TableStatus]) -> Iterator[str]:
+    """What failed, and what to do about it: a line a failure."""
     for table in tables:
         more = f"; `deltamirror report {table.name}` shows all attempts" if table.escalations else ""
         if table.quarantined_at is not None:
-            say(f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}{more}")
+            yield f"{table.name} is in quarantine: {table.quarantine_reason}; {way_out(table)}{more}"
             continue
-        for error in _errors(table):
+        for error in errors_of(table):
             cause = one_line(error.message)
-            say(f"{table.name}, version {error.version}: {error.code}: {cause}; {_remedy(table, error)}{more}")
+            yield f"{table.name}, version {error.version}: {error.code}: {cause}; {remedy_of(table, error)}{more}"
 
 
 def _fields(table: TableStatus) -> dict[str, object]:
@@ -150,6 +149,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "switched off": _switched_off(table),
         "waiting": f"{table.pending:,} pending, {table.failed:,} failed",
         "checkpoint": _checkpoint(table),
+        "time": _times(table),
         "log": _log(table),
         "error": _told(table, table.error),
         "checkpoint error": _told(table, table.checkpoint_error),
@@ -168,7 +168,7 @@ def _quarantine(table: TableStatus) -> str:
 
 def _switched_off(table: TableStatus) -> str:
     shown = f"by mirror.enabled; `deltamirror config show --table {table.name}` shows where"
-    return shown if table.state == "disabled" else ""
+    return shown if table.is_disabled else ""
 
 
 def _escalated(table: TableStatus) -> str:
@@ -185,7 +185,22 @@ def _at_work(table: TableStatus) -> str:
 
 def _checkpoint(table: TableStatus) -> str:
     found = table.checkpoint
-    return "none" if found is None else f"version {found.version}, {found.num_bytes:,} bytes, {moment(found.at)}"
+    if found is None:
+        return "none"
+    return f"version {found.version}, {found.num_bytes:,} bytes, {moment(found.at)}\ndue by: {found.reason}"
+
+
+def _times(table: TableStatus) -> str:
+    """Which stage took how long, the longest first: of the last versions on average, and of the newest checkpoint."""
+    lines, stages = [], table.stages
+    if stages is not None:
+        named = {"read": stages.read_ms, "serialise": stages.serialise_ms, "upload": stages.upload_ms}
+        taken = sorted({**named, "verify": stages.verify_ms}.items(), key=lambda item: -item[1])
+        told = ", ".join(f"{stage} {milliseconds:,.1f} ms" for stage, milliseconds in taken)
+        lines.append(f"a version, of the last {stages.versions}: {told}")
+    if table.checkpoint is not None and table.checkpoint.milliseconds is not None:
+        lines.append(f"checkpoint {table.checkpoint.milliseconds:,} ms")
+    return "\n".join(lines)
 
 
 def _log(table: TableStatus) -> str:
@@ -208,7 +223,7 @@ def _told(table: TableStatus, error: LastError | None) -> str:
         f"{counted(error.attempts, 'attempt')}, the next one: {_next_attempt(table, error)}",
     ]
     if table.quarantined_at is None:
-        lines.append(f"what to do: {_remedy(table, error)}")
+        lines.append(f"what to do: {remedy_of(table, error)}")
     return "\n".join(lines)
 
 

@@ -1,22 +1,41 @@
 """Settings: typed values from a TOML file and the environment, each with its origin."""
 
-from deltamirror.config.keys import Key, Reload, keys
+from deltamirror.config.alerting import (
+    LOG_CHANNEL,
+    METRICS,
+    SEVERITIES,
+    AlertChannel,
+    AlertCondition,
+    AlertRule,
+    AlertSettings,
+    Scope,
+    Severity,
+    SloSettings,
+    scope_of,
+)
+from deltamirror.config.blocks import shown_blocks
+from deltamirror.config.keys import Key, Reload, block_keys, keys
 from deltamirror.config.live import LiveSettings, ReloadState
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
 from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
     CleanupSettings,
+    HealthSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
 )
 from deltamirror.config.overrides import Switch, settings_for
+from deltamirror.config.ready_rules import merged_rules, ready_made
+from deltamirror.config.rows import RowsSettings
 from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
+from deltamirror.config.serving import ServeSettings
 from deltamirror.config.settings import (
     CatalogSettings,
     ConfigSettings,
     LogSettings,
+    MetricsSettings,
     Settings,
     TableBlock,
     WriterSettings,
@@ -28,33 +47,52 @@ __all__ = [
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
     "FILE_SCHEMES",
+    "LOG_CHANNEL",
+    "METRICS",
+    "SEVERITIES",
+    "AlertChannel",
+    "AlertCondition",
+    "AlertRule",
+    "AlertSettings",
     "BreakerSettings",
     "CatalogSettings",
     "CheckpointSettings",
     "CleanupSettings",
     "ConfigSettings",
+    "HealthSettings",
     "Key",
     "LiveSettings",
     "Loaded",
     "LogSettings",
+    "MetricsSettings",
     "MirrorSettings",
     "ReconcileSettings",
     "Reload",
     "ReloadState",
+    "RowsSettings",
+    "Scope",
     "Secret",
+    "ServeSettings",
     "Settings",
+    "Severity",
+    "SloSettings",
     "SparkSettings",
     "StorageSettings",
     "Switch",
     "TableBlock",
     "WriterSettings",
+    "block_keys",
     "examine",
     "keys",
     "load",
+    "merged_rules",
+    "ready_made",
     "redact_text",
     "redact_url",
+    "scope_of",
     "scrub",
     "secret_pieces",
     "settings_for",
+    "shown_blocks",
     "unclear_url",
 ]

@@ -1,10 +1,11 @@
 """What is known about a setting besides its value: for messages, ``config show`` and the reference page."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
@@ -14,13 +15,18 @@ __all__ = [
     "COUNTING",
     "ENVIRONMENT_PREFIX",
     "FACTOR",
+    "FINITE",
     "MANY_BYTES",
     "NOT_NEGATIVE",
     "PERCENT",
     "POSITIVE",
     "Key",
     "Reload",
+    "block_keys",
+    "block_type",
     "described",
+    "expected",
+    "is_secret",
     "keys",
 ]
 
@@ -33,6 +39,11 @@ NOT_NEGATIVE = msgspec.Meta(ge=0, le=1_000_000_000)
 MANY_BYTES = msgspec.Meta(ge=0, le=1_000_000_000_000_000)
 FACTOR = msgspec.Meta(ge=1, le=1_000)
 PERCENT = msgspec.Meta(ge=0, le=100)
+FINITE = msgspec.Meta(ge=-1e15, le=1e15)
+
+
+Blocks: TypeAlias = type[msgspec.Struct]
+"""What the blocks of a list are."""
 
 
 class Reload(StrEnum):
@@ -85,9 +96,19 @@ class Key:
         return _words(self.type)
 
     @property
+    def blocks(self) -> Blocks | None:
+        """What one of its blocks is, where it is a list of blocks: ``[[section.name]]``."""
+        return block_type(self.type)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is msgspec.NODEFAULT
+
+    @property
     def secret(self) -> bool:
         """Whether the value is never shown."""
-        return _is_secret(self.type)
+        return is_secret(self.type)
 
 
 def keys(settings: type[msgspec.Struct]) -> tuple[Key, ...]:
@@ -100,13 +121,22 @@ def _is_section(field: msgspec.structs.FieldInfo) -> bool:
     return isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
 
 
+def block_keys(key: Key) -> tuple[Key, ...]:
+    """Every key of the blocks of a list."""
+    return () if key.blocks is None else tuple(_keys_of(key.blocks, key.path))
+
+
 def _section_keys(section: msgspec.structs.FieldInfo) -> Iterator[Key]:
-    for field in msgspec.structs.fields(section.type):
+    yield from _keys_of(section.type, section.name)
+
+
+def _keys_of(struct: Blocks, section: str) -> Iterator[Key]:
+    for field in msgspec.structs.fields(struct):
         notes = _description(field.type)
         extra = notes.extra or {}
         yield Key(
-            section=section.name,
-            name=field.name,
+            section=section,
+            name=field.encode_name,
             type=field.type,
             default=field.default,
             text=notes.description or "",
@@ -134,8 +164,28 @@ def _words(annotation: Any) -> str:
         return " or ".join(f"`{choice}`" for choice in get_args(annotation))
     if origin in (Union, UnionType):
         return " or ".join(_words(part) for part in get_args(annotation) if part is not NoneType)
+    if origin is tuple:
+        return "list of blocks" if block_type(annotation) else f"list of {_words(get_args(annotation)[0])}s"
     return _WORDS[annotation]
 
 
-def _is_secret(annotation: Any) -> bool:
-    return annotation is Secret or any(map(_is_secret, get_args(annotation)))
+def expected(annotation: Any, error: msgspec.ValidationError) -> str:
+    """What a value had to be, in the words of the reference page: the library names the types of Python."""
+    bound = re.search(r"[<>]=? \S+$", str(error))
+    of_length = "of length " if "of length" in str(error) else ""
+    return f"expected {_words(annotation)}{f' {of_length}{bound[0]}' if bound else ''}"
+
+
+def block_type(annotation: Any) -> Blocks | None:
+    """The struct that a list of blocks consists of; None for any other type."""
+    parts = get_args(annotation)
+    if get_origin(annotation) is tuple:
+        return parts[0] if isinstance(parts[0], type) and issubclass(parts[0], msgspec.Struct) else None
+    if get_origin(annotation) in (Annotated, Union, UnionType):
+        return next(filter(None, map(block_type, parts)), None)
+    return None
+
+
+def is_secret(annotation: Any) -> bool:
+    """Whether a value of this type is never shown."""
+    return annotation is Secret or any(map(is_secret, get_args(annotation)))

@@ -7,12 +7,12 @@ told of once. Flags and environment stay what they were when the process started
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from deltamirror.errors import InvalidSettings
 __all__ = ["LiveSettings", "ReloadState"]
 
 _log = logging.getLogger(__name__)
+Told = TypeVar("Told")
 _SETTLED: Final = 0.2
 """For how many seconds a changed file has to stay the same before it is taken: editors may write it in pieces."""
 _SETTLES_WITHIN: Final = 10
@@ -73,6 +74,7 @@ class LiveSettings:
         self._content, self._settled_after = content, settled
         self._state = ReloadState(loaded_at=_now())
         self._callbacks: list[Callable[[Settings], None]] = []
+        self._watchers: list[Callable[[ReloadState], None]] = []
         self._lock = threading.Lock()
 
     @classmethod
@@ -121,6 +123,11 @@ class LiveSettings:
         self._callbacks.append(callback)
         return partial(self._callbacks.remove, callback)
 
+    def on_look(self, callback: Callable[[ReloadState], None]) -> Callable[[], None]:
+        """Call a function after each change of the file, taken or refused; the function that is returned ends that."""
+        self._watchers.append(callback)
+        return partial(self._watchers.remove, callback)
+
     def check(self) -> None:
         """Look at the file, and take its values if it has changed and is in order."""
         if self._source is None:
@@ -134,8 +141,9 @@ class LiveSettings:
             self._content = content
             before = self.current
             self._take(self._source, file, content)
+        self._tell(self._watchers, self.state)
         if self.current != before:
-            self._tell()
+            self._tell(self._callbacks, self.current)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -195,10 +203,10 @@ class LiveSettings:
         _log.error("the changed settings are refused, the values in force stay: %s", said, extra={"code": error.code})
         self._state = replace(self._state, valid=False, error=said, refusals=self._state.refusals + 1)
 
-    def _tell(self) -> None:
-        for callback in tuple(self._callbacks):
+    def _tell(self, callbacks: Sequence[Callable[[Told], None]], told: Told) -> None:
+        for callback in tuple(callbacks):
             try:
-                callback(self.current)
+                callback(told)
             except Exception as error:  # noqa: BLE001  the others are called nevertheless
                 _log.error("the changed settings were not taken everywhere: %s", _named(error))
 

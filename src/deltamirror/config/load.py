@@ -1,6 +1,5 @@
 """Flag over environment over file over default; every value is checked where it stands, overridden or not."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from deltamirror.config.keys import Key, keys
+from deltamirror.config.blocks import BlockProblem, read_blocks
+from deltamirror.config.keys import Key, expected, keys
+from deltamirror.config.ready_rules import READY_MADE_NAMES
 from deltamirror.config.secrets import FILE_SCHEMES, MASK, Secret, redact_text, redact_url, unclear_url
 from deltamirror.config.settings import Settings, TableBlock
 from deltamirror.config.sources import (
@@ -115,12 +116,31 @@ def _all_checked(given: Iterable[Given]) -> tuple[dict[str, Any], list[InvalidSe
 
 def _checked(given: Given) -> Any:
     key = given.key
+    if key.blocks is not None:
+        return _checked_blocks(given, key.blocks)
     try:
         value = msgspec.convert(given.value, key.type, strict=not given.text, dec_hook=_secret)
     except msgspec.ValidationError as error:
         return _wrong(given, _reason(error, given))
     problem = _wrong_url(value) if key.path == "catalog.url" else ""
     return _wrong(given, problem) if problem else value
+
+
+def _checked_blocks(given: Given, kind: type[msgspec.Struct]) -> Any:
+    try:
+        value = msgspec.json.decode(str(given.value)) if given.text else given.value
+        return read_blocks(kind, value, _secret)
+    except msgspec.DecodeError:
+        return _wrong(given, "expected a JSON list of blocks")
+    except BlockProblem as problem:
+        key, origin = given.key, given.place(problem.path)
+        where = problem.where(value)
+        return InvalidSettings(
+            f"{origin}: `{key.path}`{where}: {problem.reason}",
+            hint=problem.hint or key.text,
+            key=key.path,
+            source=origin,
+        )
 
 
 def _secret(kind: type, value: object) -> Secret:
@@ -143,9 +163,7 @@ def _wrong_url(url: str) -> str:
 
 
 def _reason(error: msgspec.ValidationError, given: Given) -> str:
-    # The library names the types of Python; a reader of the file knows the words of the reference page.
-    bound = re.search(r"[<>]=? \S+$", str(error))
-    return f"expected {given.key.kind}{f' {bound[0]}' if bound else ''}, found {_found(given)}"
+    return f"{expected(given.key.type, error)}, found {_found(given)}"
 
 
 def _found(given: Given) -> str:
@@ -171,7 +189,11 @@ def _assembled(values: Mapping[str, object], known: Iterable[Key]) -> Settings:
 
 
 def _contradictions(settings: Settings, origins: Mapping[str, str]) -> list[InvalidSettings]:
-    return [*_retry_contradictions(settings, origins), *_storage_contradictions(settings, origins)]
+    return [
+        *_retry_contradictions(settings, origins),
+        *_storage_contradictions(settings, origins),
+        *_alert_contradictions(settings, origins),
+    ]
 
 
 def _retry_contradictions(settings: Settings, origins: Mapping[str, str]) -> Iterator[InvalidSettings]:
@@ -188,3 +210,16 @@ def _storage_contradictions(settings: Settings, origins: Mapping[str, str]) -> I
     for name, what in settings.storage.contradictions():
         origin = origins[f"storage.{name}"]
         yield InvalidSettings(f"{origin}: {what}", key=f"storage.{name}", source=origin)
+
+
+def _alert_contradictions(settings: Settings, origins: Mapping[str, str]) -> Iterator[InvalidSettings]:
+    for name, what in settings.alerts.contradictions(READY_MADE_NAMES):
+        origin = origins[f"alerts.{name}"]
+        yield InvalidSettings(f"{origin}: {what}", key=f"alerts.{name}", source=origin)
+    slo = settings.slo
+    for lower, upper in (("p95", "p99"), ("lag_warning", "lag_critical")):
+        if getattr(slo, lower) > getattr(slo, upper):
+            keys = f"slo.{lower}", f"slo.{upper}"
+            origin = next(origins[key] for key in keys if origins[key] != DEFAULT_ORIGIN)
+            what = f"`{keys[0]}` ({getattr(slo, lower)} s) exceeds `{keys[1]}` ({getattr(slo, upper)} s)"
+            yield InvalidSettings(f"{origin}: {what}", key=keys[0], source=origin)

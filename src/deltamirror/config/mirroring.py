@@ -10,6 +10,7 @@ __all__ = [
     "BreakerSettings",
     "CheckpointSettings",
     "CleanupSettings",
+    "HealthSettings",
     "MirrorSettings",
     "ReconcileSettings",
     "SparkSettings",
@@ -323,6 +324,30 @@ class CleanupSettings(msgspec.Struct, frozen=True, kw_only=True):
         NOT_NEGATIVE,
         described("How often the log of a table is cleaned at most.", unit="s", reload=Reload.LIVE),
     ] = 3600.0
+
+
+class HealthSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When `/healthz`, `/readyz` and `deltamirror health` say that something is wrong."""
+
+    stalled: Annotated[
+        float,
+        POSITIVE,
+        described(
+            "After how long without progress work counts as stalled: a job without an outcome, commits that are due "
+            "and not published, a log that the reconciler does not get past.",
+            unit="s",
+            reload=Reload.LIVE,
+        ),
+    ] = 600.0
+    timeout: Annotated[
+        float,
+        POSITIVE,
+        described(
+            "How long the database, a store or Spark may take to answer a check; later counts as no answer.",
+            unit="s",
+            reload=Reload.LIVE,
+        ),
+    ] = 2.0
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,15 +4,19 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from deltamirror.config.alerting import AlertSettings, SloSettings
 from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
 from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
     CleanupSettings,
+    HealthSettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
 )
+from deltamirror.config.rows import RowsSettings
+from deltamirror.config.serving import ServeSettings
 from deltamirror.config.storage import StorageSettings
 
 __all__ = [
@@ -20,6 +24,7 @@ __all__ = [
     "CatalogSettings",
     "ConfigSettings",
     "LogSettings",
+    "MetricsSettings",
     "Settings",
     "TableBlock",
     "WriterSettings",
@@ -132,6 +137,30 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "refuse"
 
 
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process measures of itself and of its catalog."""
+
+    tables: Annotated[
+        int,
+        NOT_NEGATIVE,
+        described(
+            "How many tables have a value of their own in the label `table`; all others share the value `other`.",
+            unit="tables",
+            reload=Reload.LIVE,
+        ),
+    ] = 100
+    refresh: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "For how long scrapes share one reading of the state in the database. A state that takes long to read "
+            "is read for at most a twentieth of the time.",
+            unit="s",
+            reload=Reload.LIVE,
+        ),
+    ] = 5.0
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the process writes to standard error about itself."""
 
@@ -143,6 +172,16 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["text", "json"],
         described("Lines for people, or one JSON object a line for collectors.", reload=Reload.LIVE),
     ] = "text"
+    summary: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "How often a service says what it did: versions, checkpoints, failures, backlog and lag, in one line, "
+            "whatever `level` is. While nothing changes it says so once. 0: never.",
+            unit="s",
+            reload=Reload.START,
+        ),
+    ] = 60.0
 
 
 class ConfigSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,8 +218,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     breaker: BreakerSettings = BreakerSettings()
     reconcile: ReconcileSettings = ReconcileSettings()
     cleanup: CleanupSettings = CleanupSettings()
+    health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
+    rows: RowsSettings = RowsSettings()
     storage: StorageSettings = StorageSettings()
+    serve: ServeSettings = ServeSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    slo: SloSettings = SloSettings()
+    alerts: AlertSettings = AlertSettings()
     log: LogSettings = LogSettings()
     tables: tuple[TableBlock, ...] = ()
     """In the order of the file: of several that match a table, the last one wins."""

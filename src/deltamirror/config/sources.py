@@ -2,9 +2,10 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,12 @@ __all__ = [
 ]
 
 CONFIG_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CONFIG"
-FLAGS: Final = {"catalog.url": "--catalog", "mirror.runner": "--runner", "spark.master": "--master"}
+FLAGS: Final = {
+    "catalog.url": "--catalog",
+    "mirror.runner": "--runner",
+    "spark.master": "--master",
+    "reconcile.interval": "--interval",
+}
 """The options of the command line that are settings, by key path."""
 
 _TEST_RIG: Final = f"{ENVIRONMENT_PREFIX}TEST_"
@@ -42,6 +48,12 @@ class Given:
     value: object
     origin: str
     text: bool = False
+    places: Callable[[tuple[str | int, ...]], str] | None = None
+    """Where something stands that is below the key."""
+
+    def place(self, below: tuple[str | int, ...]) -> str:
+        """Where the value stands, or something below it."""
+        return self.origin if self.places is None or not below else self.places(below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +129,9 @@ def _values(document: Mapping[str, object], keys: Sequence[Key], *, at: _Place) 
             for name, value in content.items():
                 path, where = f"{section}.{name}", str(at.below(section, name))
                 key = known.get(path)
-                yield Given(key, value, origin=where) if key else _unknown(path, known, source=where, what="setting")
+                places = partial(_place_below, at.below(section, name))
+                given = None if key is None else Given(key, value, origin=where, places=places)
+                yield given or _unknown(path, known, source=where, what="setting")
 
 
 def _blocks(blocks: object, keys: Sequence[Key], *, at: _Place) -> Iterator[GivenBlock | InvalidSettings]:
@@ -159,6 +173,10 @@ def _for_all_tables(given: Given, number: int) -> InvalidSettings:
     message = f"{given.origin}: block {number} of [[tables]]: `{given.key.path}` cannot differ between tables"
     hint = "set it outside of the blocks; the reference of settings marks those that can"
     return InvalidSettings(message, hint=hint, key=given.key.path, source=given.origin)
+
+
+def _place_below(at: _Place, below: tuple[str | int, ...]) -> str:
+    return str(at.below(*below))
 
 
 def _unknown(name: str, known: Mapping[str, Key] | Sequence[str], *, source: str, what: str) -> InvalidSettings:

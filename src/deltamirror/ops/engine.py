@@ -1,8 +1,11 @@
-"""``MirrorEngine`` as programs and commands have it: its service compares the logs, too."""
+"""``MirrorEngine`` as programs and commands have it: its service compares the logs and evaluates alerts, too."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from deltamirror.ops.alerts.background import AlertWatch
+from deltamirror.ops.health import HealthMonitor, ProcessParts
+from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.ops.reconcile.table_logs import Logs
@@ -20,13 +23,30 @@ class MirrorEngine(PublishingEngine):
     otherwise the engine opens its own, and closes them.
     """
 
+    reconciler: BackgroundReconciler | None = None
+    """What compares the logs beside a service that runs."""
+
+    def monitor(self) -> HealthMonitor:
+        """The health of this engine's process."""
+        parts = ProcessParts(
+            owner=self.owner,
+            progress=self.progress,
+            reconciler=lambda: self.reconciler,
+            runner=self.runner,
+        )
+        return HealthMonitor(self.database, self.live, parts)
+
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """What a service does beside publishing: the logs are compared in the background, if the settings say so."""
+        """What a service does beside publishing: it compares logs, evaluates alerts, exports its state as metrics."""
         with (
             super()._beside(),
+            exported(self.database, self.live),
             closing(LocalInspector(self.live, calls=self.calls)) as inspector,
             Logs(self, inspector) as logs,
-            BackgroundReconciler(self.database, Reconciler(logs), live=self.live, ending=self.ending),
+            BackgroundReconciler(
+                self.database, Reconciler(logs), live=self.live, ending=self.ending
+            ) as self.reconciler,
+            AlertWatch(self.database, self.live, ending=self.ending),
         ):
             yield

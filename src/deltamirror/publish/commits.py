@@ -2,11 +2,13 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from deltamirror.config import redact_text
+from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.names import commit_key
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, LogChanged, Transient
 from deltamirror.publish.assembly import commit_data
@@ -14,11 +16,32 @@ from deltamirror.publish.checksums import ChecksumTrail
 from deltamirror.steps import Step
 from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import Created, Data, Store
-from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Failure, Fetch, Guard, Published, Stage
+from deltamirror.telemetry.stopwatch import Stopwatch
+from deltamirror.work import (
+    CommitOutcome,
+    CommitUnit,
+    CommitWork,
+    Failure,
+    Fetch,
+    Guard,
+    Published,
+    Stage,
+    StageTimes,
+)
 
 __all__ = ["publish_commits"]
 
 _TRIES = 3
+_READ: Final = "read"
+_VERIFY: Final = "verify"
+_TIMED: Final[Mapping[Stage, str]] = {
+    Stage.LEASE: _READ,
+    Stage.FETCH: "serialise",  # but for what is read meanwhile
+    Stage.PUT: "upload",
+    Stage.CHECK: _VERIFY,
+    Stage.VERIFY: _VERIFY,
+}
+"""As what the time of a stage counts."""
 
 
 class _Stopped(Exception):
@@ -41,9 +64,9 @@ def publish_commits(
     """
     deadline = clock() + unit.budget
     published: list[tuple[Published, float]] = []  # with the time at which each was put
-    failure = None
+    failure, watch = None, Stopwatch(clock)
     with ChecksumTrail(unit, store, guard) as checksums:
-        publisher = _Publisher(unit, store, fetch, guard, clock)
+        publisher = _Publisher(unit, store, fetch, guard, clock, watch)
         try:
             publisher.require_predecessor()
             for version, work in enumerate(unit.commits, unit.commits[0].version):
@@ -67,7 +90,14 @@ def publish_commits(
         failure=failure,
         checksum=checksums.checksum,
         checksum_failure=checksums.failure,
+        stages=_stages(unit, watch),
+        ended_at=time.time(),
     )
+
+
+def _stages(unit: CommitUnit, watch: Stopwatch) -> StageTimes:
+    taken = {name: watch.seconds(name) * 1_000 for name in (_READ, *_TIMED.values())}
+    return StageTimes(**taken) + StageTimes(read=unit.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +109,7 @@ class _Publisher:
     fetch: Fetch
     guard: Guard
     clock: Callable[[], float]
+    watch: Stopwatch
 
     def require_predecessor(self) -> None:
         """Nothing is put behind a gap: another disk, or none, may be in the place of the one that was published to."""
@@ -100,7 +131,7 @@ class _Publisher:
         with self._stage(Stage.FETCH, work, key):
             if work.version != version:
                 raise Internal(f"a unit of table {self.unit.table!r} has version {work.version} in place of {version}")
-            data = commit_data(work, self.fetch, table=self.unit.table, verify=self.unit.verify)
+            data = commit_data(work, self._fetched, table=self.unit.table, verify=self.unit.verify)
         with self._stage(Stage.PUT, work, key):
             already = self._put(work, key, data)
         if self.unit.verify == "strict" and not already:
@@ -111,6 +142,9 @@ class _Publisher:
         done = Published(version=version, already=already, num_bytes=len(data), milliseconds=milliseconds)
         return done, data, ended
 
+    def _fetched(self, work: CommitWork) -> Iterable[Chunk]:
+        return self.watch.each(_READ, self.fetch(work))
+
     def _put(self, work: CommitWork, key: str, data: Data) -> bool:
         """Create the object; whether it was there already."""
         for _ in range(_TRIES):
@@ -120,7 +154,9 @@ class _Publisher:
                 put = self.store.create(key, data)
             if isinstance(put, Created):
                 return False
-            if self._is_there(work, key, data):
+            with self.watch.at(_VERIFY):
+                is_there = self._is_there(work, key, data)
+            if is_there:
                 return True
         raise Transient(
             f"{self.store.location} says that {key} exists, and does not have it",
@@ -151,9 +187,10 @@ class _Publisher:
 
     @contextmanager
     def _stage(self, stage: Stage, work: CommitWork, key: str) -> Iterator[None]:
-        """Whatever goes wrong inside ends the unit, with the stage that it happened in."""
+        """Whatever goes wrong inside ends the unit, with the stage that it happened in. Its time is the stage's."""
         try:
-            yield
+            with self.watch.at(_TIMED[stage]):
+                yield
         except (LeaseLost, _Stopped):
             raise
         except DeltaMirrorError as error:

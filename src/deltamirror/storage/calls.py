@@ -100,10 +100,22 @@ class StoreCalls:
         seconds = None if limits is None else limits.timeout
         return BoundedStore(self.run(opening, location=location, doing="open", seconds=seconds), self, limits)
 
-    def run(self, act: Callable[[], T], *, location: str, doing: str, key: str = "", seconds: float | None) -> T:
-        """What ``act`` comes to; ``Unavailable`` if it takes longer than so many seconds, or others hang there."""
+    def run(
+        self,
+        act: Callable[[], T],
+        *,
+        location: str,
+        doing: str,
+        key: str = "",
+        seconds: float | None,
+        hint: str = "",
+    ) -> T:
+        """What ``act`` comes to; ``Unavailable`` if it takes longer than so many seconds, or others hang there.
+
+        ``hint`` is the advice for that; without one, that of a disk.
+        """
         call, what = _Call(act, location), f"cannot {doing} {location}/{key}".rstrip("/")
-        self._begin(call, what)
+        self._begin(call, what, hint)
         try:
             call.over.wait(seconds)
         finally:
@@ -114,7 +126,7 @@ class StoreCalls:
             raise _given_up(what)
         raise Unavailable(
             f"{what}: no answer within {seconds or 0:g} s",
-            hint="check the disk and its mount; raise `storage.timeout` if it is only slow",
+            hint=hint or "check the disk and its mount; raise `storage.timeout` if it is only slow",
         )
 
     def give_up(self) -> None:
@@ -124,22 +136,23 @@ class StoreCalls:
             for call in self._under_way:
                 call.over.set()
 
-    def _begin(self, call: _Call[Any], what: str) -> None:
+    def _begin(self, call: _Call[Any], what: str, hint: str) -> None:
         with self._lock:
             if self._is_given_up:
                 raise _given_up(what)
-            self._admit(call.location, what)
+            self._admit(call.location, what, hint)
             worker = self._free_worker()
             self._under_way.add(call)
         worker.inbox.put(call)
 
-    def _admit(self, location: str, what: str) -> None:
+    def _admit(self, location: str, what: str, hint: str) -> None:
         now, hanging = time.monotonic(), self._hanging.get(location)
         if hanging is None or (hanging.number < MOST_HUNG and now >= hanging.rests_until):
             return
         raise Unavailable(
             f"{what}: an earlier call has been hanging there for {now - hanging.since:.0f} s",
-            hint="check the disk and its mount; the mirror goes on when that call comes back, or when it is restarted",
+            hint=hint
+            or "check the disk and its mount; the mirror goes on when that call comes back, or when it is restarted",
         )
 
     def _free_worker(self) -> _Worker:

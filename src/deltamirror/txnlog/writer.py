@@ -1,6 +1,9 @@
 """``SqlTxnLogWriter``: the authoritative log, in SQL."""
 
-from collections.abc import Collection, Iterable, Mapping
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from sqlalchemy import case, func, select
 
@@ -8,7 +11,8 @@ from deltamirror.config import LiveSettings, Settings
 from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.properties import log_retention_ms
-from deltamirror.errors import NotFound
+from deltamirror.errors import DeltaMirrorError, Internal, NotFound
+from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.commit.app_transactions import Progress, find_applied
 from deltamirror.txnlog.commit.committing import CommitPath
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
@@ -39,7 +43,7 @@ class SqlTxnLogWriter:
 
     def commit(self, request: Request) -> Committed:
         """Commit a transaction: all of its changes, or none."""
-        return self._path.commit(request)
+        return _measured(partial(self._path.commit, request))
 
     def find_token(self, token: str | None, content: bytes | None, tables: Collection[str]) -> Committed | None:
         """The answer to an earlier use of a token; TokenReused if that was for other content."""
@@ -70,7 +74,10 @@ class SqlTxnLogWriter:
 
     def create_table(self, definition: TableDefinition) -> Committed:
         """Create a table."""
-        committed = create_table(self.database, definition, engine_info=self._engine_info)
+        begun, txn_id = time.time_ns(), str(uuid.uuid4())
+        act = partial(create_table, self.database, definition, txn_id=txn_id, engine_info=self._engine_info)
+        committed = _measured(act)
+        spans.committed(txn_id, committed.versions, begun=begun)
         self._path.forget(definition.name)  # the remembered state is of another table
         self.database.announce()
         return committed
@@ -112,6 +119,22 @@ class SqlTxnLogWriter:
     def optimise(self, *, older_than: float) -> int:
         """Delete stages whose writers died."""
         return sweep_stages(self.database, older_than=older_than)
+
+
+def _measured(commit: Callable[[], Committed]) -> Committed:
+    begun, outcome = time.perf_counter(), "interrupted"
+    try:
+        committed = commit()
+        outcome = "already-applied" if committed.already_applied else "committed"
+        return committed
+    except DeltaMirrorError as error:
+        outcome = error.code
+        raise
+    except Exception:
+        outcome = Internal.code
+        raise
+    finally:
+        metrics.observe_commit(time.perf_counter() - begun, outcome=outcome)
 
 
 class SqlTransaction:

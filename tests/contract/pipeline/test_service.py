@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.errors import Internal, Unavailable
 from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.pipeline.service import engine as engine_module
 from deltamirror.pipeline.service import heartbeat, service
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.work import Lane, Lease, Outcome, Unit
@@ -292,6 +293,19 @@ def test_a_service_on_spark_starts_it_before_there_is_a_commit(catalog: Catalog)
     started = threading.Event()
     with on_spark(catalog, started.set) as engine, following(engine):
         assert started.wait(60)
+
+
+def test_a_spark_is_looked_after_for_as_long_as_the_service_runs(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise Unavailable("the service ends without being stopped")
+
+    monkeypatch.setattr(engine_module, "_RUNNER_IS_LOOKED_AFTER", 0.01)
+    monkeypatch.setattr(engine_module.Service, "run", fail)
+    with on_spark(catalog, lambda: None) as engine, pytest.raises(Unavailable, match="ends without being stopped"):
+        engine.run()
+    until(lambda: not any(thread.name == "deltamirror-start" for thread in threading.enumerate()))
 
 
 def test_a_spark_that_is_long_in_starting_keeps_no_service_from_ending(catalog: Catalog) -> None:

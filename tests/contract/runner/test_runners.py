@@ -73,6 +73,8 @@ def test_every_unit_is_published_and_has_its_outcome(any_rig: Rig, tmp_path: Pat
         assert versions(outcome) == [0, 1, 2, 3]
         assert outcome.checksum is not None
         assert published(tmp_path / str(number)) == HISTORY
+        assert outcome.stages is not None
+        assert outcome.stages.upload > 0
 
 
 @NEAR

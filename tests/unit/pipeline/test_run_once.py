@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from deltamirror.pipeline.service.progress import Progress
 from deltamirror.pipeline.service.service import Service
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.txnlog.database.access import Database
@@ -14,6 +15,7 @@ class _Job:
     """Work that takes as long as somebody wants it to."""
 
     store = "store"
+    tables = ("t",)
     is_retry = False
 
     def __init__(self, ends: threading.Event) -> None:
@@ -80,6 +82,7 @@ def test_what_becomes_due_between_a_claim_and_the_end_of_a_job_is_done() -> None
         shares_database=True,
         outlook=cast("Any", _Outlook()),
         ending=Ending(lease=lambda: 60.0, give_up=lambda: None),
+        progress=Progress(),
     )
     service.run(once=True)
     assert (first.is_closed, second.is_closed) == (True, True)

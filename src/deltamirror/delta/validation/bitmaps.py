@@ -7,11 +7,11 @@ bits, or runs. Counts are believed only as far as there are bytes for them, so a
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-__all__ = ["Bitmap", "MalformedBitmap", "decode_bitmap"]
+__all__ = ["Bitmap", "MalformedBitmap", "Range", "decode_bitmap", "row_ranges"]
 
 MAGIC: Final = 1681511377
 _PLAIN_COOKIE: Final = 12346
@@ -26,6 +26,10 @@ _KEYS: Final = 1 << 8
 """No file has more than 2^40 rows; Delta Spark makes a bitmap in memory for every key up to the last."""
 
 
+Range: TypeAlias = tuple[int, int]
+"""Numbers from the first up to, but without, the second."""
+
+
 class MalformedBitmap(ValueError):
     """What keeps readers from decoding the bytes."""
 
@@ -36,6 +40,19 @@ class Bitmap:
 
     cardinality: int
     last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """Numbers of 16 bits, and how many there are; ``ranges`` is read at most once."""
+
+    cardinality: int
+    last: int
+    ranges: Iterable[Range]
+
+    def above(self, base: int) -> "_Container":
+        """The same numbers, higher up."""
+        return _Container(self.cardinality, base + self.last, ((base + a, base + b) for a, b in self.ranges))
 
 
 class _Bytes:
@@ -62,22 +79,33 @@ class _Bytes:
 
 def decode_bitmap(data: bytes) -> Bitmap:
     """Raises MalformedBitmap, with what is wrong, unless every reader decodes these bytes."""
+    cardinality, last = 0, -1
+    for container in _all_containers(data):
+        cardinality, last = cardinality + container.cardinality, container.last
+    return Bitmap(cardinality, last)
+
+
+def row_ranges(data: bytes) -> Iterator[Range]:
+    """The rows of a bitmap, ascending; raises MalformedBitmap, as ``decode_bitmap`` does."""
+    for container in _all_containers(data):
+        yield from container.ranges
+
+
+def _all_containers(data: bytes) -> Iterator[_Container]:
     source = _Bytes(data)
     [magic], [count] = source.numbers("I"), source.numbers("Q")
     _require(magic == MAGIC, "it does not begin with the number 1681511377")
     _require(count <= _KEYS, f"it states {count} bitmaps")
-    cardinality, last, before = 0, -1, -1
+    before = -1
     for _ in range(count):
         [key] = source.numbers("I")
         _require(before < key < _KEYS, f"key {key} follows {before}")
         before = key
-        for low in _containers(source):
-            cardinality, last = cardinality + low.cardinality, (key << 32) + low.last
+        yield from (low.above(key << 32) for low in _containers(source))
     _require(source.is_at_end, "there are bytes behind it")
-    return Bitmap(cardinality, last)
 
 
-def _containers(source: _Bytes) -> Iterator[Bitmap]:
+def _containers(source: _Bytes) -> Iterator[_Container]:
     """The containers of one bitmap of 32 bits."""
     start = source.at
     [cookie] = source.numbers("I")
@@ -94,22 +122,30 @@ def _containers(source: _Bytes) -> Iterator[Bitmap]:
     offsets = source.numbers("I", count) if has_offsets else None
     for index, (key, size) in enumerate(zip(keys, sizes, strict=True)):
         _require(offsets is None or offsets[index] == source.at - start, "a container is not where it is said to be")
-        last = _run_end(source, size) if flags >> index & 1 else _end(source, size)
-        yield Bitmap(size, (key << 16) + last)
+        container = _runs(source, size) if flags >> index & 1 else _numbers(source, size)
+        yield container.above(key << 16)
 
 
-def _end(source: _Bytes, size: int) -> int:
-    """The last number of a container of so many."""
+def _numbers(source: _Bytes, size: int) -> _Container:
+    """A container of so many numbers: a list of them, or bits."""
     if size <= _LARGEST_ARRAY:
         numbers = source.numbers("H", size)
         _require_ascending(numbers, "its numbers")
-        return numbers[-1]
-    bits = int.from_bytes(source.take(_BITS_BYTES), "little")
+        return _Container(size, numbers[-1], ((number, number + 1) for number in numbers))
+    raw = source.take(_BITS_BYTES)
+    bits = int.from_bytes(raw, "little")
     _require(bits.bit_count() == size, f"a container states {size} numbers and has {bits.bit_count()}")
-    return bits.bit_length() - 1
+    return _Container(size, bits.bit_length() - 1, _set_bits(raw))
 
 
-def _run_end(source: _Bytes, size: int) -> int:
+def _set_bits(raw: bytes) -> Iterator[Range]:
+    for place, byte in enumerate(raw):
+        for bit in range(8) if byte else ():
+            if byte >> bit & 1:
+                yield 8 * place + bit, 8 * place + bit + 1
+
+
+def _runs(source: _Bytes, size: int) -> _Container:
     [count] = source.numbers("H")
     runs = source.numbers("H", 2 * count)
     found, end = 0, -2
@@ -117,7 +153,7 @@ def _run_end(source: _Bytes, size: int) -> int:
         _require(start > end + 1, "its runs are out of order, or touch")
         found, end = found + less_one + 1, start + less_one
     _require(end <= _LAST and found == size, f"a container states {size} numbers, and its runs have {found}")
-    return end
+    return _Container(size, end, ((a, a + less_one + 1) for a, less_one in zip(runs[::2], runs[1::2], strict=True)))
 
 
 def _require_ascending(numbers: tuple[int, ...], what: str) -> None:

@@ -1,6 +1,7 @@
 """Whether the descriptor of a deletion vector is well formed, and whether readers can follow it."""
 
 import re
+import uuid
 from base64 import b85decode
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.validation.bitmaps import Bitmap, MalformedBitmap, decode_bitmap
 
-__all__ = ["BrokenVector", "broken_vector_rule", "unread_vector_rule"]
+__all__ = ["BrokenVector", "broken_vector_rule", "inline_bitmap", "unread_vector_rule", "vector_file"]
 
 _ENCODED_UUID_LENGTH: Final = 20
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -58,10 +59,25 @@ def unread_vector_rule(vector: DeletionVector, records: int | None) -> BrokenVec
     if vector.storage_type != "i":
         return None
     try:
-        bitmap = decode_bitmap(_decoded(place)[: vector.size_in_bytes])
+        bitmap = decode_bitmap(inline_bitmap(vector))
     except MalformedBitmap as error:
         return BrokenVector("bitmap", "pathOrInlineDv", f"{place[:60]}: {error}")
     return _broken_count(bitmap, vector, records)
+
+
+def inline_bitmap(vector: DeletionVector) -> bytes:
+    """The bitmap of a vector that is in the log itself."""
+    return _decoded(vector.path_or_inline_dv)[: vector.size_in_bytes]
+
+
+def vector_file(vector: DeletionVector) -> str:
+    """The path of the file that holds a vector: relative to the table, or absolute, as it was logged."""
+    if vector.storage_type == "p":
+        return vector.path_or_inline_dv
+    place = vector.path_or_inline_dv
+    folder, encoded = place[:-_ENCODED_UUID_LENGTH], place[-_ENCODED_UUID_LENGTH:]
+    name = f"deletion_vector_{uuid.UUID(bytes=_decoded(encoded))}.bin"
+    return f"{folder}/{name}" if folder else name
 
 
 def _broken_count(bitmap: Bitmap, vector: DeletionVector, records: int | None) -> BrokenVector | None:

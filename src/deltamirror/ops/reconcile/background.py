@@ -1,13 +1,15 @@
 """Comparing logs beside a service's other work."""
 
 import logging
+import math
 import threading
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 from deltamirror.config import LiveSettings, Switch
-from deltamirror.errors import DeltaMirrorError, LeaseLost
+from deltamirror.errors import LeaseLost
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.shutdown import Ending
@@ -16,7 +18,7 @@ from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_logs
 
-__all__ = ["BackgroundReconciler", "pause_after"]
+__all__ = ["BackgroundReconciler", "Rounds", "pause_after"]
 
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE: Final = 30.0
@@ -30,15 +32,34 @@ def pause_after(took: float, *, interval: float) -> float:
     return max(min(interval / 10, _LONGEST_PAUSE), min(_REST * took, _LONGEST_REST))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """How a reconciler stands at a moment."""
+
+    is_running: bool
+    table: str | None
+    """The log that it is at."""
+    late: float
+    """For how many seconds it has been at that log and nothing came of it, or should have begun another round."""
+    error: str
+    """Why the last round came to nothing; empty if it did not."""
+
+
 class BackgroundReconciler:
     """A thread that looks at each log once in an interval, unless another service did. It holds up no publishing.
 
-    Where there is more to look at, it is looked at less often: the thread rests for most of its time.
+    Where there is more to look at, it is looked at less often: the thread rests for most of its time. With ``lets_go``
+    other processes can open the database meanwhile, where only one of them at a time can.
     """
 
-    def __init__(self, database: Database, reconciler: Reconciler, *, live: LiveSettings, ending: Ending) -> None:
+    def __init__(
+        self, database: Database, reconciler: Reconciler, *, live: LiveSettings, ending: Ending, lets_go: bool = False
+    ) -> None:
         self._database, self._reconciler, self._live = database, reconciler, live
         self._ending = ending
+        self._lets_go = lets_go
+        self._at: tuple[str | None, float] = None, time.monotonic()
+        self._error = ""
         self._mentions = Mentions()
         self._failed: dict[int, float] = {}
         self._stop = threading.Event()
@@ -58,6 +79,17 @@ class BackgroundReconciler:
         self._wake.set()
         self._ending.wait(self._is_over)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the settings ask for it."""
+        return self._interval > 0
+
+    def rounds(self) -> Rounds:
+        """How it stands at this moment."""
+        table, since = self._at
+        late = max(0.0, min(time.monotonic() - since, self._reconciler.quiet()))
+        return Rounds(is_running=self._thread.is_alive(), table=table, late=late, error=self._error)
+
     def _is_over(self, seconds: float) -> bool:
         self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -65,26 +97,38 @@ class BackgroundReconciler:
     def _run(self) -> None:
         took = 0.0
         while not self._stop.is_set():
-            if self._wake.wait(self._pause(took)):
-                self._wake.clear()  # settings have changed, or this ends
-                continue
+            if not self._rested(took):
+                continue  # settings have changed, or this ends
             begun = time.monotonic()
             try:
-                self._look_at_all()
-            except DeltaMirrorError as error:
-                _log.debug("the logs are not compared: %s", error)
-            except Exception as error:  # noqa: BLE001  this thread has to last as long as the service
-                _log.error("the logs are not compared: %s", our_error(error))
+                self._round()
+                self._error = ""
+            except BaseException as error:  # noqa: BLE001  a panic of a Rust library, too: this thread has to last
+                ours = our_error(error)
+                level = logging.DEBUG if ours is error else logging.ERROR
+                _log.log(level, "the logs are not compared: %s", ours)
+                self._error = str(ours)
             took = time.monotonic() - begun
 
     @property
     def _interval(self) -> float:
         return self._live.current.reconcile.interval
 
-    def _pause(self, took: float) -> float | None:
-        """How long to rest; without an interval, until the settings have changed."""
+    def _rested(self, took: float) -> bool:
+        """Wait for the next round; whether it is due. Without an interval, wait until the settings have changed."""
         interval = self._interval
-        return pause_after(took, interval=interval) if interval > 0 else None
+        pause = pause_after(took, interval=interval) if interval > 0 else None
+        self._at = None, time.monotonic() + (math.inf if pause is None else pause)
+        is_woken = self._wake.wait(pause)
+        self._wake.clear()
+        return not is_woken
+
+    def _round(self) -> None:
+        try:
+            self._look_at_all()
+        finally:
+            if self._lets_go:
+                self._database.let_go()
 
     def _look_at_all(self) -> None:
         interval, switch = self._interval, Switch.of(self._live.current)
@@ -93,6 +137,7 @@ class BackgroundReconciler:
         for log in due:
             if self._stop.is_set():
                 return
+            self._at = log.name, time.monotonic()
             if time.monotonic() - self._failed.get(log.table_id, -interval) >= interval:
                 self._look(log)
 

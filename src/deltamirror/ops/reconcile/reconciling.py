@@ -12,6 +12,7 @@ from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
 from deltamirror.ops.reconcile.failures import diverged, gone, obstructed, place_gone, reason
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.failures.policy import STORE_CODES
+from deltamirror.telemetry import metrics
 from deltamirror.txnlog.queue.expected_objects import KeptLog, count_unpublished, kept_log, kept_logs, lost_checkpoints
 from deltamirror.txnlog.queue.findings import Turn
 
@@ -73,6 +74,10 @@ class Reconciler:
         done = tuple(self._tried(log, strategy) for log in self._chosen(tables))
         return Reconciled(strategy=strategy, tables=done)
 
+    def quiet(self) -> float:
+        """For how many seconds nothing came of publishing what was missing; infinite if nothing ever was."""
+        return self._engine.progress.noted()
+
     def look(self, log: KeptLog) -> TableReconciled:
         """Compare one log as a service does, beside its other work, which publishes the backlog."""
         if self._logs.is_left_alone(log):
@@ -122,6 +127,7 @@ class Reconciler:
             checkpoints=tuple(each.version for each in findings.checkpoints),
             misleading=tuple(each.meta.key for each in findings.misleading),
         )
+        _count(findings)
         if findings.is_place_gone:
             return self._stopped_without_place(log, done, turn)
         turn.take_back(gone(log, each) for each in findings.missing)
@@ -174,3 +180,8 @@ class Reconciler:
         first = min((failure.version for failure in failures), default=log.published)
         fields = {"table": log.name, "table_id": log.table_id, "version": first}
         _log.error("table %r is in quarantine: %s; run `deltamirror report %s`", log.name, why, log.name, extra=fields)
+
+
+def _count(findings: Findings) -> None:
+    for kind in ("missing", "altered", "foreign", "checkpoints", "checksums", "misleading", "obstacles"):
+        metrics.count_findings(kind, len(getattr(findings, kind)))

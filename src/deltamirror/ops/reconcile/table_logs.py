@@ -59,7 +59,7 @@ class Logs:
         """Refuse a table that is paused or in quarantine."""
         (status,) = self.engine.status(table)
         if status.state != "active":
-            shows = f"config show --table {table}" if status.state == "disabled" else f"status {table}"
+            shows = f"config show --table {table}" if status.is_disabled else f"status {table}"
             hint = way_out(status) if status.state == "quarantined" else f"`deltamirror {shows}` shows why"
             raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)
 

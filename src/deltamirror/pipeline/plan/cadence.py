@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Cadence", "Due", "due_checkpoint"]
+__all__ = ["Cadence", "Due", "Measured", "due_checkpoint"]
 
 
 _INTERVALS_OF_BACKLOG: Final = 5
@@ -19,6 +19,25 @@ class Cadence:
     bytes: int | None = None
     remark: str = ""
     """Why the interval is not the one that the table asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The commits that a checkpoint takes in, since the one before it: how many, how large, in which time."""
+
+    commits: int
+    bytes: int
+    milliseconds: int | None
+    """None: the commit before them is gone."""
+
+    def __str__(self) -> str:
+        told = f"measured {self.commits:,} commits of {self.bytes:,} bytes"
+        return told if self.milliseconds is None else f"{told}, {_rate(self.commits, max(1, self.milliseconds))}"
+
+
+def _rate(commits: int, milliseconds: int) -> str:
+    a_second = commits * 1_000 / milliseconds
+    return f"{a_second:,.1f} a second" if a_second >= 1 else f"{a_second * 3_600:,.1f} an hour"
 
 
 @dataclass(frozen=True, slots=True)

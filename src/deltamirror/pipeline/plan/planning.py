@@ -12,7 +12,7 @@ from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
 from deltamirror.deltalog.checkpoint.content import can_continue
 from deltamirror.errors import InvalidInput
-from deltamirror.pipeline.plan.cadence import Cadence, Due, due_checkpoint
+from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint
 from deltamirror.pipeline.plan.checksum_seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
 from deltamirror.txnlog.content.state import in_force
@@ -21,6 +21,7 @@ from deltamirror.txnlog.queue.backlog import (
     CheckpointFacts,
     bytes_between,
     checkpoint_facts,
+    commit_time,
     commit_work,
     last_checkpoint,
     replay_work,
@@ -46,6 +47,8 @@ class CommitPlan:
     last_checkpoint: int
     """Its version, or the first of the log."""
     bytes_before: int
+    last_checkpoint_at: int | None
+    """When that version was committed; None where the log begins with the unit."""
     head: int
     """How far the table was committed when the unit was planned."""
     is_retry: bool
@@ -59,9 +62,21 @@ class CommitPlan:
         due = due_checkpoint(
             self.cadence, published, head=self.head, last=self.last_checkpoint, bytes_before=self.bytes_before
         )
-        if due is not None and self.cadence.remark:
+        if due is None:
+            return None
+        if self.cadence.remark:
             _log.warning("table %r gets a checkpoint of version %d: %s", self.unit.table, due.version, due.reason)
-        return due
+        return Due(due.version, f"{due.reason}; {self._measured(due.version)}")
+
+    def _measured(self, version: int) -> Measured:
+        """The commits since the last checkpoint, up to a version of the unit."""
+        taken = [work for work in self.unit.commits if work.version <= version]
+        began, ended = self.last_checkpoint_at, taken[-1].committed_at
+        return Measured(
+            commits=version - self.last_checkpoint,
+            bytes=self.bytes_before + sum(work.num_bytes for work in taken),
+            milliseconds=None if began is None else ended - began,
+        )
 
 
 def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: int | None = None) -> CommitPlan | None:
@@ -82,9 +97,10 @@ def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: 
         follows = commit_work(connection, claim.table_id, first=max(first - 1, claim.log_start), last=first - 1)
         cadence = _cadence(metadata, settings.checkpoint)
         asked = last_checkpoint(connection, claim.table_id, claim.published)
-        counts_bytes = cadence is not None and cadence.bytes is not None
         after = -1 if asked is None else asked
-        before = bytes_between(connection, claim.table_id, after, claim.published) if counts_bytes else 0
+        before = 0 if cadence is None else bytes_between(connection, claim.table_id, after, claim.published)
+        began = claim.log_start if asked is None else asked
+        began_at = None if cadence is None else commit_time(connection, claim.table_id, began)
     unit = CommitUnit(
         table_id=claim.table_id,
         table=claim.name,
@@ -101,7 +117,8 @@ def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: 
     return CommitPlan(
         unit=unit,
         cadence=cadence,
-        last_checkpoint=claim.log_start if asked is None else asked,
+        last_checkpoint=began,
+        last_checkpoint_at=began_at,
         bytes_before=before,
         head=newest,
         is_retry=claim.failed,

@@ -1,6 +1,7 @@
 """One unit of work, from its address to its outcome: what every runner does, in whatever process."""
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ from deltamirror.work import (
     Outcome,
     Stage,
     Unit,
+    carrying,
 )
 
 __all__ = ["Resources", "execute", "failed", "let_go", "our_error"]
@@ -97,31 +99,37 @@ class Resources:
         return store
 
 
-def execute(unit: Unit, *, resources: Resources, given_up: threading.Event | None = None) -> Outcome:
+def execute(
+    unit: Unit,
+    *,
+    resources: Resources,
+    given_up: threading.Event | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome:
     """Do the work of a unit. Whatever goes wrong is the outcome's failure; nothing is raised.
 
     Once ``given_up`` is set, nothing more is put.
     """
-    outcome = _executed(unit, resources, given_up or threading.Event())
+    outcome = _executed(unit, resources, given_up or threading.Event(), clock)
     if outcome.failure is not None:
         let_go(outcome.failure.error)
     return outcome
 
 
-def _executed(unit: Unit, resources: Resources, given_up: threading.Event) -> Outcome:
+def _executed(unit: Unit, resources: Resources, given_up: threading.Event, clock: Callable[[], float]) -> Outcome:
     stage = Stage.OPEN
     try:
         store = resources.store(unit.address)
         stage = Stage.FETCH
         guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up)
-        unit = _carrying(unit, resources, guard)
+        unit = _carrying(unit, resources, guard, clock)
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources, guard=guard)
         if isinstance(unit, CommitUnit):
-            outcome = publish_commits(resources.continued(unit), store, fetch=fetch, guard=guard)
+            outcome = publish_commits(resources.continued(unit), store, fetch=fetch, guard=guard, clock=clock)
             resources.remember(unit, outcome)
             return outcome
-        return publish_checkpoint(unit, store, fetch=fetch, guard=guard)
+        return publish_checkpoint(unit, store, fetch=fetch, guard=guard, clock=clock)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; it ends this unit only
         return failed(unit, our_error(error), stage)
 
@@ -145,19 +153,21 @@ def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
     return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
 
 
-def _carrying(unit: Unit, resources: Resources, guard: LeaseGuard) -> Unit:
+def _carrying(unit: Unit, resources: Resources, guard: LeaseGuard, clock: Callable[[], float]) -> Unit:
     """The unit with the chunks of its small commits, fetched at once; large ones are fetched one by one.
 
     A database that is away is no failure of the table. If it answers when it is asked for the lease, it is asked again.
     """
     if resources.database is None or not (small := _small(unit.commits)):
         return unit
+    begun = clock()
     try:
         fetched = _fetched(resources.database, small)
     except DeltaMirrorError:
         guard.confirm()
         fetched = _fetched(resources.database, small)
-    return replace(unit, commits=tuple(fetched.get(work.version, work) for work in unit.commits))
+    commits = [fetched.get(work.version, work) for work in unit.commits]
+    return carrying(unit, commits, read=(clock() - begun) * 1_000)
 
 
 def _fetched(database: Database, small: Sequence[CommitWork]) -> dict[int, CommitWork]:

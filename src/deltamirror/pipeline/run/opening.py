@@ -43,11 +43,11 @@ def open_harvester(settings: Settings, *, runner: str | None) -> Harvester:
             return _HarvesterBySize(settings)
 
 
-def open_inspector(settings: Settings) -> Inspector:
+def open_inspector(settings: LiveSettings, *, runner: str, calls: StoreCalls | None = None) -> Inspector:
     """This process, or Spark for logs that are large; that starts when it is first used."""
-    if settings.mirror.runner == "local":
-        return LocalInspector(settings)
-    inspector: Inspector = _spark("inspector").SparkInspector(settings)
+    if runner == "local":
+        return LocalInspector(settings, calls=calls)
+    inspector: Inspector = _spark("inspector").SparkInspector(settings, calls)
     return inspector
 
 

@@ -18,6 +18,9 @@ class Runner(Protocol):
     def start(self) -> bool:
         """Start what the first run would otherwise wait for; whether there was any such thing."""
 
+    def is_ready(self) -> bool:
+        """Whether a run begins at once; False while what it needs is not started. Raises what it is in trouble with."""
+
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One outcome for each unit, as they finish, in any order. Who closes it stops the work before its next put.
 

@@ -23,10 +23,13 @@ from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.pipeline.service.jobs import Workshop
 from deltamirror.pipeline.service.lanes import CheckpointLane, CommitLane, MirrorLane
 from deltamirror.pipeline.service.owners import owner_name
+from deltamirror.pipeline.service.progress import Progress
 from deltamirror.pipeline.service.service import Observer, Service, Summary, lasting_failure
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.storage.calls import StoreCalls
+from deltamirror.telemetry import metrics
+from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.migrations import require_current
 from deltamirror.txnlog.database.opening import open_database
@@ -39,6 +42,8 @@ from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
 __all__ = ["Mirrored", "PublishingEngine"]
 
 _log = logging.getLogger(__name__)
+_RUNNER_IS_LOOKED_AFTER = 5.0
+"""Every so many seconds."""
 
 
 class _Closeable(Protocol):
@@ -75,16 +80,18 @@ class PublishingEngine:
         self.live = live = settings_from(url, settings)
         require(database, Database, "database", hint="give Catalog(…).database, or leave it out and give the url")
         require(runner, Runner, "runner", hint="leave it out: settings name the runner, mirror.runner")
+        metrics.limit_tables(live.current.metrics.tables)
         self.owner = owner_name()
         self._resources = ExitStack()
         self._shares_database = database is not None
         self.database = database if database is not None else self._closing(open_database(live.current.catalog))
         self.breakers = Breakers(self.database, live, owner=self.owner)
         self.calls = StoreCalls()
-        self._runner = runner if runner is not None else self._closing(open_runner(live, self.database, self.calls))
+        self.runner = runner if runner is not None else self._closing(open_runner(live, self.database, self.calls))
+        self.progress = Progress()
         shop = Workshop(
             database=self.database,
-            runner=self._runner,
+            runner=self.runner,
             live=live,
             owner=self.owner,
             heartbeat=self._resources.enter_context(Heartbeat(self.database, self._leases)),
@@ -120,7 +127,7 @@ class PublishingEngine:
 
     def start(self) -> None:
         """Start Spark, if that is the runner. Otherwise the first unit of work starts it, and waits for it."""
-        if self._runner.start():
+        if self.runner.start():
             _log.info("Spark has started")
 
     def mirror(self, table: str, version: int | None = None, *, checkpoint: bool = True) -> Mirrored:
@@ -200,6 +207,7 @@ class PublishingEngine:
             outlook=Outlook(self.database, LookAhead(self.database, self.live), self.breakers, live=self.live),
             after_checkpoint=self._cleaner.clean_after,
             ending=self.ending,
+            progress=self.progress,
         )
         if self._stopping.is_set():
             service.stop()
@@ -218,9 +226,13 @@ class PublishingEngine:
     @contextmanager
     def _beside(self) -> Iterator[None]:
         """What a service does beside publishing: it starts Spark, so that the first commit does not wait for that."""
+        ended = threading.Event()
         if self.settings.mirror.runner == "spark":
-            threading.Thread(target=self._start, name="deltamirror-start", daemon=True).start()
-        yield
+            threading.Thread(target=self._keep_started, args=(ended,), name="deltamirror-start", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
 
     @contextmanager
     def _when_settings_change(self, refresh: Callable[[], None]) -> Iterator[None]:
@@ -234,17 +246,35 @@ class PublishingEngine:
         settings = self.settings
         return {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
 
-    def _start(self) -> None:
+    def _keep_started(self, ended: threading.Event) -> None:
+        """Start Spark, and again when it ended: an idle service is ready for the next commit, too."""
+        mentions = Mentions()
+        self._start(mentions)
+        while not ended.wait(_RUNNER_IS_LOOKED_AFTER):
+            if not (self._stopping.is_set() or self._is_runner_ready()):
+                self._start(mentions)
+
+    def _is_runner_ready(self) -> bool:
+        try:
+            return self.runner.is_ready()
+        except Exception:  # noqa: BLE001  whatever it is, starting says so, or cures it
+            return False
+
+    def _start(self, mentions: Mentions) -> None:
         try:
             self.start()
         except Exception as error:  # noqa: BLE001  the first unit tries again, and the service waits until it can
-            _log.warning("the runner does not start: %s", our_error(error))
+            ours = our_error(error)
+            if mentions.is_news("runner", ours.code):
+                _log.warning("the runner does not start: %s", ours)
+        else:
+            mentions.is_well("runner")
 
     def _mirrored(self, table: str) -> TableStatus:
         (status,) = self.status(table_name(table))
         if status.state == "paused":
             raise self._paused(table)
-        if status.state == "disabled":
+        if status.is_disabled:
             message = f"the mirror of table {table!r} is switched off by mirror.enabled"
             raise Refused(message, hint=f"`deltamirror config show --table {table}` shows where", table=table)
         if status.state == "quarantined":
@@ -264,6 +294,7 @@ class PublishingEngine:
 
     def _outcomes(self, lane: MirrorLane, status: TableStatus, *, upto: int | None = None) -> Iterator[Outcome]:
         """The outcomes of the next job of one table. While another process holds the lease: none, after a pause."""
+        self.progress.note()
         job = lane.job_of(status.table_id, upto=upto)
         if job is None:
             self.breakers.require(status.location)
@@ -272,7 +303,9 @@ class PublishingEngine:
             self._stopping.wait(self.settings.mirror.poll)
             return
         with closing(job):
-            yield from job.run()
+            for outcome in job.run():
+                self.progress.note()
+                yield outcome
 
     def _write_checkpoint(self, status: TableStatus) -> int | None:
         """The newest checkpoint that a table waited for, if no other process does. Failures are shown by the status.
@@ -281,6 +314,7 @@ class PublishingEngine:
         """
         written = None
         while not self._stopping.is_set() and (job := self._checkpoints.job_of(status.table_id)) is not None:
+            self.progress.note()
             with closing(job):
                 outcomes = [each for each in job.run() if isinstance(each, CheckpointOutcome)]
             if not outcomes or any(each.failure is not None and not each.base_unusable for each in outcomes):

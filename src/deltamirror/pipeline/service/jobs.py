@@ -4,7 +4,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final, assert_never
 
 from deltamirror.config import LiveSettings, Settings
@@ -27,11 +27,13 @@ from deltamirror.pipeline.run.execution import failed, let_go, our_error
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.storage.location import store_prefix
+from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.backlog import txn_ids
 from deltamirror.txnlog.queue.leases import Claim, release
 from deltamirror.txnlog.queue.outcomes import Recorded, record_checkpoint, record_commits
-from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Outcome, Stage, Unit
+from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitWork, Failure, Lane, Lease, Outcome, Stage, Unit
 
 __all__ = ["CommitJob", "Job", "RunnerJob", "UnplannedJob", "Workshop"]
 
@@ -75,6 +77,11 @@ class Job(ABC):
         self.store = store_prefix(location)
         shop.heartbeat.add(tables)
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of its tables."""
+        return tuple(self._names.values())
+
     def run(self, *, escalate: Callable[[Outcome], None] = lambda _: None) -> Iterator[Outcome]:
         """What comes of each table's work, recorded, as it finishes. Recording gives a lease back.
 
@@ -84,6 +91,7 @@ class Job(ABC):
         with closing(self._outcomes()) as outcomes:
             for outcome in outcomes:
                 named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
+                _measure(named)
                 if _is_given_up(named):
                     yield named  # not recorded; closing gives the lease back
                     continue
@@ -194,6 +202,32 @@ class CommitJob(RunnerJob):
     def _due(self, outcome: CommitOutcome) -> Due | None:
         return self._plans[outcome.table_id].due(outcome)
 
+    def _record(self, outcome: Outcome) -> Recorded:
+        recorded, commits = super()._record(outcome), self._plans[outcome.table_id].unit.commits
+        visible = [(work, at) for work in commits if (at := recorded.visible_at.get(work.version)) is not None]
+        metrics.observe_publish(outcome.table, ((at - work.committed_at) / 1_000 for work, at in visible))
+        if visible and spans.are_recorded():
+            self._trace(outcome, visible)
+        return recorded
+
+    def _trace(self, outcome: Outcome, visible: Sequence[tuple[CommitWork, int]]) -> None:
+        first, last = visible[0][0].version, visible[-1][0].version
+        try:
+            with self._shop.database.read() as connection:
+                transactions = txn_ids(connection, outcome.table_id, first=first, last=last)
+        except DeltaMirrorError as error:
+            _log.debug("no spans of table %r: %s", outcome.table, error)  # the versions are published and recorded
+            return
+        for work, visible_at in visible:
+            spans.published(
+                transactions[work.version],
+                outcome.table,
+                work.version,
+                committed_at=work.committed_at,
+                visible_at=visible_at,
+                num_bytes=work.num_bytes,
+            )
+
 
 class UnplannedJob(Job):
     """A table whose work cannot be planned: all that is done is to write down why."""
@@ -204,6 +238,36 @@ class UnplannedJob(Job):
 
     def _outcomes(self) -> Generator[Outcome]:
         yield self._outcome
+
+
+def _measure(outcome: Outcome) -> None:
+    lane, failure = outcome.lease.lane.value, outcome.failure
+    if _is_abandoned(outcome):
+        metrics.count_attempt(lane, "abandoned")
+    elif failure is not None:
+        metrics.count_attempt(lane, "failure")
+        metrics.count_failure(failure.error.code, lane)
+    else:
+        metrics.count_attempt(lane, "success")
+    if isinstance(outcome, CheckpointOutcome):
+        _measure_checkpoint(outcome)
+    elif outcome.stages is not None:
+        for stage, milliseconds in asdict(outcome.stages).items():
+            metrics.observe_stage(stage, milliseconds / 1_000)
+
+
+def _measure_checkpoint(outcome: CheckpointOutcome) -> None:
+    if outcome.milliseconds:
+        metrics.observe_stage("checkpoint", outcome.milliseconds / 1_000)
+    if outcome.failure is None and not outcome.base_unusable:
+        metrics.observe_checkpoint(outcome.milliseconds / 1_000, outcome.num_bytes)
+
+
+def _is_abandoned(outcome: Outcome) -> bool:
+    """Whether a unit came to nothing, and is no failure: a lease was lost, or a checkpoint needs another base."""
+    if isinstance(outcome, CommitOutcome):
+        return outcome.failure is None and not outcome.published
+    return outcome.base_unusable or _is_given_up(outcome)
 
 
 def _is_given_up(outcome: Outcome) -> bool:

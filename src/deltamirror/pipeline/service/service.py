@@ -16,6 +16,7 @@ from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.pipeline.service.jobs import Job
 from deltamirror.pipeline.service.lanes import MirrorLane
+from deltamirror.pipeline.service.progress import Progress
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
@@ -77,6 +78,7 @@ class Service:
         shares_database: bool,
         outlook: Outlook,
         ending: Ending,
+        progress: Progress,
         after_checkpoint: Callable[[CheckpointOutcome], None] = lambda _: None,
     ) -> None:
         self._database = database
@@ -86,6 +88,7 @@ class Service:
         self._observe = observe
         self._outlook = outlook
         self._ending = ending
+        self._progress = progress
         self._after_checkpoint = after_checkpoint
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -127,6 +130,7 @@ class Service:
             stack.callback(self._give_back_waiting)
             stack.callback(self.stop)  # whatever ends the loop
             while not self._stopping.is_set():
+                self._progress.turn()
                 self._wake.clear()
                 self._give_back_outdated()
                 busy = self._is_busy()  # asked first: a job that ends after the claims may have made more due
@@ -184,6 +188,7 @@ class Service:
             if job is not None:
                 self._waiting[lane].remove(job)
                 self._running[lane].add(job)
+                self._progress.begin(lane.kind, job)
             return job
 
     def _free(self, lane: MirrorLane) -> int:
@@ -210,6 +215,7 @@ class Service:
             # A panic of a Rust library is no Exception.
             with self._trouble_met(BaseException), closing(job), self._trouble_met(BaseException):
                 for outcome in job.run(escalate=tell):
+                    self._progress.advance(job)
                     self._take(outcome)
         finally:
             self._end(lane, job)
@@ -217,6 +223,7 @@ class Service:
     def _end(self, lane: MirrorLane, job: Job) -> None:
         with self._lock:
             self._running[lane].discard(job)
+            self._progress.end(job)
         self._wake.set()
 
     def _finish(self) -> None:

@@ -22,6 +22,7 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.steps import Step
+from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.commit.app_transactions import find_applied, require_progress
 from deltamirror.txnlog.commit.draft import Draft
 from deltamirror.txnlog.commit.fingerprint import content_digest
@@ -80,9 +81,11 @@ class CommitPath:
         if found is not None and not remembered:
             found = self._looked_again(found)
         if found is None:
+            begun = time.perf_counter()
             with self.database.read() as connection:
                 found = load_state(connection, name)
             self._states[name] = found
+            metrics.observe_open(time.perf_counter() - begun)
         return found
 
     def _looked_again(self, known: TableState) -> TableState | None:
@@ -106,7 +109,7 @@ class CommitPath:
 
     def commit(self, request: Request) -> Committed:
         """Commit a transaction; see :class:`deltamirror.txnlog.contract.TxnLogWriter`."""
-        run = _Run(self, request)
+        begun, run = time.time_ns(), _Run(self, request)
         try:
             committed = run.to_the_end()
         except CommitUnknown:
@@ -121,6 +124,8 @@ class CommitPath:
             run.discard_stages()
         else:
             self.database.announce()
+            if spans.are_recorded():
+                spans.committed(run.txn_id, committed.versions, begun=begun)
         return committed
 
     def _forget_all(self, request: Request) -> None:
@@ -223,7 +228,7 @@ class _Run:
         if not self._fits_one_statement(drafts):
             return None
         [draft] = drafts
-        row = self._database.append(_append_values(draft, self._txn_id, self._path.engine_info))
+        row = self._database.append(_append_values(draft, self.txn_id, self._path.engine_info))
         if row is None:
             self._path.forget(draft.state.name)
             return None
@@ -290,7 +295,7 @@ class _Run:
                     draft,
                     heads[draft.state.table_id],
                     time=moment,
-                    txn_id=self._txn_id,
+                    txn_id=self.txn_id,
                     engine_info=self._path.engine_info,
                 )
                 for draft in writing
@@ -306,7 +311,7 @@ class _Run:
         return settings_for(self._settings, state.name, state.metadata.configuration).mirror.enabled
 
     @property
-    def _txn_id(self) -> str:
+    def txn_id(self) -> str:
         """The id of the transaction; of one with a token, known once all of it was read."""
         if self._request.token is None:
             return self._random_id
@@ -370,7 +375,7 @@ class _Run:
             row = {
                 "token": self._request.token,
                 "content": self._content(),
-                "txn_id": self._txn_id,
+                "txn_id": self.txn_id,
                 "committed_at": timestamp,
                 "versions": msgspec.json.encode(versions).decode(),
             }
@@ -385,7 +390,7 @@ class _Run:
             except (Transient, Unavailable):
                 continue
         raise CommitUnknown(
-            f"{error.message}; the database cannot be asked what became of the transaction {self._txn_id}",
+            f"{error.message}; the database cannot be asked what became of the transaction {self.txn_id}",
             hint="commit again with the same token once the database is back: it will not be applied twice",
         ) from error
 
@@ -405,7 +410,7 @@ class _Run:
         found: dict[str, int] = {}
         timestamp = 0
         for table_id, (name, after) in self._after.items():
-            values = {"table_id": table_id, "after": after, "txn_id": self._txn_id}
+            values = {"table_id": table_id, "after": after, "txn_id": self.txn_id}
             # An adoption may have given it another version since.
             for query in (COMMITTED_BY, SUPERSEDED_BY):
                 for version, committed_at in session.rows(query, values):

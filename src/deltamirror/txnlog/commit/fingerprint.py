@@ -61,6 +61,8 @@ class TableContent:
     removed: Sequence[tuple[str, bool]] = ()
     """Files to be removed by path, and whether that changes data."""
     alterations: Sequence[Alteration] = field(default=())
+    rows: Sequence[str] = ()
+    """How each lot of rows is written; the token stands for the rows themselves, which are not compared."""
 
 
 def content_digest(tables: Iterable[TableContent]) -> bytes:
@@ -78,6 +80,7 @@ def _document(content: TableContent) -> dict[str, object]:
         "actions": content.actions,
         "removed": [list(each) for each in content.removed],
         "alterations": [_alteration(each) for each in content.alterations],
+        **({"rows": list(content.rows)} if content.rows else {}),
     }
 
 

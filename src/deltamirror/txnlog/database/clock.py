@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger
+from sqlalchemy import BigInteger, Connection, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = ["CLOCK"]
+__all__ = ["CLOCK", "time_of"]
 
 
 class _Clock(FunctionElement[int]):
@@ -36,3 +36,8 @@ def _duckdb(*_: Any, **__: Any) -> str:
 
 
 CLOCK: Final = _Clock()
+
+
+def time_of(connection: Connection) -> int:
+    """The time by the database's clock."""
+    return int(connection.execute(select(CLOCK)).scalar_one())

@@ -90,7 +90,28 @@ def _to_version_5(engine: str) -> Iterator[str]:
         num_objects BIGINT NOT NULL, num_bytes BIGINT NOT NULL, PRIMARY KEY (table_id))"""
 
 
-def _to_version_6(_: str) -> Iterator[str]:
+def _to_version_6(engine: str) -> Iterator[str]:
+    binary = "BLOB" if engine == "sqlite" else "BYTEA"
+    yield f"""CREATE TABLE dl_access_tokens (
+        token_id TEXT NOT NULL, name TEXT NOT NULL, digest {binary} NOT NULL, rights TEXT NOT NULL,
+        tables TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT, last_used_at BIGINT,
+        PRIMARY KEY (token_id))"""
+    for column in ("read_us", "serialise_us", "upload_us", "verify_us"):
+        yield f"ALTER TABLE dl_mirror_status ADD COLUMN {column} BIGINT"
+    yield """CREATE TABLE dl_alerts (
+        rule TEXT NOT NULL, scope TEXT NOT NULL, subject TEXT NOT NULL, severity TEXT NOT NULL, state TEXT NOT NULL,
+        since BIGINT NOT NULL, fired_at BIGINT, resolved_at BIGINT, notified_at BIGINT, announced BOOLEAN NOT NULL,
+        version BIGINT, lag_ms BIGINT, reading TEXT NOT NULL, cause TEXT NOT NULL, action TEXT NOT NULL,
+        PRIMARY KEY (rule, scope, subject), CHECK (state IN ('pending', 'firing', 'resolved')))"""
+    yield """CREATE TABLE dl_alert_deliveries (
+        rule TEXT NOT NULL, scope TEXT NOT NULL, subject TEXT NOT NULL, channel TEXT NOT NULL, event TEXT NOT NULL,
+        state TEXT NOT NULL, attempts INTEGER NOT NULL, next_attempt_at BIGINT NOT NULL, claim TEXT,
+        claimed_until BIGINT NOT NULL, delivered_at BIGINT, error TEXT,
+        PRIMARY KEY (rule, scope, subject, channel), CHECK (event IN ('firing', 'resolved')),
+        CHECK (state IN ('waiting', 'sent')))"""
+    yield """CREATE TABLE dl_silences (
+        silence_id TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, created_at BIGINT NOT NULL,
+        ends_at BIGINT NOT NULL, reason TEXT NOT NULL, author TEXT NOT NULL, PRIMARY KEY (silence_id))"""
     yield "ALTER TABLE dl_metadata ADD COLUMN mirror_enabled BOOLEAN"
     for value in ("true", "false"):
         said = f'"deltamirror.mirrorEnabled":"{value}"'

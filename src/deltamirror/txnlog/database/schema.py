@@ -29,6 +29,8 @@ from sqlalchemy import (
 __all__ = [
     "CREATE_FILE_INTERVALS",
     "METADATA",
+    "access_tokens",
+    "alerts",
     "app_transactions",
     "attempts",
     "breaker_events",
@@ -38,6 +40,7 @@ __all__ = [
     "checksums",
     "chunks",
     "cleanups",
+    "deliveries",
     "domains",
     "escalations",
     "file_ends",
@@ -50,6 +53,7 @@ __all__ = [
     "protocols",
     "reconciliations",
     "removes",
+    "silences",
     "stages",
     "superseded",
     "tables",
@@ -305,6 +309,10 @@ mirror_status = Table(
     Column("milliseconds", Integer, comment="how long publishing took"),
     *_error_columns(),
     Column("next_attempt_at", BigInteger, comment="when a version that failed is tried again; null: at once"),
+    Column("read_us", BigInteger, comment="microseconds in the database; versions of one unit have equal shares"),
+    Column("serialise_us", BigInteger, comment="microseconds from chunks to the bytes of the commit"),
+    Column("upload_us", BigInteger, comment="microseconds until the store has taken them"),
+    Column("verify_us", BigInteger, comment="microseconds of reading what is in the log"),
     CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
 )
 
@@ -447,6 +455,76 @@ imports = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("touched_at", BigInteger, nullable=False, comment="one that was not touched for long may be taken over"),
     comment="imports under way: their rows have their table_id, and are seen once that is in dl_tables",
+)
+
+access_tokens = Table(
+    "dl_access_tokens",
+    METADATA,
+    Column("token_id", Text, primary_key=True, comment="public: the token begins with it"),
+    Column("name", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False, comment="sha256 of the secret"),
+    Column("rights", Text, nullable=False, comment="read, operate, write, with commas between"),
+    Column("tables", Text, nullable=False, comment="a pattern of names: * stands for any text"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, comment="null: it lasts until it is revoked"),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger, comment="by the minute or so"),
+    comment="who may read, operate and write over HTTP",
+)
+
+alerts = Table(
+    "dl_alerts",
+    METADATA,
+    Column("rule", Text, primary_key=True),
+    Column("scope", Text, primary_key=True, comment="table, store, channel or catalog"),
+    Column("subject", Text, primary_key=True, comment="its name; empty for the catalog"),
+    Column("severity", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("since", BigInteger, nullable=False, comment="since when its conditions hold, or held"),
+    Column("fired_at", BigInteger),
+    Column("resolved_at", BigInteger),
+    Column("notified_at", BigInteger, comment="when a notification was last ordered, for the cooldown"),
+    Column("announced", Boolean, nullable=False, comment="whether a notification says that it fires"),
+    Column("version", BigInteger),
+    Column("lag_ms", BigInteger),
+    Column("reading", Text, nullable=False, comment="the values that its conditions were true for"),
+    Column("cause", Text, nullable=False),
+    Column("action", Text, nullable=False, comment="what to do, with the command"),
+    CheckConstraint("state IN ('pending', 'firing', 'resolved')"),
+    comment="alerts by rule and subject, shared by all services that evaluate rules",
+)
+
+deliveries = Table(
+    "dl_alert_deliveries",
+    METADATA,
+    Column("rule", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
+    Column("event", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False, comment="that failed in a row"),
+    Column("next_attempt_at", BigInteger, nullable=False),
+    Column("claim", Text, comment="of the sender that has it"),
+    Column("claimed_until", BigInteger, nullable=False, comment="0: free"),
+    Column("delivered_at", BigInteger),
+    Column("error", Text),
+    CheckConstraint("event IN ('firing', 'resolved')"),
+    CheckConstraint("state IN ('waiting', 'sent')"),
+    comment="what each channel is to be told of an alert, ordered in the transaction that changes the alert",
+)
+
+silences = Table(
+    "dl_silences",
+    METADATA,
+    Column("silence_id", Text, primary_key=True),
+    Column("rule", Text, nullable=False, comment="a pattern"),
+    Column("subject", Text, nullable=False, comment="a pattern"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    comment="alerts of which no notification is sent, until a time",
 )
 
 CREATE_FILE_INTERVALS = """

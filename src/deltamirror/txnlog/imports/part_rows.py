@@ -11,6 +11,7 @@ from deltamirror.errors import Internal, LogChanged
 from deltamirror.txnlog.content.chunks import chunk_row
 from deltamirror.txnlog.content.rows import json_text, small_row
 from deltamirror.txnlog.database.access import Row
+from deltamirror.txnlog.database.schema import mirror_status
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart, imported_commit_id
 
 __all__ = ["Intake", "Progress", "Tally"]
@@ -105,7 +106,8 @@ class Tally:
 
     def status_row(self, table_id: int) -> Row:
         """The row of ``dl_mirror_status``: the version was published when its file was written."""
-        return (table_id, self.version, "SUCCESS", 0, self.modified, self.modified, *[None] * 6)
+        told = (table_id, self.version, "SUCCESS", 0, self.modified, self.modified)
+        return (*told, *[None] * (len(mirror_status.columns) - len(told)))  # none of it was our work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import delete, insert, literal
+from sqlalchemy import Connection, delete, func, insert, literal, select
 
 from deltamirror.errors import DeltaMirrorError, Diverged
 from deltamirror.txnlog.database.access import Session
@@ -11,7 +11,15 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import attempts
 from deltamirror.work import Failure, Lease
 
-__all__ = ["ATTEMPT_COLUMNS", "NO_ERROR", "attempt_values", "error_values", "insert_attempt", "stored_message"]
+__all__ = [
+    "ATTEMPT_COLUMNS",
+    "NO_ERROR",
+    "attempt_values",
+    "error_values",
+    "findings_within",
+    "insert_attempt",
+    "stored_message",
+]
 
 _LONGEST_MESSAGE = 2_000
 _FIRST_KEPT = 20
@@ -54,6 +62,13 @@ def insert_attempt(
         c = attempts.c
         own = (c.table_id == lease.table_id) & (c.version == version) & (c.lane == lease.lane.value)
         session.execute(delete(attempts).where(own, c.attempt == count - _LAST_KEPT))
+
+
+def findings_within(connection: Connection, milliseconds: int) -> dict[int, int]:
+    """How many objects of each table's log a comparison found missing or altered within so many milliseconds."""
+    c = attempts.c
+    found = select(c.table_id, func.count().label("objects")).where(c.epoch < 0, c.ended_at > CLOCK - milliseconds)
+    return {row.table_id: row.objects for row in connection.execute(found.group_by(c.table_id))}
 
 
 def error_values(failure: Failure) -> Mapping[str, Any]:

@@ -29,6 +29,7 @@ __all__ = [
     "bytes_since",
     "checkpoint_facts",
     "checksum_seed",
+    "commit_time",
     "commit_work",
     "count_files",
     "fetch_chunks",
@@ -36,6 +37,7 @@ __all__ = [
     "make_due",
     "replay_work",
     "request_checkpoint",
+    "txn_ids",
     "unpublished_work",
     "with_chunks",
     "with_counts",
@@ -185,6 +187,18 @@ def bytes_between(connection: Connection, table_id: int, after: int, upto: int) 
     c = versions.c
     total = select(func.coalesce(func.sum(c.num_bytes), 0)).where(_at(table_id), c.version > after, c.version <= upto)
     return int(connection.execute(total).scalar_one())
+
+
+def commit_time(connection: Connection, table_id: int, version: int) -> int | None:
+    """When a version was committed; None where there is none."""
+    query = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
+    return connection.execute(query).scalar()
+
+
+def txn_ids(connection: Connection, table_id: int, *, first: int, last: int) -> dict[int, str]:
+    """The transactions of the versions from one to another."""
+    query = select(versions.c.version, versions.c.txn_id).where(_at(table_id), versions.c.version.between(first, last))
+    return {row.version: row.txn_id for row in connection.execute(query)}
 
 
 def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes | None:

@@ -15,7 +15,7 @@ from deltamirror.errors import LogChanged
 from deltamirror.steps import Step
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database, Session
-from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.clock import CLOCK, time_of
 from deltamirror.txnlog.database.schema import checkpoints, cleanups, mirror_status, tables, versions
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog, kept_checkpoints, kept_log
@@ -52,7 +52,7 @@ def retention_of(connection: Connection, table: str) -> Retention:
         metadata=in_force(connection, log.table_id, log.head)[1],
         checkpoints=tuple(written),
         swept=connection.execute(swept).scalar_one_or_none() or 0,
-        at=int(connection.execute(select(CLOCK)).scalar_one()),
+        at=time_of(connection),
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.engine import Row
-from sqlalchemy.sql import Select
+from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.batches import batched
 from deltamirror.config import Switch
@@ -30,6 +30,7 @@ __all__ = [
     "KeptCheckpoint",
     "KeptCommit",
     "KeptLog",
+    "comparisons",
     "count_unpublished",
     "every_log",
     "kept_checkpoints",
@@ -90,11 +91,30 @@ class KeptCheckpoint:
 
 def kept_logs(connection: Connection, switch: Switch, *, idle_ms: int = 0) -> list[KeptLog]:
     """The logs that are mirrored to, but for those that were compared within this time; the longest ago first."""
-    mirrored = (~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED, is_switched_on(switch))
-    query = _LOGS.where(*mirrored)
+    query = _LOGS.where(*_are_mirrored(switch))
     if idle_ms:
         query = query.where(_looked_at <= CLOCK - idle_ms)
     return [_log(row) for row in connection.execute(query)]
+
+
+def comparisons(connection: Connection, switch: Switch) -> tuple[int, int] | None:
+    """How many milliseconds ago a log was last compared, and that which waits longest; None where there is no log.
+
+    Where none was ever compared, the time since the first of them came under SQL.
+    """
+    ages = select(CLOCK - func.max(reconciliations.c.reconciled_at), CLOCK - func.min(_looked_at))
+    ages = (
+        ages.select_from(tables)
+        .join(heads, heads.c.table_id == tables.c.table_id)
+        .outerjoin(reconciliations, reconciliations.c.table_id == tables.c.table_id)
+    )
+    mirrored = ages.where(*_are_mirrored(switch))
+    last, longest = cast("tuple[int | None, int | None]", connection.execute(mirrored).one())
+    return None if longest is None else (int(longest if last is None else last), int(longest))
+
+
+def _are_mirrored(switch: Switch) -> tuple[ColumnElement[bool], ...]:
+    return ~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED, is_switched_on(switch)
 
 
 def every_log(connection: Connection) -> list[KeptLog]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, case, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
@@ -29,7 +29,20 @@ from deltamirror.txnlog.tables.registry import in_store
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Claim", "claim", "claim_in_store", "held_for", "keep", "release", "renew", "surrender", "take", "under"]
+__all__ = [
+    "Claim",
+    "Overdue",
+    "claim",
+    "claim_in_store",
+    "held_for",
+    "keep",
+    "overdue",
+    "release",
+    "renew",
+    "surrender",
+    "take",
+    "under",
+]
 
 _ALL_ON: Final = Switch()
 _CLAIMED: Final = {Lane.COMMITS: Step.CLAIM_COMMITS, Lane.CHECKPOINTS: Step.CLAIM_CHECKPOINT}
@@ -56,6 +69,43 @@ class Claim:
     def table_id(self) -> int:
         """The table."""
         return self.lease.table_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overdue:
+    """A table whose next commit has been due for long, though nothing keeps a service from publishing it."""
+
+    name: str
+    location: str
+    version: int
+    committed_at: int
+    owner: str | None
+    """Who holds its lease, for as long as that; None: it is not leased."""
+
+
+def overdue(connection: Connection, switch: Switch, *, seconds: float, limit: int) -> list[Overdue]:
+    """The tables that wait for so many seconds without an attempt, a publication or a new lease; the longest first."""
+    long_ago, status = CLOCK - _milliseconds(seconds), mirror_status.c
+    due = or_(status.next_attempt_at.is_(None), status.next_attempt_at <= long_ago)
+    quiet = and_(versions.c.committed_at <= long_ago, status.updated_at <= long_ago, due)
+    ours = or_(_IS_FREE, leases.c.claimed_at <= long_ago)
+    last = mirror_status.alias("last_published").c
+    published = (last.table_id == tables.c.table_id) & (last.version == tables.c.published_version)
+    published_lately = select(last.version).where(published, last.published_at > long_ago).correlate(tables).exists()
+    query = _any_unpublished().add_columns(
+        versions.c.committed_at, case((_IS_FREE, None), else_=leases.c.owner).label("owner")
+    )
+    rows = connection.execute(query.where(quiet, ours, ~published_lately, is_switched_on(switch)), {"at_most": limit})
+    return [
+        Overdue(
+            name=row.name,
+            location=row.location,
+            version=row.published_version + 1,
+            committed_at=row.committed_at,
+            owner=row.owner,
+        )
+        for row in rows
+    ]
 
 
 def claim(
@@ -246,8 +296,11 @@ def _claimed(
     ]
 
 
-def _free(lane: Lane) -> Select[Any]:
-    """The tables that may be mirrored and whose leases are free, ``at_most`` so many."""
+_IS_FREE: ColumnElement[bool] = or_(leases.c.expires_at.is_(None), leases.c.expires_at <= CLOCK)
+
+
+def _active(lane: Lane) -> Select[Any]:
+    """The tables that may be mirrored, ``at_most`` so many."""
     return (
         select(
             tables.c.table_id,
@@ -260,7 +313,6 @@ def _free(lane: Lane) -> Select[Any]:
         .join(heads, heads.c.table_id == tables.c.table_id)
         .outerjoin(leases, (leases.c.table_id == tables.c.table_id) & (leases.c.lane == lane.value))
         .where(~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
-        .where(or_(leases.c.expires_at.is_(None), leases.c.expires_at <= CLOCK))
         .limit(bindparam("at_most"))
     )
 
@@ -270,9 +322,14 @@ def _due(next_attempt_at: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 def _unpublished() -> Select[Any]:
+    return _any_unpublished().where(_IS_FREE)
+
+
+def _any_unpublished() -> Select[Any]:
+    """The tables that wait to be published to, leased or not."""
     first = tables.c.published_version + 1
     return (
-        _free(Lane.COMMITS)
+        _active(Lane.COMMITS)
         .add_columns(mirror_status.c.state)
         .join(versions, (versions.c.table_id == tables.c.table_id) & (versions.c.version == first))
         .join(mirror_status, (mirror_status.c.table_id == tables.c.table_id) & (mirror_status.c.version == first))
@@ -289,7 +346,8 @@ def _unwritten() -> Select[Any]:
     # newer one before each turn.
     since = select(func.min(asked.c.created_at)).where(requests, asked.c.state != "SUCCESS").scalar_subquery()
     return (
-        _free(Lane.CHECKPOINTS)
+        _active(Lane.CHECKPOINTS)
+        .where(_IS_FREE)
         .add_columns(checkpoints.c.version.label("checkpoint"))
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
         .where(or_(checkpoints.c.version == newest, _BEGINS_LOG, _WAS_WRITTEN))

@@ -5,8 +5,9 @@ FAILED, and from FAILED to SUCCESS. ``published_version`` is the version before 
 Neither goes back here: only ``findings.py`` takes a SUCCESS back, where a comparison did not find the object.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from typing import Protocol, TypeAlias
 
@@ -30,7 +31,7 @@ from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.escalations import Escalates, close_escalations, open_escalation
 from deltamirror.txnlog.queue.leases import surrender
 from deltamirror.txnlog.queue.quarantine import mark_diverged, quarantine
-from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, StageTimes
 
 __all__ = ["DueCheckpoint", "Recorded", "RetryTimes", "record_checkpoint", "record_commits", "record_published"]
 
@@ -72,6 +73,8 @@ class Recorded:
     """When it is tried again (ms); None where nothing failed, or the table is quarantined."""
     recovered: bool = False
     """Whether something became SUCCESS that had failed, and was waiting for its next attempt."""
+    visible_at: Mapping[int, int] = field(default_factory=dict, compare=False)
+    """The versions that became SUCCESS, with the time at which each was put, by the clock of the database."""
 
 
 def _never(error: DeltaMirrorError, attempts: int) -> bool:
@@ -96,7 +99,9 @@ def record_commits(
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)
-        done = record_published(session, outcome.lease, outcome.published, started)
+        done = record_published(
+            session, outcome.lease, outcome.published, started, stages=outcome.stages, ended_at=outcome.ended_at
+        )
         failure, failed = outcome.failure, _Failed()
         if failure is not None:
             failed = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
@@ -107,12 +112,13 @@ def record_commits(
             request_checkpoint(session, table_id, checkpoint.version, reason=checkpoint.reason)
     return Recorded(
         held=True,
-        versions=done.versions,
+        versions=len(done.visible_at),
         published=published,
         escalated=failed.escalated,
         attempt=failed.attempt,
         retry_at=failed.retry_at,
         recovered=done.recovered,
+        visible_at=done.visible_at,
     )
 
 
@@ -147,14 +153,22 @@ def record_checkpoint(
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersions:
-    """How many versions were not recorded as published before, and whether one of them waited after a failure."""
+    """When versions that were not recorded before were put, and whether one of them waited after a failure."""
 
-    versions: int = 0
+    visible_at: Mapping[int, int] = field(default_factory=dict)
     recovered: bool = False
 
 
-def record_published(session: Session, lease: Lease, published: Sequence[Published], started: int) -> RecordedVersions:
-    """These versions are in the log."""
+def record_published(
+    session: Session,
+    lease: Lease,
+    published: Sequence[Published],
+    started: int,
+    *,
+    stages: StageTimes | None = None,
+    ended_at: float | None = None,
+) -> RecordedVersions:
+    """These versions are in the log, by a unit that ended at this time, and that was in its stages for so long."""
     if not published:
         return RecordedVersions()
     c = mirror_status.c
@@ -169,8 +183,8 @@ def record_published(session: Session, lease: Lease, published: Sequence[Publish
     recovered = False
     if session.execute(repaired).all():
         close_escalations(session, lease, first=first, last=last)
-        waited = select(c.version).where(mine, c.state == "FAILED", c.next_attempt_at.is_not(None))
-        recovered = session.execute(waited.limit(1)).first() is not None
+        postponed = select(c.version).where(mine, c.state == "FAILED", c.next_attempt_at.is_not(None))
+        recovered = session.execute(postponed.limit(1)).first() is not None
     done = (
         update(mirror_status)
         .where(mine, c.state != "SUCCESS")
@@ -178,14 +192,31 @@ def record_published(session: Session, lease: Lease, published: Sequence[Publish
             state="SUCCESS",
             attempts=c.attempts + 1,
             updated_at=CLOCK,
-            published_at=select(CLOCK).scalar_subquery() - _by_version(published, _age),  # one reading for all rows
+            published_at=_put_at(published, started, ended_at),
             milliseconds=_by_version(published, _duration),
             next_attempt_at=None,
+            **_shares(stages, len(published)),
             **NO_ERROR,
         )
-        .returning(c.version)
+        .returning(c.version, c.published_at)
     )
-    return RecordedVersions(len(session.execute(done).all()), recovered)
+    return RecordedVersions({row.version: row.published_at for row in session.execute(done)}, recovered)
+
+
+def _put_at(published: Sequence[Published], started: int, ended_at: float | None) -> ColumnElement[int]:
+    """When each version was put: before its unit ended, which may have waited since, and not before it was claimed.
+
+    The clock of an executor may differ from that of this process, by which it is known how long the unit waited.
+    """
+    waited = 0 if ended_at is None else max(0, round((time.time() - ended_at) * 1_000))
+    put_at = select(CLOCK).scalar_subquery() - waited - _by_version(published, _age)  # one reading for all rows
+    return case((put_at < started, started), else_=put_at)
+
+
+def _shares(stages: StageTimes | None, versions: int) -> Mapping[str, int | None]:
+    """The columns of stages, in microseconds: the time of each version is taken to be the same part of its unit's."""
+    names = [each.name for each in fields(StageTimes)]
+    return {f"{name}_us": None if stages is None else round(getattr(stages, name) * 1_000 / versions) for name in names}
 
 
 def _by_version(published: Sequence[Published], number: Callable[[Published], int]) -> ColumnElement[int]:

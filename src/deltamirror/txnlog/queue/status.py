@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, select, tuple_
@@ -34,15 +34,21 @@ __all__ = [
     "CleanupStatus",
     "LastError",
     "LeaseStatus",
+    "StageStatus",
     "TableStatus",
     "all_status",
     "attempts",
+    "lag_ms",
+    "latest_attempts",
     "published_version",
+    "status_of",
     "table_status",
+    "with_lag",
 ]
 
 _KEYS_AT_ONCE = 500
 _ALL_ON: Final = Switch()
+_VERSIONS_MEASURED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,21 @@ class CheckpointStatus:
     version: int
     num_bytes: int
     at: int
+    milliseconds: int | None
+    """How long it took to write; None: it was imported."""
+    reason: str
+    """Why it was due, with what was measured then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStatus:
+    """Where the time went of the versions that were published last, on average and in milliseconds a version."""
+
+    versions: int
+    read_ms: float
+    serialise_ms: float
+    upload_ms: float
+    verify_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +129,8 @@ class TableStatus:
 
     Where it was committed by a clock that ran ahead, how long ago the table was published last: never 0.
     """
+    since_published_ms: int | None
+    """How long ago a version of it was published last; None where the database does not know."""
     pending: int
     failed: int
     error: LastError | None
@@ -125,6 +148,13 @@ class TableStatus:
     escalations: int
     """How many versions and checkpoints failed so often that an operator has to look."""
     leases: tuple[LeaseStatus, ...]
+    stages: StageStatus | None = None
+    """None: not asked for, or nothing was measured."""
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether settings switch its mirror off: its versions wait on purpose, and are not late."""
+        return self.state == "disabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +183,19 @@ def table_status(connection: Connection, name: str, switch: Switch = _ALL_ON) ->
     found = _status(connection, tables.c.table_id == table_info(connection, name).id, switch)
     if not found:
         raise NotFound(f"the table {name!r} is gone", hint="it was dropped a moment ago", table=name)
-    return found[0]
+    return replace(found[0], stages=_stages(connection, found[0].table_id))
 
 
 def all_status(connection: Connection, switch: Switch = _ALL_ON) -> list[TableStatus]:
     """All tables, by name, with as many queries as for one."""
     return _status(connection, tables.c.name.is_not(None), switch)
+
+
+def status_of(connection: Connection, table_ids: Sequence[int], switch: Switch = _ALL_ON) -> list[TableStatus]:
+    """These tables, in this order; those that were dropped meanwhile are left out."""
+    wanted = tables.c.table_id.in_(table_ids)
+    found = {each.table_id: each for each in _status(connection, wanted, switch)} if table_ids else {}
+    return [found[table_id] for table_id in table_ids if table_id in found]
 
 
 def attempts(connection: Connection, table_id: int, version: int | None = None) -> list[Attempt]:
@@ -171,9 +208,29 @@ def attempts(connection: Connection, table_id: int, version: int | None = None) 
     return [Attempt(**row._asdict()) for row in connection.execute(query)]
 
 
+def latest_attempts(connection: Connection, table_id: int, *, limit: int) -> list[Attempt]:
+    """The last attempts at a table, the newest first."""
+    history = schema.attempts
+    columns = [history.c[name] for name in Attempt.__dataclass_fields__]
+    newest = select(*columns).where(history.c.table_id == table_id).order_by(history.c.ended_at.desc())
+    return [Attempt(**row._asdict()) for row in connection.execute(newest.limit(limit))]
+
+
 def published_version(connection: Connection, table_id: int) -> int:
     """How far a table is published; -1 while nothing is."""
     return int(connection.execute(select(tables.c.published_version).where(tables.c.table_id == table_id)).scalar_one())
+
+
+def _stages(connection: Connection, table_id: int) -> StageStatus | None:
+    c = mirror_status.c
+    measured = (c.table_id == table_id) & (c.state == "SUCCESS") & c.read_us.is_not(None)
+    last = select(mirror_status).where(measured).order_by(c.version.desc()).limit(_VERSIONS_MEASURED).subquery()
+    means = [func.avg(last.c[f"{stage}_us"]) for stage in ("read", "serialise", "upload", "verify")]
+    versions, *microseconds = connection.execute(select(func.count(), *means)).one()
+    if not versions:
+        return None
+    read, serialise, upload, verify = (round(float(each) / 1_000, 3) for each in microseconds)
+    return StageStatus(versions=versions, read_ms=read, serialise_ms=serialise, upload_ms=upload, verify_ms=verify)
 
 
 def _status(connection: Connection, wanted: ColumnElement[bool], switch: Switch) -> list[TableStatus]:
@@ -201,14 +258,35 @@ def _unpublished(what: ColumnElement[Any], state: str) -> ColumnElement[Any]:
 
 _FIRST = (versions.c.table_id == tables.c.table_id) & (versions.c.version == tables.c.published_version + 1)
 _LAST = mirror_status.alias("last_published")
-_FACTS = (
+
+
+def with_lag(query: Select[Any]) -> Select[Any]:
+    """A query of tables with what ``lag_ms`` asks of each row, and with their heads; dropped tables have none."""
+    return (
+        query.add_columns(
+            (CLOCK - versions.c.committed_at).label("age"),
+            (CLOCK - _LAST.c.published_at).label("since_published"),
+        )
+        .select_from(tables)
+        .join(heads, heads.c.table_id == tables.c.table_id)
+        .outerjoin(versions, _FIRST)
+        .outerjoin(_LAST, (_LAST.c.table_id == tables.c.table_id) & (_LAST.c.version == tables.c.published_version))
+    )
+
+
+def lag_ms(row: Row[Any]) -> int:
+    """How long ago the oldest unpublished version was committed: see ``TableStatus``."""
+    if row.age is None:
+        return 0
+    return int(row.age) if row.age > 0 else max(int(row.since_published or 0), 1)
+
+
+_FACTS = with_lag(
     select(
         tables,
         heads.c.version.label("head"),
         heads.c.committed_at.label("head_timestamp"),
         heads.c.diverged_version,
-        (CLOCK - versions.c.committed_at).label("age"),
-        (CLOCK - _LAST.c.published_at).label("since_published"),
         ALL_PAUSED.label("all_paused"),
         _unpublished(func.count(), "PENDING").label("pending"),
         _unpublished(func.count(), "FAILED").label("failed"),
@@ -222,11 +300,7 @@ _FACTS = (
         cleanups.c.num_objects.label("cleaned_objects"),
         cleanups.c.num_bytes.label("cleaned_bytes"),
     )
-    .join(heads, heads.c.table_id == tables.c.table_id)
-    .outerjoin(versions, _FIRST)
-    .outerjoin(_LAST, (_LAST.c.table_id == tables.c.table_id) & (_LAST.c.version == tables.c.published_version))
-    .outerjoin(cleanups, cleanups.c.table_id == tables.c.table_id)
-)
+).outerjoin(cleanups, cleanups.c.table_id == tables.c.table_id)
 
 
 def _failed_rows(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, Row[Any]]:
@@ -288,7 +362,8 @@ def _table(
         head_timestamp=row.head_timestamp,
         published=None if row.published_version < 0 else row.published_version,
         lag_versions=row.head - row.published_version,
-        lag_ms=_lag(row),
+        lag_ms=lag_ms(row),
+        since_published_ms=None if row.since_published is None else max(int(row.since_published), 0),
         pending=row.pending,
         failed=row.failed,
         error=None if failed is None else _error(failed),
@@ -302,12 +377,6 @@ def _table(
         escalations=row.escalations,
         leases=tuple(held),
     )
-
-
-def _lag(row: Row[Any]) -> int:
-    if row.age is None:
-        return 0
-    return int(row.age) if row.age > 0 else max(int(row.since_published or 0), 1)
 
 
 def _error(row: Row[Any]) -> LastError:
@@ -324,7 +393,13 @@ def _error(row: Row[Any]) -> LastError:
 
 
 def _checkpoint(row: Row[Any]) -> CheckpointStatus:
-    return CheckpointStatus(version=row.version, num_bytes=row.num_bytes, at=row.updated_at)
+    return CheckpointStatus(
+        version=row.version,
+        num_bytes=row.num_bytes,
+        at=row.updated_at,
+        milliseconds=row.milliseconds,
+        reason=row.reason,
+    )
 
 
 def _cleanup(row: Row[Any]) -> CleanupStatus:

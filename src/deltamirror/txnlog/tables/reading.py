@@ -26,7 +26,7 @@ from deltamirror.txnlog.content.projection import ended_by, hash_batches
 from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.database.schema import app_transactions, chunks, domains, files, heads, versions
+from deltamirror.txnlog.database.schema import app_transactions, chunks, domains, files, heads, tables, versions
 from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.registry import table_info
 
@@ -36,6 +36,7 @@ __all__ = [
     "PartitionFilter",
     "Snapshot",
     "commit_file",
+    "cut",
     "history",
     "live_adds",
     "snapshot",
@@ -121,10 +122,11 @@ class Snapshot:
         with self.database.read() as connection:
             return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
 
-    def adds(self) -> list[Add]:
-        """The data files as actions, for tables that have few."""
+    def adds(self, partitions: PartitionFilter | None = None) -> list[Add]:
+        """The data files as actions, for tables that have few; with a filter, those of these partitions."""
         with self.database.read() as connection:
-            return [add_of(row) for row in connection.execute(self.files_query())]
+            query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
+            return [add_of(row) for row in connection.execute(query)]
 
     def count_files(self) -> int:
         """How many data files there are."""
@@ -245,6 +247,16 @@ def snapshot(
         metadata=metadata,
         database=database,
     )
+
+
+def cut(database: Database, names: Iterable[str]) -> dict[str, Snapshot]:
+    """Tables at the heads that they have at one moment."""
+    wanted = list(dict.fromkeys(names))
+    query = select(tables.c.name, heads.c.version).join(heads, heads.c.table_id == tables.c.table_id)
+    with database.read() as connection:
+        # One statement: it sees a transaction in all of its tables, or in none.
+        found = {row.name: row.version for row in connection.execute(query.where(tables.c.name.in_(wanted)))}
+    return {name: snapshot(database, name, version=found.get(name)) for name in wanted}
 
 
 def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:

@@ -96,8 +96,8 @@ def tables_of_delta_id(connection: Connection, delta_id: str) -> list[TableInfo]
     return [_info(row) for row in connection.execute(query.order_by(tables.c.name))]
 
 
-def create_table(database: Database, definition: TableDefinition, *, engine_info: str) -> Committed:
-    """Create a table and commit its version 0, in one transaction."""
+def create_table(database: Database, definition: TableDefinition, *, txn_id: str, engine_info: str) -> Committed:
+    """Create a table and commit its version 0, in one transaction of this id."""
     require_name(definition.name)
     definition = replace(definition, location=canonical_location(definition.location))
     with database.write() as session:
@@ -107,7 +107,7 @@ def create_table(database: Database, definition: TableDefinition, *, engine_info
         table_id = fresh_table_id(session.connection)
         insert_table(session, table_id, name=definition.name, location=definition.location, created_at=clock)
         session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
-        return _commit_first(session, table_id, definition, clock=clock, engine_info=engine_info)
+        return _commit_first(session, table_id, definition, clock=clock, txn_id=txn_id, engine_info=engine_info)
 
 
 def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
@@ -153,7 +153,7 @@ _BEFORE_FIRST = {"version": -1, "metadata_version": -1, "protocol_version": -1}
 
 
 def _commit_first(
-    session: Session, table_id: int, definition: TableDefinition, *, clock: int, engine_info: str
+    session: Session, table_id: int, definition: TableDefinition, *, clock: int, txn_id: str, engine_info: str
 ) -> Committed:
     metadata, protocol, *domains = first_actions(definition, created_time=clock, fresh=lambda: str(uuid.uuid4()))
     state = TableState.of(
@@ -181,7 +181,7 @@ def _commit_first(
         system_domains=frozenset({CLUSTERING_DOMAIN}),
     )
     draft = draft_of(change, state, (metadata, protocol, *domains))
-    done = ratify(session, draft, Head(-1, 0, -1, -1), time=clock, txn_id=str(uuid.uuid4()), engine_info=engine_info)
+    done = ratify(session, draft, Head(-1, 0, -1, -1), time=clock, txn_id=txn_id, engine_info=engine_info)
     return Committed(versions={definition.name: done.version}, timestamp=done.committed_at)
 
 
@@ -250,8 +250,8 @@ def insert_table(
 
 
 def mirror_state(*, quarantined: bool, paused: bool, is_on: bool) -> str:
-    """Whether a table is mirrored: ``active``, or what keeps it from that."""
-    return "quarantined" if quarantined else "paused" if paused else "active" if is_on else "disabled"
+    """Whether a table is mirrored: ``active``, or what keeps it from that; a pause changes nothing where it is off."""
+    return "quarantined" if quarantined else "disabled" if not is_on else "paused" if paused else "active"
 
 
 def in_store(prefix: str) -> ColumnElement[bool]:

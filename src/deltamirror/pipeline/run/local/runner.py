@@ -25,6 +25,10 @@ class InProcessRunner:
         """There is nothing to start: every run has threads of its own."""
         return False
 
+    def is_ready(self) -> bool:
+        """It always is."""
+        return True
+
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""
         return work_on(units, threads=self._live.current.mirror.threads, resources=self._resources)

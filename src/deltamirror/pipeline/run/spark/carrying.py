@@ -11,7 +11,7 @@ from deltamirror.errors import DeltaMirrorError, Internal, Unavailable
 from deltamirror.pipeline.run.spark.sharing import LARGEST, carried_bytes
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import fetch_chunks, with_chunks
-from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Unit
+from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, StageTimes, Unit, carrying
 
 __all__ = ["Carrier", "publish_in_a_row"]
 
@@ -33,14 +33,14 @@ class Carrier:
     def loaded(self, unit: Unit) -> Unit | None:
         """The unit with the chunks of its commits; None where these are too much for one job."""
         commits: list[CommitWork] = []
-        size = 0
+        begun, size = time.monotonic(), 0
         for some in self.loads(unit.commits):
-            carrying = self._read(some)
-            size += sum(map(carried_bytes, carrying))
+            loaded = self._read(some)
+            size += sum(map(carried_bytes, loaded))
             if size > self.largest:
                 return None
-            commits += carrying
-        return replace(unit, commits=tuple(commits))
+            commits += loaded
+        return carrying(unit, commits, read=(time.monotonic() - begun) * 1_000)
 
     def loads(self, commits: Iterable[CommitWork]) -> Iterator[list[CommitWork]]:
         """Consecutive commits that one job carries together; one that may be too much for it is by itself."""
@@ -130,6 +130,7 @@ def _joined(before: CommitOutcome, found: CommitOutcome, *, seconds: float) -> C
         published=tuple(chain(older, found.published)),
         checksum=found.checksum if found.published else before.checksum,
         checksum_failure=before.checksum_failure or found.checksum_failure,
+        stages=(before.stages or StageTimes()) + (found.stages or StageTimes()),
     )
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from deltamirror.batches import batched
-from deltamirror.config import Settings
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.deltalog.comparison import difference
 from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.pipeline.run.spark.mapping import executor_store, mapped
 from deltamirror.pipeline.run.spark.runner import SparkRunner
+from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import Difference, ExpectedObject
 
@@ -24,8 +25,8 @@ _OBJECTS_A_ROW: Final = 100
 class SparkInspector(LocalInspector):
     """Compares on the Spark that the settings name; few objects in this process."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: Settings | LiveSettings, calls: StoreCalls | None = None) -> None:
+        super().__init__(settings, calls=calls)
         self._runner = SparkRunner(settings)
 
     def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:

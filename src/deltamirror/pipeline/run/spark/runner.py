@@ -23,6 +23,8 @@ from deltamirror.pipeline.run.spark.failures import translated
 from deltamirror.pipeline.run.spark.session import is_gone, require_server, slots_of, start_session
 from deltamirror.pipeline.run.spark.sharing import LARGEST, Shares, carried_bytes, packed
 from deltamirror.storage.calls import StoreCalls
+from deltamirror.telemetry import metrics
+from deltamirror.telemetry.stopwatch import Stopwatch
 from deltamirror.txnlog.database.access import Database
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome, Unit
 
@@ -38,6 +40,7 @@ _BY_THE_CLOCK: Final = (
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
 _SLOTS_HOLD: Final = 60.0
+_JOB: Final = "job"
 _STARTS_WITHIN: Final = 5.0
 _TOGETHER: Final = 1.0
 """How many seconds the commits of a job of several tables take: none of them waits longer to be recorded."""
@@ -67,6 +70,7 @@ class SparkRunner:
         self._is_given = session is not None
         self._session = session
         self._is_left = False
+        self._trouble: DeltaMirrorError | None = None
         self._slots = (0, float("-inf"))
         self._carried = 0
         self._lock = threading.Lock()
@@ -91,11 +95,25 @@ class SparkRunner:
 
     def start(self) -> bool:
         """Start Spark, unless it is running; whether it was not."""
+        session = self._session
+        if session is not None and is_gone(session):
+            self._forget(session)
         was_running = self._session is not None
         self._started()
         if self._is_left:
             self.close()
         return not was_running
+
+    def is_ready(self) -> bool:
+        """Whether Spark has started, and answers; raises why it ended, or does not start."""
+        session, trouble = self._session, self._trouble
+        if session is None and trouble is not None:
+            raise trouble
+        if session is not None:
+            if is_gone(session):
+                raise _ended()
+            require_server(self._settings.spark.master)
+        return session is not None
 
     def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
         """One Spark job, or several in a row if the units carry too much for one."""
@@ -128,8 +146,12 @@ class SparkRunner:
                 require_server(self._settings.spark.master)
             with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(rows)) as share:
                 # As many partitions as slots; fewer of them without a shuffle.
-                frame = session.createDataFrame(rows).coalesce(share)
-                yield from _collected(frame.mapInArrow(task, columns))
+                watch = Stopwatch()
+                with watch.at(_JOB):
+                    frame = session.createDataFrame(rows).coalesce(share)
+                    found = _collected(frame.mapInArrow(task, columns))
+                yield from watch.each(_JOB, found)
+                metrics.observe_spark_job(watch.seconds(_JOB))
 
     def _small(self, units: Sequence[Unit], large: list[Unit]) -> Iterator[Unit]:
         """The units that one job carries, with what they carry; the others are added to ``large``."""
@@ -167,7 +189,12 @@ class SparkRunner:
     def _started(self) -> SparkSession:
         with self._lock:
             if self._session is None:
-                self._session = start_session(self._settings.spark.master, jobs=self._jobs())
+                try:
+                    self._session = start_session(self._settings.spark.master, jobs=self._jobs())
+                except DeltaMirrorError as error:
+                    self._trouble = error
+                    raise
+                self._trouble = None
             return self._session
 
     @contextmanager
@@ -182,13 +209,13 @@ class SparkRunner:
             if not is_gone(session):
                 raise
             self._forget(session)
-            raise Unavailable(f"Spark has ended: {error.message}", hint="the mirror starts it again") from error
+            raise _ended(f": {error.message}") from error
 
     def _forget(self, session: SparkSession) -> None:
         """Let the next run start a session in the place of one that is gone."""
         with self._lock:
             if self._session is session and not self._is_given:
-                self._session = None
+                self._session, self._trouble = None, _ended()
 
     def _slots_of(self, session: SparkSession) -> int:
         # Clusters grow and shrink; over Spark Connect the question is a job.
@@ -204,6 +231,10 @@ class SparkRunner:
         if self._carried > _COLLECT_AFTER:
             self._carried = 0
             gc.collect()
+
+
+def _ended(why: str = "") -> Unavailable:
+    return Unavailable(f"Spark has ended{why}", hint="the mirror starts it again")
 
 
 def _collected(frame: DataFrame) -> Iterator[Any]:

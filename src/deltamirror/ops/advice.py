@@ -6,10 +6,10 @@ from typing import Final
 from deltamirror.errors import NotFound, PermissionDenied, Unavailable
 from deltamirror.pipeline.failures.policy import policy_of, way_out
 from deltamirror.storage.location import local_path
-from deltamirror.txnlog.queue.status import TableStatus
+from deltamirror.txnlog.queue.status import LastError, TableStatus
 from deltamirror.work import Stage
 
-__all__ = ["advice", "guide", "remedy"]
+__all__ = ["advice", "errors_of", "guide", "remedy", "remedy_of"]
 
 _ON_DISK: Final[Mapping[str, str]] = {
     Unavailable.code: "nothing, if the disk comes back: the mirror tries again by itself; check the disk and its "
@@ -37,6 +37,16 @@ def advice(table: TableStatus, code: str, *, stage: str | None) -> str:
     if table.quarantined_at is not None:
         return way_out(table)
     return remedy(code, stage=stage, location=table.location)
+
+
+def errors_of(table: TableStatus) -> list[LastError]:
+    """What fails of a table: its next version, its newest checkpoint."""
+    return [error for error in (table.error, table.checkpoint_error) if error is not None]
+
+
+def remedy_of(table: TableStatus, error: LastError) -> str:
+    """What to do about one of them."""
+    return advice(table, error.code, stage=error.stage)
 
 
 def guide(code: str) -> str:

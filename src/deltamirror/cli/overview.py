@@ -1,0 +1,88 @@
+"""The mirror at one moment: its tables, the circuits of its stores, and the services at work."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from deltamirror.cli.output import counted, duration
+from deltamirror.cli.stores import StoreStatus
+from deltamirror.ops.engine import MirrorEngine
+from deltamirror.txnlog.queue.pause import is_paused
+from deltamirror.txnlog.queue.status import TableStatus
+
+__all__ = ["Backlog", "Overview", "ServiceStatus"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The versions of all tables that are not published."""
+
+    versions: int
+    tables: int
+    lag_ms: int
+    """How long ago the oldest of them was committed; 0 if there is none."""
+
+    @classmethod
+    def of(cls, tables: Iterable[TableStatus]) -> Self:
+        """Counted over tables."""
+        behind = [table for table in tables if table.lag_versions]
+        return cls(
+            versions=sum(table.lag_versions for table in behind),
+            tables=len(behind),
+            lag_ms=max((table.lag_ms for table in behind), default=0),
+        )
+
+    def __str__(self) -> str:
+        if not self.versions:
+            return "every version is published"
+        versions, tables = counted(self.versions, "version"), counted(self.tables, "table")
+        return f"backlog {versions} of {tables}, the oldest for {duration(self.lag_ms)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """A service that holds leases: how many tables of each lane it works on."""
+
+    owner: str
+    tables: dict[str, int]
+
+    def line(self) -> str:
+        """As people read it."""
+        work = ", ".join(f"{lane} of {counted(number, 'table')}" for lane, number in self.tables.items())
+        return f"service {self.owner}: {work}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Tables, stores, and whether mirroring is paused altogether."""
+
+    tables: tuple[TableStatus, ...]
+    stores: tuple[StoreStatus, ...]
+    all_paused: bool
+
+    @classmethod
+    def of(cls, engine: MirrorEngine, table: str | None = None) -> Self:
+        """All tables of an engine's catalog by name, or one of them."""
+        tables, stores = engine.status(table), StoreStatus.all(engine.database)
+        with engine.database.read() as connection:
+            return cls(tables=tuple(tables), stores=tuple(stores), all_paused=is_paused(connection))
+
+    def by_lag(self) -> Self:
+        """The same with the tables that lag most first."""
+        return replace(self, tables=tuple(sorted(self.tables, key=_lag)))
+
+    def services(self) -> list[ServiceStatus]:
+        """The owners of leases; a service without work holds none."""
+        held: dict[str, Counter[str]] = {}
+        for lease in (lease for table in self.tables for lease in table.leases):
+            held.setdefault(lease.owner, Counter())[lease.lane] += 1
+        return [ServiceStatus(owner=owner, tables=dict(sorted(held[owner].items()))) for owner in sorted(held)]
+
+    def store_lines(self) -> list[str]:
+        """A line for each store whose circuit is not closed."""
+        return [line for line in (store.line() for store in self.stores) if line is not None]
+
+
+def _lag(table: TableStatus) -> tuple[int, int, str]:
+    return -table.lag_ms, -table.lag_versions, table.name

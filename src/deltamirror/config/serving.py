@@ -1,0 +1,48 @@
+"""The settings of the status page."""
+
+from typing import Annotated
+
+import msgspec
+
+from deltamirror.config.keys import POSITIVE, Reload, described
+
+__all__ = ["ServeSettings"]
+
+
+class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How `deltamirror serve` listens, and who may read."""
+
+    listen: Annotated[
+        str,
+        described(
+            "Address and port of the status page. Another address than loopback needs TLS, or `--insecure-http` "
+            "behind a proxy that has it, and a token for every reader.",
+            reload=Reload.START,
+        ),
+    ] = "127.0.0.1:8765"
+    tls_cert: Annotated[
+        str | None, described("The file of the certificate, with its chain, as PEM.", reload=Reload.START)
+    ] = None
+    tls_key: Annotated[str | None, described("The file of its private key, as PEM.", reload=Reload.START)] = None
+    hosts: Annotated[
+        str,
+        described(
+            "The names by which browsers reach the page, with commas between. On loopback, `localhost` and the "
+            "address itself are always good, and no other name is; elsewhere, without a value, any name is.",
+            reload=Reload.START,
+        ),
+    ] = ""
+    loopback_read: Annotated[
+        bool,
+        described(
+            "Whether processes of the same machine may read without a token. Say no where a proxy on this machine "
+            "hands on the requests of others.",
+            reload=Reload.START,
+        ),
+    ] = True
+    session: Annotated[
+        float, POSITIVE, described("How long a browser stays signed in.", unit="s", reload=Reload.START)
+    ] = 43_200.0
+    refresh: Annotated[
+        float, POSITIVE, described("How often an open page asks for what is new.", unit="s", reload=Reload.LIVE)
+    ] = 5.0

@@ -1,0 +1,1 @@
+"""Alerts: rules over what SQL knows of the mirror, evaluated by services, told to channels."""

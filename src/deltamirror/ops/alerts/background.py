@@ -1,0 +1,94 @@
+"""Evaluating rules beside a service's other work."""
+
+import logging
+import threading
+from types import TracebackType
+from typing import Self
+
+from deltamirror.config import LiveSettings, Settings, Switch
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.ops.alerts.delivery import Dispatcher
+from deltamirror.ops.alerts.evaluation import evaluate
+from deltamirror.ops.alerts.explanations import facts_of
+from deltamirror.ops.alerts.readings import observe
+from deltamirror.ops.alerts.rules import Rule, channels_in_force, rules_in_force, told_channels
+from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.service.shutdown import Ending
+from deltamirror.telemetry import metrics
+from deltamirror.txnlog.alerts.records import AlertKey, Change, record
+from deltamirror.txnlog.database.access import Database
+
+__all__ = ["AlertWatch", "evaluate_now"]
+
+_log = logging.getLogger(__name__)
+
+
+def evaluate_now(database: Database, settings: Settings) -> list[Change]:
+    """Evaluate all rules once; the changes that this process made. A dispatcher sends their notifications."""
+    channels = channels_in_force(settings)
+    seen = observe(database, channels, Switch.of(settings))
+
+    def channels_of(rule: Rule, key: AlertKey) -> tuple[str, ...]:
+        return told_channels(rule, channels, scope=key.scope, subject=key.subject)
+
+    changes = evaluate(
+        rules_in_force(settings),
+        seen.readings,
+        seen.known,
+        now=seen.at,
+        is_silenced=lambda key: any(each.covers(key) for each in seen.silences),
+        channels_of=channels_of,
+        explain=facts_of,
+    )
+    return record(database, changes)
+
+
+class AlertWatch:
+    """A thread that evaluates the rules once in an interval, and has notifications sent. It holds up no publishing."""
+
+    def __init__(self, database: Database, live: LiveSettings, *, ending: Ending) -> None:
+        self._database, self._live, self._ending = database, live, ending
+        self._dispatcher = Dispatcher(database, counted=metrics.count_alert_delivery)
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="deltamirror-alert-rules", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._unsubscribe = self._live.on_change(lambda _: self._wake.set())
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unsubscribe()
+        self._stop.set()
+        self._wake.set()
+        self._ending.wait(self._is_over)
+
+    def evaluate(self) -> list[Change]:
+        """One round: evaluate, and begin to send."""
+        settings = self._live.current
+        if not settings.alerts.enabled:
+            return []
+        made = evaluate_now(self._database, settings)
+        self._dispatcher.dispatch(channels_in_force(settings), settings.alerts)
+        return made
+
+    def _is_over(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive() and self._dispatcher.close(seconds)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            # Changed settings count at once: a shorter interval does not wait for the longer one.
+            self._wake.wait(self._live.current.alerts.interval)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
+            try:
+                self.evaluate()
+            except DeltaMirrorError as error:
+                _log.debug("the rules of alerts are not evaluated: %s", error)
+            except Exception as error:  # noqa: BLE001  this thread has to last as long as the service
+                _log.error("the rules of alerts are not evaluated: %s", our_error(error))

@@ -1,0 +1,7 @@
+"""Health: database, store, progress, reconciler, Spark, settings; each with a state, a reason and what to do."""
+
+from deltamirror.ops.health.monitor import HealthMonitor, check
+from deltamirror.ops.health.process import ProcessParts
+from deltamirror.ops.health.report import HealthReport, PartHealth, State
+
+__all__ = ["HealthMonitor", "HealthReport", "PartHealth", "ProcessParts", "State", "check"]

@@ -1,0 +1,218 @@
+"""Arrow columns brought to the types of a table: cast where that loses nothing, refused by name elsewhere.
+
+Types are compared before any row is looked at (``require_castable``). Rows are refused where a value does not fit after
+all (nanoseconds in a column of microseconds), or is null in a column that is NOT NULL.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.errors import InvalidInput
+from deltamirror.rows.layout import Layout, type_text
+
+__all__ = ["Caster", "require_castable"]
+
+_INTEGER_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_EXACT_BITS: Final[Mapping[str, int]] = {"float": 16, "double": 32}
+"""The widest integers that a column of floating point numbers holds exactly."""
+_DIGITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
+"""The digits that integers of so many bits need, as Spark counts them."""
+_SAME: Final[Mapping[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
+    "string": (kinds.is_string, kinds.is_large_string, kinds.is_string_view),
+    "binary": (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary),
+    "boolean": (kinds.is_boolean,),
+    "date": (kinds.is_date,),
+}
+_LISTS: Final = (
+    kinds.is_list,
+    kinds.is_large_list,
+    kinds.is_fixed_size_list,
+    kinds.is_list_view,
+    kinds.is_large_list_view,
+)
+
+
+def require_castable(source: pa.Schema, layout: Layout) -> None:
+    """Refuse data with a column that the table lacks, or whose values might not fit; and a missing NOT NULL column."""
+    _require_fields(list(source), layout.schema, "", layout)
+
+
+def _require_fields(given: list[pa.Field], wanted: StructType, parent: str, layout: Layout) -> None:
+    found: dict[str, pa.Field] = {}
+    for each in given:
+        if each.name.lower() in found:
+            raise _refused(layout, f"the data has the column {parent + each.name!r} twice, but for case", "rename one")
+        found[each.name.lower()] = each
+    for field in wanted.fields:
+        if (source := found.pop(field.name.lower(), None)) is None:
+            _require_optional(field, parent, layout)
+        else:
+            _require_type(source.type, field.type, parent + field.name, layout)
+    if found:
+        names = ", ".join(each.name for each in wanted.fields)
+        where = f"the struct {parent[:-1]!r}" if parent else "the table"
+        problem = f"the data has a column {parent + next(iter(found.values())).name!r}, which {where} lacks"
+        raise _refused(layout, problem, f"leave it out, or add it to the table first; there are: {names}")
+
+
+def _require_optional(field: Field, parent: str, layout: Layout) -> None:
+    name = parent + field.name
+    if not field.nullable:
+        raise _refused(layout, f"the column {name!r} is NOT NULL, and missing from the data", "add it to the data")
+    for key, what in (("CURRENT_DEFAULT", "a default"), ("delta.generationExpression", "a generation expression")):
+        if key in field.metadata:
+            problem = f"the column {name!r} has {what}, {field.metadata[key]}, and is missing from the data"
+            raise _refused(layout, problem, "add it to the data: expressions of SQL are not evaluated here")
+
+
+def _require_type(source: pa.DataType, kind: DataType, path: str, layout: Layout) -> None:
+    if kinds.is_dictionary(source):
+        source = source.value_type
+    match kind:
+        case StructType() if kinds.is_struct(source):
+            _require_fields([source.field(i) for i in range(source.num_fields)], kind, f"{path}.", layout)
+        case ArrayType(element) if any(is_list(source) for is_list in _LISTS):
+            _require_type(source.value_type, element, f"{path}.element", layout)
+        case MapType(key, value) if kinds.is_map(source):
+            _require_type(source.key_type, key, f"{path}.key", layout)
+            _require_type(source.item_type, value, f"{path}.value", layout)
+        case _ if not kinds.is_null(source) and not _is_lossless(source, kind):
+            problem = f"the column {path!r} is {type_text(kind)}, the data has {source}"
+            raise _refused(layout, problem, _cast_hint(source, kind, path))
+
+
+def _is_lossless(source: pa.DataType, kind: DataType) -> bool:
+    if isinstance(kind, Decimal):
+        return _fits_decimal(source, kind)
+    if not isinstance(kind, Primitive):
+        return False
+    name = kind.name
+    if kinds.is_integer(source):
+        bits = source.bit_width + kinds.is_unsigned_integer(source)
+        return bool(bits <= _INTEGER_BITS.get(name, 0) or source.bit_width <= _EXACT_BITS.get(name, 0))
+    if kinds.is_floating(source):
+        return name == "double" or (name == "float" and bool(source.bit_width <= 32))
+    if kinds.is_timestamp(source):
+        return name == ("timestamp_ntz" if source.tz is None else "timestamp")
+    return any(is_same(source) for is_same in _SAME.get(name, ()))
+
+
+def _fits_decimal(source: pa.DataType, kind: Decimal) -> bool:
+    before_point = kind.precision - kind.scale
+    if kinds.is_integer(source):
+        return _DIGITS[source.bit_width] <= before_point
+    if not kinds.is_decimal(source):
+        return False
+    return bool(source.scale <= kind.scale and source.precision - source.scale <= before_point)
+
+
+def _cast_hint(source: pa.DataType, kind: DataType, path: str) -> str:
+    if kinds.is_timestamp(source) and kind == Primitive("timestamp"):
+        return f"say which zone {path} is in: pc.assume_timezone(…, 'UTC'), or tz_localize('UTC') in pandas"
+    return f"cast {path} to {type_text(kind)} beforehand: only casts that lose nothing are made here"
+
+
+class Caster:
+    """Turns batches of checked data into the columns of a layout, under the names of its data files."""
+
+    def __init__(self, source: pa.Schema, layout: Layout) -> None:
+        require_castable(source, layout)
+        self._layout = layout
+        self.schema = pa.schema([layout.arrow_field(each) for each in layout.schema.fields])
+
+    def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch; InvalidInput names the column whose values do not fit."""
+        columns = self._fields(
+            {name.lower(): column for name, column in zip(batch.schema.names, batch.columns, strict=True)},
+            self._layout.schema,
+            "",
+            length=batch.num_rows,
+            nulls=0,
+        )
+        return pa.record_batch(list(columns), schema=self.schema)
+
+    def _fields(
+        self, given: Mapping[str, pa.Array], wanted: StructType, parent: str, *, length: int, nulls: int
+    ) -> Iterator[pa.Array]:
+        for field in wanted.fields:
+            path, kind = parent + field.name, field.type
+            source = given.get(field.name.lower())
+            column = (
+                pa.nulls(length, self._layout.arrow_type(kind)) if source is None else self._cast(source, kind, path)
+            )
+            if not field.nullable and column.null_count > nulls:
+                self._refuse_nulls(path, column.null_count - nulls)
+            yield column
+
+    def _cast(self, column: pa.Array, kind: DataType, path: str) -> pa.Array:
+        target = self._layout.arrow_type(kind)
+        if column.type == target and not _is_nested(kind):
+            return column
+        if kinds.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if kinds.is_null(column.type):
+            return pa.nulls(len(column), target)
+        match kind:
+            case StructType():
+                return self._struct(column, kind, target, path)
+            case ArrayType(element, contains_null):
+                values = self._cast(column.flatten(), element, f"{path}.element")
+                if not contains_null and values.null_count:
+                    self._refuse_nulls(f"{path}.element", values.null_count)
+                return pa.ListArray.from_arrays(_offsets(column), values, type=target)
+            case MapType():
+                return self._map(column, kind, target, path)
+            case _:
+                return self._plain(column, target, kind, path)
+
+    def _struct(self, column: pa.StructArray, kind: StructType, target: pa.DataType, path: str) -> pa.StructArray:
+        # Flattened, a child is null wherever its parent is: its further nulls are its own.
+        given = {each.name.lower(): child for each, child in zip(column.type, column.flatten(), strict=True)}
+        children = self._fields(given, kind, f"{path}.", length=len(column), nulls=column.null_count)
+        return pa.StructArray.from_arrays(list(children), fields=list(target), mask=column.is_null())
+
+    def _map(self, column: pa.MapArray, kind: MapType, target: pa.DataType, path: str) -> pa.MapArray:
+        entries = _as_list(column)
+        keys, values = entries.flatten().flatten()
+        values = self._cast(values, kind.value, f"{path}.value")
+        if not kind.value_contains_null and values.null_count:
+            self._refuse_nulls(f"{path}.value", values.null_count)
+        keys = self._cast(keys, kind.key, f"{path}.key")
+        return pa.MapArray.from_arrays(_offsets(entries), keys, values, type=target)
+
+    def _plain(self, column: pa.Array, target: pa.DataType, kind: DataType, path: str) -> pa.Array:
+        try:
+            return column.cast(target)
+        except pa.ArrowInvalid as error:
+            problem = f"the column {path!r} is {type_text(kind)}, and a value of the data does not fit: {error}"
+            raise _refused(self._layout, problem, "round or correct the values beforehand") from error
+
+    def _refuse_nulls(self, path: str, count: int) -> None:
+        problem = f"the column {path!r} is NOT NULL, and {count:,} of its values in one batch of the data are null"
+        raise _refused(self._layout, problem, "fill or drop these rows")
+
+
+def _is_nested(kind: DataType) -> bool:
+    return isinstance(kind, StructType | ArrayType | MapType)
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """Where each list of a column begins in its flattened values; null where there is no list."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
+    starts = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+    missing = pa.concat_arrays([column.is_null(), pa.array([False])])
+    return pc.if_else(missing, pa.scalar(None, pa.int32()), starts)
+
+
+def _as_list(column: pa.MapArray) -> pa.ListArray:
+    entry = pa.struct([pa.field("key", column.type.key_type, nullable=False), pa.field("value", column.type.item_type)])
+    return column.cast(pa.list_(entry))
+
+
+def _refused(layout: Layout, problem: str, hint: str) -> InvalidInput:
+    return InvalidInput(f"table {layout.table!r}: {problem}", hint=hint)

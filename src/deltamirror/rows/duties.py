@@ -1,0 +1,68 @@
+"""What a table asks of those who write its rows, and what of it is refused, by name."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from deltamirror.delta.features import row_duties
+from deltamirror.delta.properties import CONSTRAINT_PREFIX
+from deltamirror.delta.schema import ArrayType, DataType, MapType, Primitive
+from deltamirror.errors import Refused, Unsupported
+from deltamirror.rows.layout import Layout
+
+__all__ = ["require_plain_types", "require_writable_rows"]
+
+_UNWRITTEN: Final = frozenset({"variant", "void"})
+_VOUCHED: Final = frozenset({"checkConstraints", "generatedColumns", "invariants"})
+"""What the caller may vouch for: all of it is about the values of rows."""
+_BY_KEY: Final = {
+    "generatedColumns": "delta.generationExpression",
+    "identityColumns": "delta.identity.start",
+    "invariants": "delta.invariants",
+}
+
+
+def require_writable_rows(layout: Layout, *, rows_checked: bool) -> None:
+    """Refuse a table with rules for rows that are not enforced here, unless the caller vouches for them."""
+    require_plain_types(layout, "written")
+    for feature, duty in row_duties(layout.metadata, layout.schema).items():
+        if rows_checked and feature in _VOUCHED:
+            continue
+        named = ", ".join(_names(layout, feature))
+        raise Refused(
+            f"table {layout.table!r} has {feature}{f' ({named})' if named else ''}: {duty}, which is not checked here",
+            hint="write these rows by Delta Spark"
+            + (", or check them and say so: transaction(rows_checked=True)" if feature in _VOUCHED else ""),
+            table=layout.table,
+        )
+
+
+def require_plain_types(layout: Layout, doing: str) -> None:
+    """Refuse a table with a column of a type that Arrow data has no rows of."""
+    for path, field in layout.schema.walk():
+        if found := next((name for name in _names_of_types(field.type) if name in _UNWRITTEN), None):
+            raise Unsupported(
+                f"table {layout.table!r}: rows cannot be {doing}, since the column {'.'.join(path)!r} "
+                f"is of type {found}",
+                hint="use Delta Spark for this table",
+                table=layout.table,
+            )
+
+
+def _names_of_types(kind: DataType) -> Iterator[str]:
+    match kind:
+        case Primitive(name):
+            yield name
+        case ArrayType(element):
+            yield from _names_of_types(element)
+        case MapType(key, value):
+            yield from _names_of_types(key)
+            yield from _names_of_types(value)
+
+
+def _names(layout: Layout, feature: str) -> Iterator[str]:
+    if feature == "checkConstraints":
+        for name, expression in layout.metadata.configuration.items():
+            if name.startswith(CONSTRAINT_PREFIX):
+                yield f"{name.removeprefix(CONSTRAINT_PREFIX)}: {expression}"
+    elif (key := _BY_KEY.get(feature)) is not None:
+        yield from (".".join(path) for path, field in layout.schema.walk() if key in field.metadata)

@@ -1,0 +1,262 @@
+"""The rows of a snapshot as Arrow data, planned from what SQL knows of its files.
+
+Files that the filter excludes are not opened. The others are read by Arrow's own scanner, in parallel and filtered as
+they are read; files with deletion vectors one after the other, since that needs the number of each row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+from deltamirror.config import Settings, StorageSettings
+from deltamirror.delta.actions import DeletionVector
+from deltamirror.delta.paths import decode_path, is_absolute
+from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
+from deltamirror.delta.schema.types import PHYSICAL_NAME
+from deltamirror.errors import InvalidInput, NotFound, Unsupported
+from deltamirror.rows.casting import Caster
+from deltamirror.rows.duties import require_plain_types
+from deltamirror.rows.layout import COLUMN_ID, Layout
+from deltamirror.rows.predicates import condition_of
+from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
+from deltamirror.rows.vectors import RowMask, deleted_ranges
+from deltamirror.storage.location import canonical_location, local_path
+from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.ranges import RangedFile
+from deltamirror.storage.store import Store
+
+__all__ = ["Scan", "TableFiles", "scan_of"]
+
+_READ: Final = frozenset(
+    {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint"}
+    | {"vacuumProtocolCheck"}
+)
+"""The features for readers that make a difference to rows and are understood here, or make none."""
+_FIELD_ID: Final = b"PARQUET:field_id"
+_VECTOR: Final = msgspec.json.Decoder(DeletionVector)
+
+
+class TableFiles:
+    """Opens the files of one table, by their paths in the log."""
+
+    def __init__(self, location: str, storage: StorageSettings) -> None:
+        self._location, self._storage = location, storage
+        self._stores = Stores.with_keys(Settings(storage=storage))
+
+    def source(self, path: str, size: int) -> tuple[Any, fs.FileSystem | None]:
+        """What Arrow reads a data file from: a path on disk, or a file that is read by ranges."""
+        folder, key = self._place(path)
+        if (root := local_path(folder)) is not None:
+            return str(Path(root) / key), fs.LocalFileSystem()
+        store = self._store(folder)
+        return pa.PythonFile(RangedFile(store, key, size, lambda: self._missing(path)), mode="r"), None
+
+    def read(self, path: str, start: int, length: int) -> bytes:
+        """Some bytes of a file."""
+        folder, key = self._place(path)
+        data = self._store(folder).read_range(key, start, length)
+        if data is None:
+            raise self._missing(path)
+        return data
+
+    def _place(self, path: str) -> tuple[str, str]:
+        if not is_absolute(path):
+            return self._location, decode_path(path)
+        folder, _, name = path.rpartition("/")
+        given = folder if folder.lower().startswith("file:") else decode_path(folder)
+        return canonical_location(given), decode_path(name)
+
+    def _store(self, folder: str) -> Store:
+        return self._stores.at(StoreAddress.of(folder, self._storage))
+
+    def _missing(self, path: str) -> NotFound:
+        return _missing_file(path, self._location)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is read of a snapshot: columns, a filter, and the files that may have rows for it."""
+
+    layout: Layout
+    opener: TableFiles
+    files: Sequence[Mapping[str, Any]]
+    fields: tuple[Field, ...]
+    condition: pc.Expression | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        return pa.schema([self.layout.arrow_schema.field(each.name) for each in self.fields])
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The rows, batch by batch, in no particular order."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    @property
+    def _pushed(self) -> pc.Expression | None:
+        """The filter that Arrow's scanner can take: it knows columns by their names in the files."""
+        return self.condition if self.layout.mode == "none" else None
+
+    @property
+    def _read_fields(self) -> tuple[Field, ...]:
+        """The columns to be read: those that come out, and those that a filter needs afterwards."""
+        needed = () if self.condition is None else mentioned(self.condition, self.layout.schema.fields)
+        return (*self.fields, *(each for each in needed if each not in self.fields))
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        whole = [file for file in self.files if file["deletion_vector"] is None]
+        with _translated(self.layout.table):
+            if whole:
+                dataset = ds.FileSystemDataset([self._fragment(each) for each in whole], self._schema, _FORMAT)
+                for batch in dataset.scanner(columns=self._columns, filter=self._pushed).to_reader():
+                    yield from self._finished(batch, is_filtered=self._pushed is not None)
+            for file in self.files:
+                if file["deletion_vector"] is not None:
+                    yield from self._live(file)
+
+    def _live(self, file: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        vector = _VECTOR.decode(file["deletion_vector"])
+        mask = RowMask(deleted_ranges(vector, self.opener.read))
+        scanner = self._fragment(file).scanner(schema=self._schema, columns=self._columns, use_threads=False)
+        for batch in scanner.to_reader():
+            yield from self._finished(mask.live(batch), is_filtered=False)
+
+    def _finished(self, batch: pa.RecordBatch, *, is_filtered: bool) -> Iterator[pa.RecordBatch]:
+        """The columns and rows that were asked for, under the names that users know."""
+        if self.layout.mode != "none":
+            batch = Caster(batch.schema, self._renamed).cast(batch)
+        if self.condition is not None and not is_filtered:
+            batch = batch.filter(self.condition)
+        if batch.num_rows:
+            yield pa.record_batch([batch.column(each.name) for each in self.fields], schema=self.schema)
+
+    @property
+    def _renamed(self) -> Layout:
+        """The layout from names in files to those that users know. NOT NULL was checked when rows were written."""
+        fields = tuple(replace(_swapped(each), name=each.name) for each in self._read_fields)
+        own = tuple(replace(each, metadata={PHYSICAL_NAME: each.name}) for each in fields)
+        return replace(self.layout, schema=StructType(own), mode="name")
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return pa.schema([self.layout.arrow_field(each).remove_metadata() for each in self.layout.schema.fields])
+
+    @property
+    def _columns(self) -> dict[str, pc.Expression]:
+        return {each.name: pc.field(self.layout.naming(each)) for each in self._read_fields}
+
+    def _fragment(self, file: Mapping[str, Any]) -> ds.ParquetFileFragment:
+        source, system = self.opener.source(file["path"], file["size"])
+        guarantee = partition_guarantee(file["partition_values"], self.layout, self.layout.naming)
+        fragment = _FORMAT.make_fragment(source, system, partition_expression=guarantee)
+        if self.layout.mode == "id":
+            self._require_same_ids(fragment.physical_schema, file["path"])
+        return fragment
+
+    def _require_same_ids(self, found: pa.Schema, path: str) -> None:
+        """Refuse a file whose columns are known by their ids only: by name, they would be read as null."""
+        names = {each.metadata.get(COLUMN_ID): self.layout.naming(each) for each in self.layout.schema.fields}
+        for each in found:
+            number = int((each.metadata or {}).get(_FIELD_ID, -1))
+            if names.get(number, each.name) != each.name:
+                raise Unsupported(
+                    f"table {self.layout.table!r}: {path} names its columns by ids, {each.name!r} is {number}",
+                    hint="read this table by Delta Spark",
+                    table=self.layout.table,
+                )
+
+
+_FORMAT: Final = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+
+
+def scan_of(
+    layout: Layout, opener: TableFiles, files: pa.Table, *, columns: Sequence[str] | None, condition: object
+) -> Scan:
+    """The scan of the files of a snapshot; InvalidInput for an unknown column."""
+    _require_readable(layout)
+    fields = layout.schema.fields if columns is None else tuple(_column(name, layout) for name in columns)
+    expression = _expression(condition, layout)
+    listed = [{**each, "partition_values": msgspec.json.decode(each["partition_values"])} for each in files.to_pylist()]
+    if expression is not None:
+        listed = [listed[number] for number in possible_files(listed, expression, layout)]
+    return Scan(layout, opener, listed, fields, expression)
+
+
+def _require_readable(layout: Layout) -> None:
+    unknown = sorted(set(layout.protocol.reader_features or ()) - _READ)
+    if unknown:
+        raise Unsupported(
+            f"table {layout.table!r}: rows cannot be read with the features {', '.join(unknown)}",
+            hint="read this table by Delta Spark",
+            table=layout.table,
+            features=tuple(unknown),
+        )
+    require_plain_types(layout, "read")
+
+
+def _column(name: str, layout: Layout) -> Field:
+    if (found := layout.schema.get(name)) is None:
+        known = ", ".join(each.name for each in layout.schema.fields)
+        raise InvalidInput(f"table {layout.table!r} has no column {name!r}", hint=f"there are: {known}")
+    return found
+
+
+def _expression(condition: object, layout: Layout) -> pc.Expression | None:
+    if condition is None:
+        return None
+    if isinstance(condition, str):
+        return condition_of(condition, layout).expression()
+    if not isinstance(condition, pc.Expression):
+        hint = "write it like \"day = '2026-11-16'\", or give an expression: pc.field('day') == …"
+        raise InvalidInput(f"filter has to be a condition, not {type(condition).__name__}", hint=hint)
+    schema = layout.arrow_schema
+    try:
+        schema.empty_table().filter(condition)
+    except (pa.ArrowException, KeyError, TypeError) as error:
+        hint = f"its columns: {', '.join(schema.names)}"
+        raise InvalidInput(f"table {layout.table!r} cannot be filtered by {condition}: {error}", hint=hint) from error
+    return condition
+
+
+def _swapped(field: Field) -> Field:
+    """A field under its name in files, that is to get the name that users know."""
+    metadata = {PHYSICAL_NAME: field.name}
+    return Field(field.physical_name, _swapped_type(field.type), nullable=True, metadata=metadata)
+
+
+def _swapped_type(kind: DataType) -> DataType:
+    match kind:
+        case StructType(fields):
+            return StructType(tuple(_swapped(each) for each in fields))
+        case ArrayType(element):
+            return ArrayType(_swapped_type(element))
+        case MapType(key, value):
+            return MapType(_swapped_type(key), _swapped_type(value))
+        case _:
+            return kind
+
+
+@contextmanager
+def _translated(table: str) -> Iterator[None]:
+    """What Arrow finds wrong with data files, in our words."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"table {table!r}: a data file is missing: {error}", hint=_MISSING, table=table) from error
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"table {table!r}: a data file cannot be read: {error}", hint=_MISSING) from error
+
+
+_MISSING: Final = "was it deleted, by VACUUM with too short a retention? `deltamirror verify` compares log and store"
+
+
+def _missing_file(path: str, location: str) -> NotFound:
+    return NotFound(f"there is no {path} in {location}, or it has another size", hint=_MISSING)

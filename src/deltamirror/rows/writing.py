@@ -1,0 +1,258 @@
+"""From batches of rows to data files in a table's location, and to the adds that make them part of the table.
+
+One file per partition is open at a time. Rows are held until they make a row group; a file is put into the store when
+it has the wanted size, when memory is short, or at the end. Files of a write that fails half way are deleted, as far
+as the store lets it.
+"""
+
+import random
+import string
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamirror.config import RowsSettings
+from deltamirror.delta.actions import Add, Metadata
+from deltamirror.delta.partitions import partition_text
+from deltamirror.delta.paths import encode_path, partition_directory
+from deltamirror.delta.properties import is_enabled
+from deltamirror.delta.schema import Field
+from deltamirror.errors import DeltaMirrorError, InvalidInput
+from deltamirror.rows.casting import Caster
+from deltamirror.rows.duties import require_writable_rows
+from deltamirror.rows.layout import Layout
+from deltamirror.rows.statistics import FileStatistics
+from deltamirror.steps import Step
+from deltamirror.storage.store import Store
+
+__all__ = ["PartitionValues", "RowFiles"]
+
+PartitionValues: TypeAlias = Mapping[str, str | None]
+"""The values of the partition columns of a file, as the log spells them, by the names that users know."""
+
+_ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+_ROW_GROUP_ROWS: Final = 1_048_576
+_ROW: Final = "row"
+_ENDINGS: Final = {"snappy": ".snappy", "zstd": ".zstd", "gzip": ".gz", "none": "", "uncompressed": ""}
+_LETTERS: Final = string.ascii_letters + string.digits
+_PREFIX_LENGTH: Final = 2
+
+
+@dataclass(slots=True)
+class RowFiles:
+    """Writes the rows of one table; knows the files that it has put there.
+
+    ``clock`` tells milliseconds since 1970, for ``modificationTime`` where the store is not asked.
+    """
+
+    layout: Layout
+    store: Store
+    settings: RowsSettings
+    clock: Callable[[], int]
+    adds: list[Add] = field(default_factory=list)
+    _keys: list[str] = field(default_factory=list)
+    _open: dict[tuple[str | None, ...], "_OpenFile"] = field(default_factory=dict)
+    _counts: dict[tuple[str | None, ...], int] = field(default_factory=dict)
+
+    def write(
+        self,
+        reader: pa.RecordBatchReader,
+        *,
+        rows_checked: bool = False,
+        accepts: Callable[[PartitionValues], None] = lambda _: None,
+    ) -> None:
+        """Write all rows. ``accepts`` raises for a partition that has no place in what is written."""
+        require_writable_rows(self.layout, rows_checked=rows_checked)
+        caster = Caster(reader.schema, self.layout)
+        try:
+            for batch in _batches(reader):
+                for values, rows in self._split(caster.cast(batch)):
+                    self._take(values, rows, accepts)
+            while self._open:
+                self._close(next(iter(self._open)))
+        except BaseException:
+            self._open.clear()
+            self.discard()
+            raise
+
+    @property
+    def partitions(self) -> list[PartitionValues]:
+        """The partitions that got files."""
+        return [self._named(values) for values in self._counts]
+
+    def discard(self) -> None:
+        """Delete the files that were put, as far as the store lets it; no version names them."""
+        keys, self._keys, self.adds = self._keys, [], []
+        if keys:
+            with suppress(DeltaMirrorError), Step.DELETE_ROWS:
+                self.store.delete(keys)
+
+    def _take(self, values: tuple[str | None, ...], rows: pa.Table, accepts: Callable[[PartitionValues], None]) -> None:
+        if values not in self._open:
+            if values not in self._counts:
+                accepts(self._named(values))
+            self._open[values] = _OpenFile(self.layout, self._compression)
+        opened = self._open[values]
+        for piece in _pieces(rows):
+            opened.take(piece)
+        if opened.size >= self._target_size:
+            self._close(values)
+        while sum(each.memory for each in self._open.values()) > self.settings.memory:
+            self._close(max(self._open, key=lambda key: self._open[key].memory))
+
+    def _close(self, values: tuple[str | None, ...]) -> None:
+        opened = self._open.pop(values)
+        data, key = opened.finished(), self._key(values)
+        self._keys.append(key)
+        with Step.PUT_ROWS:
+            self.store.put(key, memoryview(data))
+        fields = zip(self.layout.partition_fields, values, strict=True)
+        self.adds.append(
+            Add(
+                path=encode_path(key),
+                partition_values={self.layout.naming(each): value for each, value in fields},
+                size=data.size,
+                modification_time=self.clock(),
+                data_change=True,
+                stats=opened.statistics.text(),
+            )
+        )
+
+    def _key(self, values: tuple[str | None, ...]) -> str:
+        """The name that Delta Spark gives to a file: task, a random id, and which file of the task it is."""
+        count = self._counts.get(values, 0)
+        self._counts[values] = count + 1
+        joint = "." if values else "-"
+        name = f"part-00000-{uuid.uuid4()}{joint}c{count:03d}{_ENDINGS[self._compression]}.parquet"
+        folder = _random_prefix() if self._has_prefixes else self._directory(values)
+        return f"{folder}/{name}" if folder else name
+
+    def _directory(self, values: tuple[str | None, ...]) -> str:
+        return partition_directory([each.name for each in self.layout.partition_fields], self._named(values))
+
+    def _named(self, values: tuple[str | None, ...]) -> dict[str, str | None]:
+        return dict(zip((each.name for each in self.layout.partition_fields), values, strict=True))
+
+    @property
+    def _has_prefixes(self) -> bool:
+        return self.layout.mode != "none" or is_enabled(self.layout.metadata, "delta.randomizeFilePrefixes")
+
+    @property
+    def _compression(self) -> str:
+        codec = _property(self.layout.metadata, "delta.parquet.compression.codec", self.settings.compression).lower()
+        if codec not in _ENDINGS:
+            raise InvalidInput(
+                f"table {self.layout.table!r}: data files cannot be compressed by {codec!r} here",
+                hint=f"set delta.parquet.compression.codec to one of {', '.join(_ENDINGS)}",
+            )
+        return codec
+
+    @property
+    def _target_size(self) -> int:
+        size = _property(self.layout.metadata, "delta.targetFileSize", str(self.settings.target_file_size))
+        return int(size) if size.isdecimal() else self.settings.target_file_size
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+        """The rows of each partition, without the partition columns."""
+        table = pa.Table.from_batches([batch])
+        partitions = [self.layout.naming(each) for each in self.layout.partition_fields]
+        if not partitions:
+            yield (), table
+            return
+        names = [str(number) for number in range(len(partitions))]
+        keys = table.select(partitions).rename_columns(names)
+        numbered = keys.append_column(_ROW, pa.array(range(table.num_rows), pa.int64()))
+        groups = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")]).combine_chunks()
+        rows = table.drop_columns(partitions)
+        for values, numbers in zip(groups.select(names).to_pylist(), groups.column(f"{_ROW}_list"), strict=True):
+            yield self._texts(values.values()), rows.take(numbers.values)
+
+    def _texts(self, values: Iterable[object]) -> tuple[str | None, ...]:
+        return tuple(self._text(each, value) for each, value in zip(self.layout.partition_fields, values, strict=True))
+
+    def _text(self, field: Field, value: object) -> str | None:
+        try:
+            text = partition_text(value, field.type)  # type: ignore[arg-type]  # ValueError for what is no such value
+            if text is not None and "\0" in text:
+                raise ValueError("no folder can have its name")
+        except ValueError as error:
+            raise InvalidInput(
+                f"table {self.layout.table!r}: the partition column {field.name!r} cannot be {value!r}: {error}",
+                hint="leave these rows out, or correct them",
+            ) from error
+        return text
+
+
+class _OpenFile:
+    """A Parquet file that is being written, in memory, with its statistics."""
+
+    def __init__(self, layout: Layout, compression: str) -> None:
+        self.statistics = FileStatistics(layout)
+        self._schema = pa.schema([layout.arrow_field(each) for each in layout.data_fields])
+        self._sink = pa.BufferOutputStream()
+        codec = "none" if compression == "uncompressed" else compression
+        self._writer = pq.ParquetWriter(self._sink, self._schema, compression=codec, store_schema=False)
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = self._pending_rows = self._raw_bytes = 0
+
+    @property
+    def memory(self) -> int:
+        """About what it holds."""
+        return int(self._sink.tell()) + self._pending_bytes
+
+    @property
+    def size(self) -> int:
+        """About what the file will have: rows that wait are taken to shrink as those before them did."""
+        written = int(self._sink.tell())
+        return written + (self._pending_bytes * written // self._raw_bytes if self._raw_bytes else 0)
+
+    def take(self, rows: pa.Table) -> None:
+        """Add rows; a row group is written once there are enough."""
+        self.statistics.see(rows)
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        self._pending_rows += rows.num_rows
+        if self._pending_bytes >= _ROW_GROUP_BYTES or self._pending_rows >= _ROW_GROUP_ROWS:
+            self._write_group()
+
+    def finished(self) -> pa.Buffer:
+        """The bytes of the file."""
+        if self._pending:
+            self._write_group()
+        self._writer.close()
+        return self._sink.getvalue()
+
+    def _write_group(self) -> None:
+        group = pa.concat_tables(self._pending).cast(self._schema)
+        self._writer.write_table(group, row_group_size=group.num_rows)
+        self._raw_bytes += self._pending_bytes
+        self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches that have rows; errors of foreign data are told in our words."""
+    try:
+        yield from (batch for batch in reader if batch.num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"the data cannot be read to its end: {error}", hint="nothing was committed") from error
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in pieces that are no larger than a row group."""
+    parts = max(-(-rows.nbytes // _ROW_GROUP_BYTES), -(-rows.num_rows // _ROW_GROUP_ROWS))
+    size = max(1, -(-rows.num_rows // max(parts, 1)))
+    for start in range(0, rows.num_rows, size):
+        yield rows.slice(start, size)
+
+
+def _property(metadata: Metadata, key: str, default: str) -> str:
+    return metadata.configuration.get(key, default)
+
+
+def _random_prefix() -> str:
+    return "".join(random.choices(_LETTERS, k=_PREFIX_LENGTH))  # noqa: S311 - spreads keys over a store's servers

@@ -1,0 +1,1 @@
+"""Access tokens: who may read, operate and write over HTTP, and which tables."""

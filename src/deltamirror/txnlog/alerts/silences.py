@@ -1,0 +1,71 @@
+"""Silences: alerts of which no notification is sent, until a time. They fire, and are listed, all the same."""
+
+import uuid
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, insert, select
+
+from deltamirror.errors import NotFound
+from deltamirror.txnlog.alerts.records import AlertKey
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.schema import silences as rows
+
+__all__ = ["Silence", "active_silences", "end_silence", "silence", "silences"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """Alerts whose rule and subject match these patterns are not announced."""
+
+    silence_id: str
+    rule: str
+    subject: str
+    created_at: int
+    ends_at: int
+    reason: str
+    author: str
+
+    def covers(self, key: AlertKey) -> bool:
+        """Whether an alert is one of them."""
+        return fnmatchcase(key.rule, self.rule) and fnmatchcase(key.subject, self.subject)
+
+
+def silence(
+    database: Database, *, seconds: float, reason: str, author: str, rule: str = "*", subject: str = "*"
+) -> Silence:
+    """Silence the alerts that match, for so many seconds from here on."""
+    values: dict[str, Any] = {"rule": rule, "subject": subject, "reason": reason, "author": author}
+    name = uuid.uuid4().hex[:8]
+    times = {"created_at": CLOCK, "ends_at": CLOCK + int(seconds * 1000)}
+    with database.write() as session:
+        session.execute(delete(rows).where(rows.c.ends_at <= CLOCK))
+        made = session.execute(insert(rows).values(silence_id=name, **values, **times).returning(*_COLUMNS)).one()
+    return Silence(**made._asdict())
+
+
+def silences(database: Database) -> list[Silence]:
+    """The silences that last, the first to end first."""
+    with database.read() as connection:
+        return active_silences(connection)
+
+
+def active_silences(connection: Connection) -> list[Silence]:
+    """The same, as part of a transaction."""
+    lasting = select(*_COLUMNS).where(rows.c.ends_at > CLOCK).order_by(rows.c.ends_at, rows.c.silence_id)
+    return [Silence(**row._asdict()) for row in connection.execute(lasting)]
+
+
+def end_silence(database: Database, silence_id: str) -> Silence:
+    """End a silence before its time."""
+    with database.write() as session:
+        gone = delete(rows).where(rows.c.silence_id == silence_id).returning(*_COLUMNS)
+        found = session.execute(gone).first()
+    if found is None:
+        raise NotFound(f"there is no silence {silence_id!r}", hint="`deltamirror alert list` shows the silences")
+    return Silence(**found._asdict())
+
+
+_COLUMNS: Final = [rows.c[each.name] for each in fields(Silence)]

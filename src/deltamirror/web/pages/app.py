@@ -1,0 +1,315 @@
+"""The routes of the status page and of its API.
+
+Reading needs a token, or a process of the same machine; every change is a form of a browser that is signed in, with the
+token of its session. Work on the database is done in threads, a few at a time.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+import anyio.to_thread
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from deltamirror import errors
+from deltamirror.config import Switch, redact_text, redact_url
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.ops.engine import MirrorEngine
+from deltamirror.ops.health import HealthMonitor
+from deltamirror.web.listener import monitoring_app
+from deltamirror.web.pages.acts import Operations
+from deltamirror.web.pages.addresses import Binding
+from deltamirror.web.pages.asked import form_of, local_path, number_of, wanted_of, window_of
+from deltamirror.web.pages.documents import overview_document, table_document
+from deltamirror.web.pages.gathering import failure_view, overview, table_view
+from deltamirror.web.pages.guard import Guard
+from deltamirror.web.pages.identity import Doorkeeper, Forbidden, Reader, TooMany, Unknown
+from deltamirror.web.pages.rendering import STATIC, render
+from deltamirror.web.pages.sessions import Sessions
+
+__all__ = ["status_page"]
+
+Form = Mapping[str, str]
+Act = Callable[[Reader, str, Form], str]
+
+_THREADS: Final = 8
+_PATIENCE: Final = 5.0
+"""How long a page waits for a DuckDB file that another process has open."""
+_API: Final = "/api/"
+_FOR_PROGRAMS: Final = (_API, "/healthz", "/readyz", "/metrics")
+_STATUSES: Final[Mapping[type[DeltaMirrorError], int]] = {
+    errors.NotFound: 404,
+    errors.InvalidInput: 400,
+    errors.Refused: 409,
+    errors.Unavailable: 503,
+    errors.Transient: 503,
+}
+
+
+def status_page(engine: MirrorEngine, binding: Binding) -> ASGIApp:
+    """The application that is served at a binding."""
+    return Guard(_Pages(engine, binding).app(), binding)
+
+
+class _Pages:
+    """The pages of one catalog."""
+
+    def __init__(self, engine: MirrorEngine, binding: Binding) -> None:
+        self._database, self._live = engine.database, engine.live
+        self._catalog = redact_url(engine.settings.catalog.url)
+        self._doorkeeper = Doorkeeper(engine.database, binding, Sessions(engine.settings.serve.session))
+        self._operations = Operations(engine)
+        self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.live))
+        self._threads = anyio.CapacityLimiter(_THREADS)
+
+    def app(self) -> Starlette:
+        """All routes."""
+        acts: dict[str, Act] = {"pause": self._pause, "resume": self._resume, "repair": self._repair}
+        all_acts: dict[str, Act] = {"pause": self._pause_all, "resume": self._resume_all}
+        return Starlette(
+            routes=[
+                Route("/", self._read(self._overview)),
+                Route("/tables/{name}", self._read(self._table)),
+                Route("/tables/{name}/failures/{version}", self._read(self._failure)),
+                *(Route(f"/tables/{{name}}/{name}", self._change(act), methods=["POST"]) for name, act in acts.items()),
+                *(Route(f"/{name}", self._change(act), methods=["POST"]) for name, act in all_acts.items()),
+                Route("/sign-in", self._read(self._sign_in_page, known=False), methods=["GET"]),
+                Route("/sign-in", self._sign_in, methods=["POST"]),
+                Route("/sign-out", self._sign_out, methods=["POST"]),
+                Route(f"{_API}v1/status", self._read(self._api_status)),
+                Route(f"{_API}v1/tables/{{name}}", self._read(self._api_table)),
+                *(
+                    Route(path, _Monitoring(self._monitors, self._monitoring))
+                    for path in ("/healthz", "/readyz", "/metrics")
+                ),
+                Mount("/static", StaticFiles(directory=STATIC)),
+            ],
+            exception_handlers={
+                DeltaMirrorError: self._failed,
+                HTTPException: self._failed,
+                Unknown: self._unknown,
+                Forbidden: self._failed,
+                TooMany: self._failed,
+            },
+        )
+
+    # Reading
+
+    @property
+    def _switch(self) -> Switch:
+        return Switch.of(self._live.current)
+
+    def _overview(self, request: Request, reader: Reader) -> Response:
+        found = overview(self._database, wanted_of(request, reader.tables), self._switch)
+        return self._page(request, reader, "overview.html", title="Overview", found=found)
+
+    def _table(self, request: Request, reader: Reader) -> Response:
+        name = request.path_params["name"]
+        before, window = number_of(request.query_params, "before"), window_of(request)
+        found = table_view(self._database, name, reader.tables, self._switch, before=before, window=window)
+        repaired = self._operations.repair_of(name)
+        return self._page(request, reader, "table.html", title=name, found=found, before=before, repaired=repaired)
+
+    def _failure(self, request: Request, reader: Reader) -> Response:
+        name, version = request.path_params["name"], number_of(request.path_params, "version") or 0
+        found = failure_view(self._database, name, reader.tables, self._switch, version)
+        return self._page(request, reader, "failure.html", title=f"{name}, version {version}", found=found)
+
+    def _sign_in_page(self, request: Request, reader: Reader | None) -> Response:
+        return self._page(request, reader, "sign_in.html", title="Sign in", next=_next(request), wrong="")
+
+    def _api_status(self, request: Request, reader: Reader) -> Response:
+        found = overview(self._database, wanted_of(request, reader.tables), self._switch)
+        return _json(overview_document(found))
+
+    def _api_table(self, request: Request, reader: Reader) -> Response:
+        name, before = request.path_params["name"], number_of(request.query_params, "before")
+        found = table_view(self._database, name, reader.tables, self._switch, before=before, window="1h")
+        return _json(table_document(found))
+
+    async def _monitors(self, request: Request) -> None:
+        """Let a reader who may see all tables look at health and metrics."""
+        await self._in_thread(self._require_all_tables, request)
+
+    def _require_all_tables(self, request: Request) -> Response:
+        if not self._doorkeeper.reader(request).tables.covers_all:
+            raise Forbidden("This is about all tables.")
+        return Response()
+
+    # Changes
+
+    def _pause(self, reader: Reader, table: str, form: Form) -> str:
+        return self._operations.pause(table, operator=reader.name, unpublished=form.get("unpublished") == "yes")
+
+    def _resume(self, reader: Reader, table: str, _: Form) -> str:
+        return self._operations.resume(table, operator=reader.name)
+
+    def _repair(self, reader: Reader, table: str, _: Form) -> str:
+        return self._operations.repair(table, operator=reader.name)
+
+    def _pause_all(self, reader: Reader, _: str, __: Form) -> str:
+        return self._operations.pause_all(operator=reader.name)
+
+    def _resume_all(self, reader: Reader, _: str, __: Form) -> str:
+        return self._operations.resume_all(operator=reader.name)
+
+    def _change(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return await self._in_thread(self._changed, request, act, await form_of(request))
+
+        return endpoint
+
+    def _changed(self, request: Request, act: Act, form: Form) -> Response:
+        """Carry out an act, and lead back to where it was asked for, which tells how it went."""
+        reader = self._doorkeeper.operator(request, form.get("csrf", ""))
+        table = request.path_params.get("name", "")
+        if not reader.is_operator or not (reader.tables.covers(table) if table else reader.tables.covers_all):
+            raise Forbidden(f"The token {reader.name} does not allow this.")
+        try:
+            notice = act(reader, table, form), "good"
+        except DeltaMirrorError as error:
+            notice = f"{redact_text(error.message)}. {redact_text(error.hint)}", "bad"
+        if reader.session is not None:
+            reader.session.notice = notice
+        return RedirectResponse(local_path(form.get("next", "/")), 303)
+
+    async def _sign_in(self, request: Request) -> Response:
+        return await self._in_thread(self._signed_in, request, await form_of(request))
+
+    def _signed_in(self, request: Request, form: Form) -> Response:
+        response = RedirectResponse(local_path(form.get("next", "/")), 303)
+        try:
+            self._doorkeeper.sign_in(request, form.get("token", "").strip(), response)
+        except Unknown:
+            wrong = "This token is not known, or has ended."
+            return self._page(
+                request, None, "sign_in.html", 401, title="Sign in", next=form.get("next", "/"), wrong=wrong
+            )
+        return response
+
+    async def _sign_out(self, request: Request) -> Response:
+        return await self._in_thread(self._signed_out, request, await form_of(request))
+
+    def _signed_out(self, request: Request, form: Form) -> Response:
+        self._doorkeeper.operator(request, form.get("csrf", ""))
+        response = RedirectResponse("/", 303)
+        self._doorkeeper.sign_out(request, response)
+        return response
+
+    # Answers
+
+    def _read(self, page: Callable[..., Response], *, known: bool = True) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return await self._in_thread(self._answered, request, page, known)
+
+        return endpoint
+
+    def _answered(self, request: Request, page: Callable[..., Response], known: bool) -> Response:
+        reader = None
+        try:
+            reader = self._doorkeeper.reader(request)
+        except Unknown:
+            if known:
+                raise
+        return page(request, reader)
+
+    async def _in_thread(self, work: Callable[..., Response], *arguments: Any) -> Response:
+        """Do what asks the database, in one of a few threads, and let go of a file that others may wait for."""
+        return await anyio.to_thread.run_sync(partial(self._worked, work, *arguments), limiter=self._threads)
+
+    def _worked(self, work: Callable[..., Response], *arguments: Any) -> Response:
+        try:
+            with self._database.patience(_PATIENCE):
+                return work(*arguments)
+        finally:
+            self._database.let_go()
+
+    def _page(
+        self, request: Request, reader: Reader | None, template: str, status: int = 200, **values: Any
+    ) -> Response:
+        session = None if reader is None else reader.session
+        notice = None
+        if session is not None and "x-live" not in request.headers:
+            notice, session.notice = session.notice, None
+        shared = {
+            "catalog": self._catalog,
+            "csrf": "" if session is None else session.csrf,
+            "here": _here(request),
+            "notice": notice,
+            "reader": reader,
+            "refresh": self._live.current.serve.refresh,
+        }
+        return HTMLResponse(render(template, **shared, **values), status)
+
+    def _unknown(self, request: Request, _: Exception) -> Response:
+        if request.url.path.startswith(_FOR_PROGRAMS):
+            answer = {"error": {"code": "unauthorized", "message": "a token is needed: Authorization: Bearer dm_…"}}
+            return _json(answer, 401, headers={"WWW-Authenticate": "Bearer"})
+        if "x-live" in request.headers:
+            return Response(status_code=401)
+        return RedirectResponse(f"/sign-in?next={_here(request, quoted=True)}", 303)
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        status, code, message, hint = _told(error)
+        headers = {"Retry-After": str(error.seconds)} if isinstance(error, TooMany) else {}
+        if request.url.path.startswith(_FOR_PROGRAMS):
+            return _json({"error": {"code": code, "message": message, "hint": hint}}, status, headers=headers)
+        reader = None
+        with suppress(Unknown, TooMany, DeltaMirrorError):
+            reader = self._doorkeeper.reader(request)
+        response = self._page(request, reader, "error.html", status, title=message, hint=hint)
+        response.headers.update(headers)
+        return response
+
+
+class _Monitoring:
+    """Health and metrics, for readers that a check lets through."""
+
+    def __init__(self, check: Callable[[Request], Awaitable[None]], app: ASGIApp) -> None:
+        self._check, self._app = check, app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as the process of a service does."""
+        await self._check(Request(scope))
+        await self._app(scope, receive, send)
+
+
+def _told(error: Exception) -> tuple[int, str, str, str]:
+    """Status, code, message and hint of a failure."""
+    match error:
+        case DeltaMirrorError():
+            status = next((number for kind, number in _STATUSES.items() if isinstance(error, kind)), 500)
+            return status, error.code, redact_text(error.message), redact_text(error.hint)
+        case TooMany():
+            return 429, "throttled", "Too many wrong tokens", f"wait {error.seconds} seconds"
+        case Forbidden():
+            return 403, "permission-denied", str(error), ""
+        case HTTPException(status_code=404):
+            return 404, "not-found", "There is no such page", "the overview leads to all of them"
+        case HTTPException():
+            return error.status_code, "refused", error.detail, ""
+    return 500, "internal", "This is a defect", "the log of the server says more"
+
+
+def _json(document: Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(document), status, headers, "application/json")
+
+
+def _here(request: Request, *, quoted: bool = False) -> str:
+    """The address of this page, to come back to."""
+    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    here = path if request.method in ("GET", "HEAD") else "/"
+    return quote(here, safe="/") if quoted else here
+
+
+def _next(request: Request) -> str:
+    return local_path(request.query_params.get("next", "/"))

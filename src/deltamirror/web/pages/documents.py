@@ -1,0 +1,42 @@
+"""The answers of the API: the numbers of the pages as JSON, with the names that ``--json`` has."""
+
+from dataclasses import asdict
+
+from deltamirror.config import redact_text
+from deltamirror.ops.documents import attempt_document, status_document
+from deltamirror.web.pages.gathering import Overview, TableView
+
+__all__ = ["overview_document", "table_document"]
+
+
+def overview_document(found: Overview) -> dict[str, object]:
+    """``/api/v1/status``."""
+    counted = asdict(found.totals)
+    return {
+        "now": found.now,
+        "all_paused": counted.pop("all_paused"),
+        "totals": counted,
+        "stores": [asdict(store) for store in found.stores],
+        "alerts": [{**asdict(alert), "cause": redact_text(alert.cause)} for alert in found.alerts],
+        "tables": [status_document(table) for table in found.found.tables],
+        "matching": found.found.matching,
+        "page": found.found.page,
+        "pages": found.found.pages,
+    }
+
+
+def table_document(found: TableView) -> dict[str, object]:
+    """``/api/v1/tables/NAME``."""
+    return {
+        "now": found.now,
+        "table": status_document(found.status),
+        "files": found.files,
+        "versions": [{**asdict(each), "lag_ms": each.lag_ms} for each in found.versions],
+        "older": found.older,
+        "attempts": [attempt_document(each, found.status) for each in found.attempts],
+        "checkpoints": [
+            {**asdict(each), "error_message": redact_text(each.error_message) if each.error_message else None}
+            for each in found.checkpoints
+        ],
+        "compared": asdict(found.compared),
+    }

@@ -1,0 +1,91 @@
+"""What holds for every request and every answer, whichever page it is: bounds, the Host, headers."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deltamirror.pipeline.run.execution import our_error
+from deltamirror.web.pages.addresses import Binding
+
+__all__ = ["LONGEST_BODY", "LONGEST_HEADERS", "LONGEST_QUERY", "Guard"]
+
+_log = logging.getLogger(__name__)
+
+LONGEST_BODY: Final = 8 * 1024
+LONGEST_HEADERS: Final = 16 * 1024
+LONGEST_QUERY: Final = 2 * 1024
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",  # without one, browsers do not say where a form comes from
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_FOR_A_YEAR: Final = "max-age=31536000"
+
+
+class Guard:
+    """The outermost application: refuses what is too large or for another host, and sets the headers of all answers."""
+
+    def __init__(self, app: ASGIApp, binding: Binding) -> None:
+        self._app, self._binding = app, binding
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        refused = self._refused(scope)
+        app = self._app if refused is None else refused
+        try:
+            await app(scope, _bounded(receive), self._with_headers(send))
+        except Exception as error:  # noqa: BLE001  it was answered with 500; a traceback may repeat secrets
+            _log.error("the answer to a request failed: %s", our_error(error))
+
+    def _refused(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        hosts, length = headers.getlist("host"), headers.get("content-length", "0")
+        if len(hosts) != 1 or not self._binding.accepts(hosts[0]):
+            return PlainTextResponse("This server has another name; see serve.hosts.\n", 421)
+        if sum(len(name) + len(value) for name, value in headers.raw) > LONGEST_HEADERS:
+            return PlainTextResponse("The headers are too large.\n", 431)
+        if len(scope["query_string"]) > LONGEST_QUERY:
+            return PlainTextResponse("The address is too long.\n", 414)
+        if not length.isdigit() or int(length) > LONGEST_BODY:
+            return PlainTextResponse("The request is too large.\n", 413)
+        return None
+
+    def _with_headers(self, send: Send) -> Send:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+                if self._binding.tls is not None:
+                    headers["Strict-Transport-Security"] = _FOR_A_YEAR
+            await send(message)
+
+        return sent
+
+
+def _bounded(receive: Receive) -> Callable[[], Awaitable[Message]]:
+    """A request whose body ends at the bound, whatever its length was said to be: the sender is taken for gone."""
+    taken = 0
+
+    async def received() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if taken > LONGEST_BODY else message
+
+    return received

@@ -1,0 +1,163 @@
+"""Who asks: a browser that is signed in, a program with a token, a process of this machine, or a stranger."""
+
+import hmac
+import logging
+import math
+import time
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deltamirror.errors import DeltaMirrorError
+from deltamirror.txnlog.access.patterns import ALL_TABLES, TablePattern
+from deltamirror.txnlog.access.tokens import AccessToken, Right, token_by_id, touch_token, verified_token
+from deltamirror.txnlog.database.access import Database
+from deltamirror.web.pages.addresses import Binding
+from deltamirror.web.pages.sessions import Session, Sessions
+from deltamirror.web.pages.throttle import Throttle
+
+__all__ = ["Doorkeeper", "Forbidden", "Reader", "TooMany", "Unknown"]
+
+_log = logging.getLogger(__name__)
+
+_TOUCHED_EVERY: Final = 60.0
+_FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
+
+
+class Unknown(Exception):
+    """A reader has to say who they are."""
+
+
+class Forbidden(Exception):
+    """A reader may not do this; the text says why."""
+
+
+class TooMany(Exception):
+    """Too many wrong tokens."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = max(math.ceil(seconds), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Who asks, and what they may see."""
+
+    name: str
+    """Of the token; empty for a process of this machine that shows none."""
+    tables: TablePattern
+    is_operator: bool
+    session: Session | None = None
+
+
+class Doorkeeper:
+    """Tells who asks, and lets them in."""
+
+    def __init__(self, database: Database, binding: Binding, sessions: Sessions) -> None:
+        self._database, self._binding, self._sessions = database, binding, sessions
+        self._throttle = Throttle()
+        self._touched: dict[str, float] = {}
+
+    def reader(self, request: Request) -> Reader:
+        """Who asks; ``Unknown`` if that has to be said first."""
+        kind, _, text = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return _reader(self._checked(text.strip(), _client(request)))
+        if (signed_in := self._signed_in(request)) is not None:
+            return signed_in
+        if self._binding.reads_without_token and not any(name in request.headers for name in _FORWARDED):
+            return Reader(name="", tables=ALL_TABLES, is_operator=False)
+        raise Unknown
+
+    def operator(self, request: Request, csrf: str) -> Reader:
+        """Who asks for a change: a browser that is signed in, by a form of ours, with the right to operate."""
+        require_same_site(request)
+        reader = self._signed_in(request)
+        if reader is None or reader.session is None:
+            raise Forbidden("Sign in with a token that may operate.")
+        if not hmac.compare_digest(reader.session.csrf.encode(), csrf.encode()):
+            raise Forbidden("This form is not from the page as it is now: load the page again.")
+        return reader
+
+    def sign_in(self, request: Request, text: str, response: Response) -> None:
+        """Begin a session with a token, in a cookie of the response."""
+        require_same_site(request)
+        token = self._checked(text, _client(request))
+        _log.info("%s signed in from %s", token.name, _client(request))
+        secure = self._is_secure(request)
+        response.set_cookie(
+            _cookie(secure=secure),
+            self._sessions.begin(token.id),
+            path="/",
+            secure=secure,
+            httponly=True,
+            samesite="strict",
+        )
+
+    def sign_out(self, request: Request, response: Response) -> None:
+        """End the session of a browser."""
+        name = _cookie(secure=self._is_secure(request))
+        self._sessions.end(request.cookies.get(name, ""))
+        response.delete_cookie(name, path="/", secure=self._is_secure(request), httponly=True, samesite="strict")
+
+    def _signed_in(self, request: Request) -> Reader | None:
+        session = self._sessions.of(request.cookies.get(_cookie(secure=self._is_secure(request)), ""))
+        if session is None:
+            return None
+        with self._database.read() as connection:
+            token = token_by_id(connection, session.token_id)
+        return None if token is None or not token.allows(Right.READ) else _reader(token, session)
+
+    def _checked(self, text: str, client: str) -> AccessToken:
+        if (seconds := self._throttle.wait(client)) > 0:
+            raise TooMany(seconds)
+        with self._database.read() as connection:
+            token = verified_token(connection, text)
+        if token is None or not token.allows(Right.READ):
+            self._throttle.was_wrong(client)
+            _log.warning("a wrong token from %s", client)
+            raise Unknown
+        self._throttle.was_right(client)
+        self._touch(token)
+        return token
+
+    def _touch(self, token: AccessToken) -> None:
+        """Write down that a token is used, now and then; a database that is busy is no reason to refuse it."""
+        now = time.monotonic()
+        if now - self._touched.get(token.id, -math.inf) < _TOUCHED_EVERY:
+            return
+        self._touched[token.id] = now
+        try:
+            touch_token(self._database, token.id)
+        except DeltaMirrorError as error:
+            _log.warning("the use of token %s was not written down: %s", token.name, error)
+
+    def _is_secure(self, request: Request) -> bool:
+        """Whether the browser speaks TLS, with us or with a proxy before us."""
+        return self._binding.tls is not None or request.headers.get("x-forwarded-proto", "") == "https"
+
+
+def require_same_site(request: Request) -> None:
+    """Refuse a form that a page of another site sent, as far as the browser tells."""
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
+    other = origin is not None and urlsplit(origin).netloc != request.headers["host"]
+    if other or site not in ("same-origin", "none"):
+        raise Forbidden("This form is from another site.")
+
+
+def _reader(token: AccessToken, session: Session | None = None) -> Reader:
+    is_operator = token.allows(Right.OPERATE)
+    return Reader(name=token.name, tables=token.tables, is_operator=is_operator, session=session)
+
+
+def _client(request: Request) -> str:
+    return "unknown" if request.client is None else request.client.host
+
+
+def _cookie(*, secure: bool) -> str:
+    # With this prefix browsers take it from this very host over TLS only.
+    return "__Host-deltamirror" if secure else "deltamirror"

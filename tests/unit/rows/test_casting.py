@@ -1,0 +1,115 @@
+"""Casts lose nothing: what comes out are the values that went in, or the data is refused by name."""
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltamirror.errors import InvalidInput
+from deltamirror.rows.casting import Caster
+from tests.unit.rows.test_statistics import layout
+
+
+def cast(ddl: str, column: pa.Array) -> list[Any]:
+    batch = pa.record_batch({"c": column})
+    return Caster(batch.schema, layout(f"c {ddl}")).cast(batch).column(0).to_pylist()
+
+
+WIDER = {
+    "byte": [pa.int8()],
+    "short": [pa.int8(), pa.uint8(), pa.int16()],
+    "int": [pa.uint8(), pa.uint16(), pa.int32()],
+    "long": [pa.int8(), pa.uint32(), pa.int64()],
+    "float": [pa.uint16(), pa.float16(), pa.float32()],
+    "double": [pa.int32(), pa.float32(), pa.float64()],
+    "decimal(10,0)": [pa.int32(), pa.decimal128(9, 0)],
+    "decimal(12,2)": [pa.int32(), pa.decimal128(11, 1), pa.decimal256(12, 2)],
+}
+NARROWER = {
+    "byte": [pa.int16(), pa.uint8(), pa.string()],
+    "int": [pa.int64(), pa.uint32(), pa.float32(), pa.date32()],
+    "long": [pa.uint64(), pa.float64(), pa.decimal128(5, 0)],
+    "float": [pa.int32(), pa.float64()],
+    "double": [pa.int64(), pa.decimal128(5, 2)],
+    "decimal(10,2)": [pa.int32(), pa.decimal128(10, 3), pa.decimal128(11, 2), pa.float64()],
+    "string": [pa.int64(), pa.binary(), pa.date32()],
+    "binary": [pa.string()],
+    "boolean": [pa.int8()],
+    "date": [pa.timestamp("us"), pa.string()],
+    "timestamp": [pa.timestamp("us"), pa.date32(), pa.int64()],
+    "timestamp_ntz": [pa.timestamp("us", "UTC"), pa.date32()],
+    "array<int>": [pa.list_(pa.int64()), pa.int32(), pa.map_(pa.int32(), pa.int32())],
+    "map<string,int>": [pa.map_(pa.string(), pa.int64()), pa.list_(pa.int32())],
+    "struct<a: int>": [pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int32()), ("b", pa.int32())]), pa.int32()],
+}
+
+
+@pytest.mark.parametrize(("ddl", "kind"), [(ddl, kind) for ddl, kinds in WIDER.items() for kind in kinds])
+def test_a_wider_column_takes_narrower_values(ddl: str, kind: pa.DataType) -> None:
+    values = [0, 1, 100, None]
+    given = [None if each is None else Decimal(each) for each in values] if pa.types.is_decimal(kind) else values
+    assert cast(ddl, pa.array(given, pa.int64()).cast(kind) if given is values else pa.array(given, kind)) == values
+
+
+@pytest.mark.parametrize(("ddl", "kind"), [(ddl, kind) for ddl, kinds in NARROWER.items() for kind in kinds])
+def test_a_type_that_might_lose_something_is_refused_even_without_rows(ddl: str, kind: pa.DataType) -> None:
+    with pytest.raises(InvalidInput, match=r"table 't': the (column|data has a column) 'c"):
+        cast(ddl, pa.array([], kind))
+
+
+ENCODED = {
+    "dictionary": pa.array(["a", None, "a"]).dictionary_encode(),
+    "large": pa.array(["a", None, "a"], pa.large_string()),
+    "view": pa.array(["a", None, "a"], pa.string_view()),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_encodings_of_texts_do_not_matter(encoding: str) -> None:
+    assert cast("string", ENCODED[encoding]) == ["a", None, "a"]
+
+
+_DEEP = st.none() | st.lists(
+    st.none() | st.fixed_dictionaries({"b": st.none() | st.integers(0, 99), "a": st.none() | st.text(max_size=3)})
+)
+_MAPS = st.none() | st.lists(
+    st.tuples(st.text(max_size=3), st.none() | st.integers(0, 9)), unique_by=lambda pair: pair[0]
+)
+
+
+@given(st.lists(st.tuples(_DEEP, _MAPS), max_size=8), st.integers(0, 4))
+def test_nested_values_are_reordered_and_widened_wherever_they_lie(rows: list[Any], skipped: int) -> None:
+    inner = pa.struct([("b", pa.uint8()), ("A", pa.large_string())])
+    lists = pa.array(
+        [None if deep is None else [each and {"b": each["b"], "A": each["a"]} for each in deep] for deep, _ in rows],
+        pa.large_list(inner),
+    )
+    maps = pa.array([each for _, each in rows], pa.map_(pa.string(), pa.int8()))
+    batch = pa.record_batch({"l": lists, "m": maps}).slice(skipped)
+    table = layout("l array<struct<a: string, b: long, missing: date>>, m map<string, long>")
+    found = Caster(batch.schema, table).cast(batch)
+    found.validate(full=True)
+    wanted = [
+        {"l": None if deep is None else [each and {**each, "missing": None} for each in deep], "m": pairs}
+        for deep, pairs in rows[skipped:]
+    ]
+    assert found.to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "path"),
+    [
+        ("c struct<a: int not null>", {"a": None}, "c.a"),
+        ("c struct<a: struct<b: int not null>>", {"a": {"b": None}}, "c.a.b"),
+    ],
+)
+def test_null_in_a_required_field_is_refused_by_its_path(field: str, value: object, path: str) -> None:
+    table = layout(field)
+    batch = pa.RecordBatch.from_pylist([{"c": value}, {"c": None}], table.arrow_schema)
+    with pytest.raises(InvalidInput, match=f"'{path}' is NOT NULL, and 1 of its values"):
+        Caster(batch.schema, table).cast(batch)
+    fine = pa.RecordBatch.from_pylist([{"c": None}], table.arrow_schema)
+    assert Caster(fine.schema, table).cast(fine).to_pylist() == [{"c": None}]

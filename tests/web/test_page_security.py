@@ -1,0 +1,350 @@
+"""Nobody changes anything without a token, nobody reads from elsewhere, and no page says what it must not."""
+
+import logging
+import socket
+import ssl
+import urllib.request
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from deltamirror import Catalog
+from deltamirror.config import CatalogSettings, Secret, ServeSettings, Settings, StorageSettings
+from deltamirror.errors import InvalidSettings, Refused, Unavailable
+from deltamirror.ops.engine import MirrorEngine
+from deltamirror.txnlog.access.tokens import Right, revoke_token
+from deltamirror.web.pages.addresses import binding_of
+from deltamirror.web.pages.guard import LONGEST_BODY, LONGEST_QUERY
+from deltamirror.web.pages.server import serving
+from deltamirror.web.pages.throttle import Throttle
+from tests.support.lake import add, create, execute
+from tests.support.mirrors import until
+from tests.support.status_pages import Client, Served, served
+
+ACTS = ("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/pause", "/resume")
+EVERYWHERE = "0.0.0.0:0"
+SCRIPT = "<script>alert(1)</script>"
+
+
+def paused(catalog: Catalog) -> tuple[bool, bool]:
+    [(table,)] = execute(catalog, "SELECT mirror_paused FROM dl_tables")
+    return bool(table), bool(execute(catalog, "SELECT 1 FROM dl_catalog WHERE key = 'mirror_paused'"))
+
+
+@pytest.fixture
+def page(served_page: Served) -> Served:
+    """A page with one table."""
+    create(served_page.catalog)
+    return served_page
+
+
+def test_without_a_session_nothing_changes(page: Served) -> None:
+    stranger, reader = page.client(), page.client("ada")
+    bearer = page.token("bob")
+    for path in ACTS:
+        assert stranger.post(path, {"csrf": ""}).status == 403
+        assert stranger.post(path, {}, Authorization=f"Bearer {bearer}").status == 403
+        assert stranger.post(path, {}, Cookie="deltamirror=guessed").status == 403
+        for method in ("GET", "PUT", "DELETE", "PATCH", "HEAD"):
+            assert reader.ask(method, path).status in (404, 405)
+    assert paused(page.catalog) == (False, False)
+
+
+def test_a_form_of_another_site_changes_nothing(page: Served) -> None:
+    client, other = page.client("ada"), page.client("bob")
+    csrf, theirs = client.csrf(), other.csrf()
+    assert csrf != theirs
+    for path in ACTS:
+        for fields in ({}, {"csrf": ""}, {"csrf": csrf[:-1]}, {"csrf": theirs}, {"csrf": "é"}):
+            assert client.post(path, {"unpublished": "yes", **fields}).status == 403
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
+            assert client.post(path, {"csrf": csrf, "unpublished": "yes"}, **headers).status == 403
+        assert client.ask("POST", path, b"{}", {"Content-Type": "application/json"}).status == 400
+    assert paused(page.catalog) == (False, False)
+
+
+def test_an_operator_pauses_and_resumes(page: Served, caplog: pytest.LogCaptureFixture) -> None:
+    client = page.client("ada")
+    csrf = client.csrf()
+    with caplog.at_level(logging.INFO, "deltamirror"):
+        assert client.post("/tables/t/pause", {"csrf": csrf, "next": "/tables/t"}).headers["location"] == "/tables/t"
+        assert paused(page.catalog) == (False, False)
+        assert "1 version that is not published" in client.get("/tables/t").text
+        client.post("/tables/t/pause", {"csrf": csrf, "unpublished": "yes"})
+        assert paused(page.catalog) == (True, False)
+        assert "t is paused" in client.get("/tables/t").text
+        assert "t is paused" not in client.get("/tables/t").text
+        client.post("/tables/t/resume", {"csrf": csrf})
+        client.post("/pause", {"csrf": csrf})
+        assert paused(page.catalog) == (False, True)
+        client.post("/resume", {"csrf": csrf})
+        assert paused(page.catalog) == (False, False)
+    assert "ada paused t" in caplog.text
+
+
+def test_a_repair_runs_in_the_background_and_says_how_it_went(lake: Catalog, tmp_path: Path) -> None:
+    lake.create_table("t", location=str(tmp_path / "t"), schema="id long")
+    with served(lake) as page:
+        client = page.client("ada")
+        client.post("/tables/t/repair", {"csrf": client.csrf()})
+        until(lambda: "published up to version 0" in client.get("/tables/t").text)
+        assert (tmp_path / "t" / "_delta_log" / f"{0:020}.json").exists()
+
+
+def test_a_token_that_reads_does_not_operate_and_one_for_some_tables_not_on_others(page: Served) -> None:
+    page.token("reader", Right.READ)
+    page.token("narrow", Right.OPERATE, "sales.*")
+    for name, path in (("reader", "/tables/t/pause"), ("narrow", "/tables/t/pause"), ("narrow", "/pause")):
+        client = page.client(name)
+        assert client.post(path, {"csrf": client.csrf(), "unpublished": "yes"}).status == 403
+    assert page.client().sign_in(page.token("writer", Right.WRITE)).status == 401
+    assert paused(page.catalog) == (False, False)
+
+
+def test_a_session_ends_with_its_token_with_its_time_and_when_it_is_signed_out(page: Served) -> None:
+    client, other = page.client("ada"), page.client("ada")
+    csrf = client.csrf()
+    assert client.post("/sign-out", {"csrf": csrf}).status == 303
+    assert other.csrf() != ""
+    assert Client(page.port, "deltamirror=" + other.cookie.partition("=")[2]).csrf() != ""
+    revoke_token(page.catalog.database, "ada")
+    assert other.csrf() == ""
+    with served(page.catalog, session=0.000001) as brief:
+        assert brief.client("bob").csrf() == ""
+
+
+def test_the_cookie_is_for_this_site_and_no_script(page: Served) -> None:
+    client = page.client()
+    cookie = client.sign_in(page.token()).headers["set-cookie"].lower()
+    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in cookie.split(";")}
+    behind = page.client().post("/sign-in", {"token": page.token()}, X_Forwarded_Proto="https")
+    assert behind.headers["set-cookie"].startswith("__Host-deltamirror=")
+    assert "secure" in behind.headers["set-cookie"].lower()
+
+
+def test_signing_in_leads_to_no_other_site(page: Served) -> None:
+    for address in ("https://evil.example/", "//evil.example", "/\\evil.example", "javascript:evil()"):
+        answer = page.client().post("/sign-in", {"token": page.token(), "next": address})
+        assert (answer.status, answer.headers["location"]) == (303, "/")
+        assert "evil" not in page.client().get(f"/sign-in?next={address}").text
+
+
+def test_every_answer_has_the_headers(page: Served) -> None:
+    client = page.client()
+    for path in ("/", "/tables/t", "/tables/x", "/sign-in", "/static/style.css", "/api/v1/status", "/x"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["cache-control"] == "no-store" or path.startswith("/static")
+        assert "server" not in headers
+
+
+def test_another_name_of_the_host_is_refused(page: Served) -> None:
+    """A page of another site may lead its own name to this address."""
+    client = page.client()
+    for other in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil", "[::2]", "10.0.0.1"):
+        assert client.get("/", Host=f"{other}:{page.port}").status in (400, 421)
+    for own in ("localhost", "127.0.0.1", "[::1]", "LOCALHOST."):
+        assert client.get("/", Host=f"{own}:{page.port}").status == 200
+
+
+def test_what_is_too_large_is_refused(page: Served) -> None:
+    client = page.client("ada")
+    assert client.get(f"/?search={'x' * LONGEST_QUERY}").status == 414
+    large = b"csrf=" + b"x" * LONGEST_BODY
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.ask("POST", "/sign-in", large, form).status == 413
+    assert client.ask("POST", "/sign-in", iter([large, large]), form).status == 400
+    assert client.ask("POST", "/sign-in", b"&".join(b"a=1" for _ in range(99)), form).status == 400
+    assert client.ask("POST", "/sign-in", b"\xff=%ff", form).status == 400
+    assert client.get("/", X_Long="x" * 100_000).status in (400, 431)
+    assert client.get("/").status == 200
+
+
+def test_no_other_file_is_served(page: Served) -> None:
+    client = page.client()
+    for path in ("/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "//etc/passwd", "/", "", "/%00"):
+        answer = client.get(f"/static{path}")
+        assert answer.status in (303, 307, 400, 404, 405)
+        assert b"import" not in answer.body
+
+
+def test_what_tables_and_errors_are_called_is_text_and_no_markup(page: Served) -> None:
+    name = f'"><img src=x onerror=alert(1)>{SCRIPT}'
+    execute(page.catalog, "UPDATE dl_tables SET name = :name, location = :name", name=name)
+    execute(
+        page.catalog,
+        "UPDATE dl_mirror_status SET state = 'FAILED', error_code = :text, error_message = :text, error_stage = :text,"
+        " error_key = :text, attempts = 1",
+        text=SCRIPT,
+    )
+    execute(
+        page.catalog,
+        "INSERT INTO dl_mirror_attempts (table_id, version, lane, epoch, attempt, owner, started_at, ended_at, outcome,"
+        " error_code, error_message, error_stage, error_key, expected_digest, found_digest) VALUES"
+        " (1, 0, 'commits', 1, 1, :text, 1, 1, 'FAILED', :text, :text, :text, :text, :text, :text)",
+        text=SCRIPT,
+    )
+    execute(
+        page.catalog,
+        "INSERT INTO dl_breakers (store, state, failures, successes, changed_at, error_code, error_message) VALUES"
+        " (:text, 'open', 1, 0, 1, :text, :text)",
+        text=SCRIPT,
+    )
+    client = page.client()
+    quoted = urllib.request.quote(name.replace("/", ""), safe="")
+    execute(page.catalog, "UPDATE dl_tables SET name = :name", name=name.replace("/", ""))
+    for path in (
+        "/",
+        f"/tables/{quoted}",
+        f"/tables/{quoted}/failures/0",
+        f"/?search={quoted}",
+        f"/sign-in?next=/{quoted}",
+    ):
+        text = client.get(path).text
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert "alert(1)" in text
+
+
+def test_no_page_says_a_secret(tmp_path: Path, lake: Catalog) -> None:
+    secrets = ("hunter2-catalog", "hunter2-storage", "hunter2-error")
+    create(lake)
+    execute(
+        lake,
+        "UPDATE dl_mirror_status SET state = 'FAILED', error_code = 'unavailable', error_stage = 'put',"
+        " error_key = 'k', error_message = 'no answer of http://me:hunter2-error@store/ (password=hunter2-error)'",
+    )
+    execute(lake, "UPDATE dl_tables SET quarantined_at = 1, quarantine_reason = 'token=hunter2-error'")
+    settings = Settings(
+        catalog=CatalogSettings(url="postgresql://me:hunter2-catalog@db/lake?sslpassword=hunter2-catalog"),
+        storage=StorageSettings(secret_access_key=Secret("hunter2-storage")),
+        serve=ServeSettings(listen="127.0.0.1:0"),
+    )
+    settings = replace(settings, mirror=replace(settings.mirror, runner="local"))
+    with (
+        MirrorEngine(settings=settings, database=lake.database) as engine,
+        serving(engine, binding_of(settings.serve, insecure_http=False)) as running,
+    ):
+        client = Client(int(running.url.rstrip("/").rpartition(":")[2]))
+        for path in ("/", "/tables/t", "/tables/t/failures/0", "/api/v1/status", "/api/v1/tables/t", "/sign-in", "/x"):
+            text = client.get(path).text
+            assert not [secret for secret in secrets if secret in text], path
+        assert "postgresql://me:***@db/lake" in client.get("/").text
+
+
+def test_a_wrong_token_is_logged_without_itself_and_slows_its_client_down(
+    page: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, right = page.client(), page.token()
+    wrong = right[:-4] + "AAAA"
+    statuses = [client.sign_in(wrong).status for _ in range(5)]
+    assert statuses == [401, 401, 401, 401, 429]
+    answer = client.sign_in(right)
+    assert (answer.status, int(answer.headers["retry-after"]) >= 1) == (429, True)
+    assert client.get("/api/v1/status", Authorization=f"Bearer {right}").status == 429
+    assert "a wrong token from 127.0.0.1" in caplog.text
+    assert wrong not in caplog.text
+
+
+def test_wrong_tokens_cost_more_and_more_time() -> None:
+    now = [0.0]
+    throttle = Throttle(lambda: now[0])
+    waits = []
+    for _ in range(14):
+        now[0] += throttle.wait("a")
+        throttle.was_wrong("a")
+        waits.append(throttle.wait("a"))
+    assert waits[:6] == [0, 0, 0, 2, 4, 8]
+    assert waits[-1] == 300
+    assert throttle.wait("b") == 0
+    throttle.was_right("b")
+    for number in range(60):
+        throttle.was_wrong(f"client {number}")
+    assert throttle.wait("c") > 0
+    assert throttle.wait("b") == 0
+    now[0] += 61
+    assert throttle.wait("c") == 0
+
+
+def test_a_request_that_a_proxy_hands_on_is_of_no_neighbour(page: Served) -> None:
+    client = page.client()
+    assert client.get("/api/v1/status").status == 200
+    for headers in ({"X_Forwarded_For": "10.0.0.1"}, {"Via": "1.1 proxy"}, {"Forwarded": "for=x"}):
+        assert client.get("/api/v1/status", **headers).status == 401
+
+
+def test_where_readers_need_tokens_they_are_asked_for_them(lake: Catalog) -> None:
+    with pytest.raises(Refused, match="every reader needs a token"), served(lake, loopback_read=False):
+        pass
+    with served(lake) as first:
+        token = first.token("reader", Right.READ)
+    with served(lake, loopback_read=False) as page:
+        client = page.client()
+        assert client.get("/?search=a").headers["location"] == "/sign-in?next=/%3Fsearch%3Da"
+        assert client.get("/", X_Live="1").status == 401
+        assert client.get("/api/v1/status").headers["www-authenticate"] == "Bearer"
+        assert client.get("/static/style.css").status == 200
+        assert client.get("/api/v1/status", Authorization=f"Bearer {token}").status == 200
+        assert client.sign_in(token).status == 303
+        assert client.get("/").status == 200
+
+
+def test_beyond_loopback_there_is_tls_or_a_word_that_a_proxy_has_it(lake: Catalog) -> None:
+    open_to_all = ServeSettings(listen=EVERYWHERE)
+    with pytest.raises(InvalidSettings, match="nothing is encrypted"):
+        binding_of(open_to_all, insecure_http=False)
+    assert not binding_of(open_to_all, insecure_http=True).reads_without_token
+    assert not binding_of(ServeSettings(), insecure_http=True).reads_without_token
+    assert not binding_of(replace(open_to_all, tls_cert="c", tls_key="k"), insecure_http=False).reads_without_token
+    with pytest.raises(InvalidSettings, match="belong together"):
+        binding_of(ServeSettings(tls_cert="c"), insecure_http=False)
+    with pytest.raises(Refused, match="token"), served(lake, insecure_http=True, listen=EVERYWHERE):
+        pass
+
+
+def test_a_port_that_is_taken_is_said(lake: Catalog) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Unavailable, match="the port is in use"), served(lake, listen=address):
+            pass
+
+
+def test_tls_is_served_by_certificate_and_key(lake: Catalog, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    with served(lake, tls_cert=str(cert), tls_key=str(key)) as page:
+        trusting = ssl.create_default_context(cafile=str(cert))
+        with urllib.request.urlopen(f"https://localhost:{page.port}/", context=trusting) as answer:
+            assert answer.status == 200
+            assert "max-age" in answer.headers["strict-transport-security"]
+    (tmp_path / "empty.pem").touch()
+    with (
+        pytest.raises(InvalidSettings, match="cannot be read"),
+        served(lake, tls_cert=str(tmp_path / "empty.pem"), tls_key=str(key)),
+    ):
+        pass
+
+
+def test_health_and_metrics_are_for_readers_of_all_tables(page: Served) -> None:
+    client, narrow = page.client(), page.token("narrow", Right.READ, "sales.*")
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert client.get(path).status == 200
+        assert client.get(path, Via="1.1 proxy").status == 401
+        assert client.get(path, Authorization=f"Bearer {narrow}").status == 403
+        assert client.get(path, Authorization=f"Bearer {page.token()}").status == 200
+    assert b'deltamirror_mirror_lag_versions{table="t"} 1.0' in client.get("/metrics").body
+    assert "database" in client.get("/healthz").text
+
+
+def test_commits_show_up(page: Served) -> None:
+    client = page.client()
+    assert client.get("/api/v1/tables/t").json["table"]["head"] == 0
+    page.catalog.table("t").append([add("a")])
+    assert client.get("/api/v1/tables/t").json["table"]["head"] == 1
