@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.config import AlertChannel, AlertRule, AlertSettings, Secret, Settings
+from deltamirror.config import AlertChannel, AlertRule, AlertSettings, LiveSettings, Secret, Settings
 from deltamirror.errors import NotFound
 from deltamirror.ops.alerts.background import AlertWatch, evaluate_now
 from deltamirror.ops.alerts.delivery import Dispatcher
@@ -366,8 +366,8 @@ def test_a_channel_that_hangs_is_given_up_in_time_and_holds_up_neither_evaluatio
         mine = AlertRule(name="mine", metric="lag_versions", threshold=0.0)
         channels = (webhook(hanging.url, name="hangs"), webhook(hook.url))
         settings = alerting(*channels, rules=(mine,), timeout=0.2)
-        ending = Ending(lease=60.0, give_up=lambda: None)
-        with AlertWatch(lake.database, lambda: settings, ending=ending):
+        ending = Ending(lease=lambda: 60.0, give_up=lambda: None)
+        with AlertWatch(lake.database, LiveSettings.of(settings), ending=ending):
             assert hook.next().document["rule"] == "mine"
             assert hanging.next().document["rule"] == "mine"
             hanging.next()  # tried again

@@ -11,6 +11,7 @@ from threading import Barrier
 import pytest
 
 from deltamirror import Catalog
+from deltamirror.config import Switch
 from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.expected_objects import comparisons
 from deltamirror.txnlog.queue.leases import Claim, claim, held_for, overdue, release, renew
@@ -332,6 +333,9 @@ def test_mirroring_does_not_wait_for_writers_and_writers_do_not_wait_for_it(empt
             assert catalog.table("t").append([add("a")]).versions == {"t": 1}
 
 
+ALL_ON = Switch()
+
+
 def age(catalog: Catalog) -> None:
     """Let an hour pass for everything that is recorded of commits and leases."""
     execute(catalog, "UPDATE dl_table_versions SET committed_at = committed_at - 3600000")
@@ -340,9 +344,9 @@ def age(catalog: Catalog) -> None:
     execute(catalog, "UPDATE dl_leases SET claimed_at = claimed_at - 3600000")
 
 
-def late(catalog: Catalog) -> list[tuple[str, int, str | None]]:
+def late(catalog: Catalog, switch: Switch = ALL_ON) -> list[tuple[str, int, str | None]]:
     with catalog.database.read() as connection:
-        return [(each.name, each.version, each.owner) for each in overdue(connection, seconds=60, limit=5)]
+        return [(each.name, each.version, each.owner) for each in overdue(connection, switch, seconds=60, limit=5)]
 
 
 @pytest.mark.requirement("R64")
@@ -356,6 +360,7 @@ def test_commits_that_are_due_for_long_are_known_with_whoever_holds_their_table(
     age(catalog)
     assert late(catalog) == [("t", 0, "me")]
     release(catalog.database, [mine.lease])
+    assert late(catalog, Switch(default=False)) == []
     pause_all(catalog.database)
     assert late(catalog) == []
 
@@ -363,11 +368,12 @@ def test_commits_that_are_due_for_long_are_known_with_whoever_holds_their_table(
 @pytest.mark.requirement("R64")
 def test_how_long_ago_logs_were_compared_is_known(catalog: Catalog) -> None:
     with catalog.database.read() as connection:
-        assert comparisons(connection) is None
+        assert comparisons(connection, Switch()) is None
     table = create(catalog)
     execute(catalog, "UPDATE dl_tables SET created_at = created_at - 3600000")
     with catalog.database.read() as connection:
-        assert min(comparisons(connection) or ()) >= 3_600_000
+        assert min(comparisons(connection, Switch()) or ()) >= 3_600_000
+        assert comparisons(connection, Switch(default=False)) is None  # there is no log to compare
     execute(catalog, f"INSERT INTO dl_reconciliations VALUES ({table.info().id}, 0, {10**15}, NULL)")
     with catalog.database.read() as connection:
-        assert max(comparisons(connection) or ()) < 0
+        assert max(comparisons(connection, Switch()) or ()) < 0

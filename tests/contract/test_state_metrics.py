@@ -4,11 +4,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
 
 from deltamirror import Catalog
+from deltamirror.config import LiveSettings, MetricsSettings, MirrorSettings, Settings
 from deltamirror.errors import Unavailable
 from deltamirror.ops.monitoring.collector import STATE_METRICS, StateCollector
 from deltamirror.telemetry import metrics
@@ -34,10 +36,15 @@ def own_labels() -> Iterator[None]:
     metrics.limit_tables(100)
 
 
+def refreshing(seconds: float, **mirror: Any) -> LiveSettings:
+    """The settings of a process whose scrapes share a reading for so long."""
+    return LiveSettings.of(Settings(metrics=MetricsSettings(refresh=seconds), mirror=MirrorSettings(**mirror)))
+
+
 @contextmanager
-def state_of(catalog: Catalog) -> Iterator[None]:
+def state_of(catalog: Catalog, **mirror: Any) -> Iterator[None]:
     """The state of a catalog is scraped, and read each time, since no time goes by."""
-    unregister = metrics.register(StateCollector(catalog.database, refresh=0, clock=lambda: 0.0))
+    unregister = metrics.register(StateCollector(catalog.database, refreshing(0, **mirror), clock=lambda: 0.0))
     try:
         yield
     finally:
@@ -158,9 +165,21 @@ def test_a_table_that_was_dropped_gives_its_label_to_another(lake: Catalog) -> N
         assert labels_of("deltamirror_mirror_lag_versions", "table") == {"b"}
 
 
+@pytest.mark.requirement("R116")
+def test_a_table_that_is_disabled_has_no_lag_and_is_no_backlog(lake: Catalog) -> None:
+    create(lake, "off")
+    create(lake, "on", properties={"deltamirror.mirrorEnabled": "true"})
+    with state_of(lake, enabled=False):
+        lags = [value(f"deltamirror_mirror_lag_{unit}", table="off") for unit in ("seconds", "versions")]
+        assert (lags, value("deltamirror_backlog_versions")) == ([0, 0], 1)
+        assert value("deltamirror_mirror_lag_versions", table="on") == 1
+    with state_of(lake):
+        assert value("deltamirror_mirror_lag_versions", table="off") == 1
+
+
 def test_scrapes_share_one_reading_until_it_is_time_for_another(lake: Catalog) -> None:
     now = 0.0
-    collector = StateCollector(lake.database, refresh=5.0, clock=lambda: now)
+    collector = StateCollector(lake.database, refreshing(5.0), clock=lambda: now)
     with counted_queries(lake.database) as seen:
         collector()
         now = 4.9
@@ -181,7 +200,7 @@ def test_what_takes_long_to_read_is_read_a_twentieth_of_the_time(
         now[0] += 10.0
         return []
 
-    collector = StateCollector(lake.database, refresh=5.0, clock=lambda: now[0])
+    collector = StateCollector(lake.database, refreshing(5.0), clock=lambda: now[0])
     monkeypatch.setattr(collector, "_samples", slow)
     for scrape in (0.0, 20.0, 209.0, 210.0):
         now[0] = max(now[0], scrape)
@@ -199,14 +218,14 @@ def test_a_database_that_hangs_does_not_hold_up_the_scrape_and_is_asked_once(
         answers.wait()
         return [metrics.Sample("deltamirror_probe", "A probe.", 1)]
 
-    collector = StateCollector(lake.database, refresh=0, patience=0.01)
+    collector = StateCollector(lake.database, refreshing(0), patience=0.01)
     monkeypatch.setattr(collector, "_samples", hang)
     for _ in range(3):
         with pytest.raises(Unavailable, match="could not be read"):
             collector()
     assert asked == [1]
     answers.set()
-    patient = StateCollector(lake.database, refresh=0)
+    patient = StateCollector(lake.database, refreshing(0))
     monkeypatch.setattr(patient, "_samples", hang)
     assert [sample.value for sample in patient()] == [1]
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.config import Settings, StorageSettings
+from deltamirror.config import LiveSettings, Settings, StorageSettings
 from deltamirror.errors import Unavailable
 from deltamirror.ops.health import HealthMonitor, State, check
 from deltamirror.ops.health import catalog as records
@@ -301,24 +301,21 @@ def test_a_spark_that_ended_is_told_and_an_idle_service_starts_it_again(
         until_part(url, "spark", "ok")
 
 
-@dataclass
-class FakeReload:
-    valid: bool = True
-    error: str = ""
-
-
-def test_an_edit_of_the_settings_that_is_refused_is_told_and_the_process_stays_ready(lake: Catalog) -> None:
-    state = FakeReload()
-    with (
-        MirrorEngine(settings=settings_of(), database=lake.database) as engine,
-        served(engine.monitor(reloads=lambda: state)) as url,
-    ):
+def test_an_edit_of_the_settings_that_is_refused_is_told_and_the_process_stays_ready(
+    lake: Catalog, tmp_path: Path
+) -> None:
+    file = tmp_path / "edited.toml"
+    file.write_text('[mirror]\nrunner = "local"\npoll = 1.0\n')
+    live = LiveSettings.load(environment={}, config=file, settled=0.0)
+    with MirrorEngine(settings=live, database=lake.database) as engine, served(engine.monitor()) as url:
         until_part(url, "settings", "ok")
-        state.valid, state.error = False, "deltamirror.toml, line 3: mirror.poll is no number"
+        file.write_text('[mirror]\nrunner = "local"\npoll = "often"\n')
+        live.check()
         answer = until_part(url, "settings", "degraded")
-        assert (answer.status, "line 3" in answer.part("settings")["reason"]) == (200, True)
+        assert (answer.status, "edited.toml:3" in answer.part("settings")["reason"]) == (200, True)
         assert "deltamirror config check" in answer.part("settings")["advice"]
-        state.valid = True
+        file.write_text('[mirror]\nrunner = "local"\npoll = 2.0\n')
+        live.check()
         until_part(url, "settings", "ok")
 
 

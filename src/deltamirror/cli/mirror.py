@@ -93,7 +93,7 @@ def _follow(engine: MirrorEngine, invocation: Invocation, monitoring: Monitoring
         _say_that_spark_starts(invocation, settings)
         with (
             monitoring.serving(engine.monitor()),
-            summarised(tally, engine, every=settings.log.summary),
+            summarised(tally, engine),
         ):
             engine.run(observe=tally.observe)
         report = _Report.of(tally, engine, stopped=True)

@@ -25,8 +25,8 @@ class Backlog:
 
     @classmethod
     def of(cls, tables: Iterable[TableStatus]) -> Self:
-        """Counted over tables."""
-        behind = [table for table in tables if table.lag_versions]
+        """Counted over tables; the versions of disabled tables wait on purpose."""
+        behind = [table for table in tables if table.lag_versions and not table.is_disabled]
         return cls(
             versions=sum(table.lag_versions for table in behind),
             tables=len(behind),
@@ -84,5 +84,5 @@ class Overview:
         return [line for line in (store.line() for store in self.stores) if line is not None]
 
 
-def _lag(table: TableStatus) -> tuple[int, int, str]:
-    return -table.lag_ms, -table.lag_versions, table.name
+def _lag(table: TableStatus) -> tuple[bool, int, int, str]:
+    return table.is_disabled, -table.lag_ms, -table.lag_versions, table.name

@@ -43,26 +43,29 @@ class Summaries:
 
 
 @contextmanager
-def summarised(tally: Tally, engine: MirrorEngine, *, every: float) -> Iterator[None]:
-    """Inside, the log says every so many seconds what the tally counted, whatever ``log.level`` is; 0: never."""
-    if not every:
-        yield
-        return
-    over = threading.Event()
+def summarised(tally: Tally, engine: MirrorEngine) -> Iterator[None]:
+    """Inside, the log says every ``log.summary`` seconds what the tally counted, whatever ``log.level`` is; 0: never."""
+    over, wake = threading.Event(), threading.Event()
     _log.setLevel(logging.INFO)
-    args = (Summaries(tally), engine, every, over)
+    args = (Summaries(tally), engine, over, wake)
     thread = threading.Thread(target=_tell_regularly, args=args, name="deltamirror-summaries", daemon=True)
+    unsubscribe = engine.live.on_change(lambda _: wake.set())
     thread.start()
     try:
         yield
     finally:
+        unsubscribe()
         over.set()
+        wake.set()
         thread.join(_LAST_LOOK)
 
 
-def _tell_regularly(summaries: Summaries, engine: MirrorEngine, every: float, over: threading.Event) -> None:
-    while not over.wait(every):
-        summaries.tell(_backlog(engine))
+def _tell_regularly(summaries: Summaries, engine: MirrorEngine, over: threading.Event, wake: threading.Event) -> None:
+    while not over.is_set():
+        if wake.wait(engine.settings.log.summary or None):
+            wake.clear()  # settings have changed, or this ends
+        else:
+            summaries.tell(_backlog(engine))
 
 
 def _backlog(engine: MirrorEngine) -> Backlog | None:

@@ -179,7 +179,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
             "How often a service says what it did: versions, checkpoints, failures, backlog and lag, in one line, "
             "whatever `level` is. While nothing changes it says so once. 0: never.",
             unit="s",
-            reload=Reload.START,
+            reload=Reload.LIVE,
         ),
     ] = 60.0
 

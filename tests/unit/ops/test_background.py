@@ -10,6 +10,7 @@ from deltamirror.config import Settings
 from deltamirror.ops.reconcile import background
 from deltamirror.ops.reconcile.background import BackgroundReconciler, pause_after
 from deltamirror.pipeline.service.shutdown import Ending
+from tests.support.reconcilers import comparing_every
 
 
 @pytest.mark.requirement("R52")
@@ -49,6 +50,7 @@ def test_a_reconciler_of_its_own_lets_others_open_the_database_between_two_round
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(background, "kept_logs", lambda *_, **__: [])
-    file, ending = SharedFile(), Ending(lease=60.0, give_up=lambda: None)
-    with BackgroundReconciler(cast("Any", file), cast("Any", None), interval=0.1, ending=ending, lets_go=True):
+    file, ending = SharedFile(), Ending(lease=lambda: 60.0, give_up=lambda: None)
+    live = comparing_every(0.1)
+    with BackgroundReconciler(cast("Any", file), cast("Any", None), live=live, ending=ending, lets_go=True):
         assert file.let_go_after_round.wait(60)

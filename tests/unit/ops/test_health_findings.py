@@ -39,7 +39,7 @@ class Watched:
         self.clock = Clock()
         self.progress = Progress(self.clock)
         self.progress.turn()
-        self.service = ServiceProgress(self.progress, owner="me", stalled=STALLED, clock=self.clock)
+        self.service = ServiceProgress(self.progress, owner="me", stalled=lambda: STALLED, clock=self.clock)
 
     def begin(self, table: str) -> Any:
         job = cast("Any", Work(table))
