@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog
-from tests.support.commands import COMMAND, Service, environment, following
+from tests.support.commands import COMMAND, Service, environment, following, running
 from tests.support.lake import add
 from tests.support.mirrors import committed_files, make_table, published_files
 
@@ -77,6 +77,27 @@ def test_a_service_is_switched_off_and_on_and_says_when_a_setting_needs_a_restar
         assert "changed: mirror.enabled" in awaited(service, "are in force")
         assert "catalog.url" in awaited(service, "takes effect at the next start")
         catalog.wait_until_published({"orders": 0}, seconds=600)
+        assert service.stop()[0] == 0
+
+
+@pytest.mark.requirement("R79")
+@pytest.mark.parametrize(
+    ("command", "started", "setting"),
+    [
+        (("reconcile", "--follow"), "Comparing the logs", "reconcile.interval"),
+        (("serve", "--listen", "127.0.0.1:0"), "The status page", "serve.refresh"),
+    ],
+)
+def test_a_reconciler_and_a_status_page_take_changed_settings(
+    plain: Path, command: tuple[str, ...], started: str, setting: str
+) -> None:
+    file = plain / "deltamirror.toml"
+    file.write_text(f"log.level = 'info'\nconfig.reload = 0\nmirror.runner = 'local'\n{setting} = 600\n")
+    with running(*command, folder=plain) as service:
+        assert service.started.startswith(started)
+        file.write_text(f"log.level = 'info'\nconfig.reload = 0\nmirror.runner = 'local'\n{setting} = 700\n")
+        service.process.send_signal(signal.SIGHUP)
+        assert awaited(service, "are in force").endswith(f"changed: {setting}\n")
         assert service.stop()[0] == 0
 
 

@@ -12,7 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.config import AlertChannel, AlertRule, AlertSettings, LiveSettings, Secret, Settings
+from deltamirror.config import (
+    AlertChannel,
+    AlertRule,
+    AlertSettings,
+    LiveSettings,
+    MirrorSettings,
+    Secret,
+    Settings,
+)
 from deltamirror.errors import NotFound
 from deltamirror.ops.alerts.background import AlertWatch, evaluate_now
 from deltamirror.ops.alerts.delivery import Dispatcher
@@ -23,6 +31,7 @@ from deltamirror.txnlog.alerts import alerts_now, end_silence, silence, silences
 from deltamirror.txnlog.alerts.deliveries import claim, record_failed, record_sent
 from deltamirror.txnlog.alerts.records import AlertKey, AlertState, Change, Facts, Move, record
 from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from tests.support.lake import create, execute
 from tests.support.mirrors import append, following, local_settings, make_table, mirror_of
 from tests.support.receivers import http_receiver, smtp_receiver
@@ -87,6 +96,40 @@ def test_a_lag_of_59_seconds_pages_nobody_and_one_of_61_does_with_the_next_evalu
     assert {move for _, _, move in moves(evaluate_now(catalog.database, settings))} == {Move.RESOLVE}
     assert alerts_now(catalog.database) == []
     assert len(alerts_now(catalog.database, resolved=True)) == 3
+
+
+@pytest.mark.requirement("R116")
+def test_a_table_that_is_disabled_is_not_late_whether_it_is_paused_or_not(
+    by_clock: tuple[Catalog, VirtualClock],
+) -> None:
+    catalog, clock = by_clock
+    create(catalog, "t")
+    clock.advance(3600)
+    off = replace(alerting(), mirror=MirrorSettings(enabled=False))
+    assert evaluate_now(catalog.database, off) == []
+    pause_all(catalog.database)
+    assert evaluate_now(catalog.database, off) == []
+    resume_all(catalog.database)
+    fired = {rule for rule, _, move in moves(evaluate_now(catalog.database, alerting())) if move is Move.FIRE}
+    assert fired >= {"lag-warning", "lag-critical"}
+    assert {move for _, _, move in moves(evaluate_now(catalog.database, off))} == {Move.RESOLVE}
+
+
+@pytest.mark.requirement("R79")
+def test_a_rule_that_is_added_to_the_file_fires_though_the_next_evaluation_is_far_away(
+    lake: Catalog, tmp_path: Path
+) -> None:
+    create(lake, "t")
+    file = tmp_path / "alerts.toml"
+    with http_receiver() as hook:
+        channel = f"[[alerts.channels]]\nname = 'hook'\nkind = 'webhook'\nurl = '{hook.url}'\n"
+        file.write_text(f"alerts.interval = 86400\n{channel}")
+        live = LiveSettings.load(environment={}, config=file, settled=0.0)
+        with AlertWatch(lake.database, live, ending=Ending(lease=lambda: 60.0, give_up=lambda: None)):
+            rule = "[[alerts.rules]]\nname = 'mine'\nmetric = 'lag_versions'\nthreshold = 0.0\n"
+            file.write_text(f"alerts.interval = 86400\n{channel}{rule}")
+            live.check()
+            assert hook.next().document["rule"] == "mine"
 
 
 @pytest.mark.requirement("R77")

@@ -163,3 +163,21 @@ def test_a_migrated_catalog_is_committed_to_and_mirrored(old_url: str) -> None:
         assert status_of(catalog).pending == 2
         work_on(catalog)
         assert status_of(catalog).lag_versions == 0
+
+
+@pytest.mark.requirement("R116")
+def test_a_migration_keeps_what_tables_say_of_their_mirror_by_their_property(
+    catalog_url: str,
+) -> None:
+    properties = {0: "", 1: '"deltamirror.mirrorEnabled":"true"', 2: '"deltamirror.mirrorEnabled":"false"'}
+    with connected(catalog_url) as connection:
+        for statement in schema_v5.statements(engine_of(catalog_url)):
+            connection.execute(text(statement))
+        for version, said in properties.items():
+            row = {"version": version, "line": f'{{"metaData":{{"id":"1","configuration":{{{said}}}}}}}'}
+            connection.execute(
+                text("INSERT INTO dl_metadata (table_id, version, line) VALUES (1, :version, :line)"), row
+            )
+    with connected(migrated(catalog_url)) as connection:
+        found = connection.execute(text("SELECT mirror_enabled FROM dl_metadata ORDER BY version")).scalars().all()
+    assert [None if each is None else bool(each) for each in found] == [None, True, False]

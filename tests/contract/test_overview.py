@@ -4,11 +4,14 @@ import pytest
 from sqlalchemy import event
 
 from deltamirror import Catalog
+from deltamirror.config import Switch
 from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.queue.overview import Show, Sort, Wanted, tables_page, totals
 from deltamirror.txnlog.queue.table_records import checkpoints_of, lags_since, recent_lags, versions_of
 from tests.support.lake import add, execute
 from tests.support.mirroring import work_on
+
+ALL_ON = Switch()
 
 pytestmark = pytest.mark.requirement("R27")
 
@@ -43,9 +46,9 @@ def five(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def names(catalog: Catalog, **wanted: object) -> list[str]:
+def names(catalog: Catalog, switch: Switch = ALL_ON, **wanted: object) -> list[str]:
     with catalog.database.read() as connection:
-        return [table.name for table in tables_page(connection, Wanted(**wanted)).tables]
+        return [table.name for table in tables_page(connection, Wanted(**wanted), switch).tables]
 
 
 def test_tables_are_searched_filtered_and_sorted(five: Catalog) -> None:
@@ -86,6 +89,21 @@ def test_the_totals_are_what_sql_counts(five: Catalog) -> None:
     assert (part.tables, part.backlog, part.failing) == (1, 2, 0)
     with five.database.read() as connection:
         assert totals(connection, TablePattern("none")).backlog == 0
+
+
+@pytest.mark.requirement("R116")
+def test_disabled_tables_are_neither_late_nor_failing_and_come_last(five: Catalog) -> None:
+    off = Switch(patterns=(("late", False), ("fails", False), ("stopped", False)))
+    with five.database.read() as connection:
+        found = totals(connection, switch=off)
+    assert (found.backlog, found.oldest_ms, found.waiting, found.disabled) == (0, 0, 0, 2)
+    assert (found.failing, found.quarantined) == (2, 1)  # a quarantine stays one
+    assert names(five, off)[:3] == ["stopped", "thin", "good"]
+    assert names(five, off, show=Show.DISABLED, sort=Sort.NAME) == ["fails", "late"]
+    assert names(five, off, show=Show.WAITING) == []
+    assert (
+        set(names(five, off, sort=Sort.LAG)[-2:]) == set(names(five, off, sort=Sort.BACKLOG)[-2:]) == {"fails", "late"}
+    )
 
 
 def test_how_late_versions_were_is_known_in_steps_of_any_width(catalog: Catalog) -> None:

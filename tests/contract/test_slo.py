@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sqlalchemy import event
 
 from deltamirror import Catalog
-from deltamirror.config import Settings, SloSettings
+from deltamirror.config import MirrorSettings, Settings, SloSettings
 from deltamirror.ops.slo import report
 from deltamirror.ops.slo.reporting import percentile
 from tests.support.lake import create, execute
@@ -125,3 +126,11 @@ def test_a_percentile_is_the_least_time_that_so_many_did_not_exceed(times: list[
     assert found in times
     assert 100 * sum(time <= found for time in times) >= percent * len(times)
     assert 100 * sum(time < found for time in times) < percent * len(times)
+
+
+@pytest.mark.requirement("R116")
+def test_versions_of_a_disabled_table_do_not_wait(catalog: Catalog) -> None:
+    append(create(catalog, "t"), 1)
+    off = replace(SETTINGS, mirror=MirrorSettings(enabled=False))
+    assert [row.waiting for row in report(catalog.database, SETTINGS).overall] == [2, 2, 2]
+    assert [row.waiting for row in report(catalog.database, off).overall] == [0, 0, 0]

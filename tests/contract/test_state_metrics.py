@@ -12,7 +12,7 @@ from sqlalchemy import event
 from deltamirror import Catalog
 from deltamirror.config import LiveSettings, MetricsSettings, MirrorSettings, Settings
 from deltamirror.errors import Unavailable
-from deltamirror.ops.monitoring.collector import STATE_METRICS, StateCollector
+from deltamirror.ops.monitoring.collector import STATE_METRICS, StateCollector, exported
 from deltamirror.telemetry import metrics
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import request_checkpoint
@@ -163,6 +163,20 @@ def test_a_table_that_was_dropped_gives_its_label_to_another(lake: Catalog) -> N
         assert labels_of("deltamirror_mirror_lag_versions", "table") == {"a", "other"}
         lake.drop_table("a", unpublished=True)
         assert labels_of("deltamirror_mirror_lag_versions", "table") == {"b"}
+
+
+@pytest.mark.requirement("R79")
+def test_the_number_of_tables_with_a_label_follows_the_settings(lake: Catalog, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        create(lake, name)
+    file = tmp_path / "metrics.toml"
+    file.write_text("metrics.refresh = 0\nmetrics.tables = 2\n")
+    live = LiveSettings.load(environment={}, config=file, settled=0.0)
+    with exported(lake.database, live):
+        assert labels_of("deltamirror_mirror_lag_versions", "table") == {"a", "b"}
+        file.write_text("metrics.refresh = 0.000001\nmetrics.tables = 1\n")
+        live.check()
+        until(lambda: labels_of("deltamirror_mirror_lag_versions", "table") == {"a", "other"})
 
 
 @pytest.mark.requirement("R116")

@@ -25,6 +25,7 @@ __all__ = [
     "can_mount",
     "environment",
     "following",
+    "running",
     "typed",
     "typed_in_colour",
     "typed_on_a_disk",
@@ -182,8 +183,15 @@ def following(
     *arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING, command: str = "mirror"
 ) -> Iterator[Service]:
     """A service, or another command that follows, which is killed at the end if nobody stopped it."""
+    with running(command, "--follow", *arguments, folder=folder, settings=settings) as service:
+        yield service
+
+
+@contextmanager
+def running(*arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING) -> Iterator[Service]:
+    """A command that runs until it is stopped, and is killed at the end if nobody did that."""
     with subprocess.Popen(
-        [*COMMAND, command, "--follow", *arguments],
+        [*COMMAND, *arguments],
         cwd=folder,
         env=environment(settings),
         stdout=subprocess.PIPE,

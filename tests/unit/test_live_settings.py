@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from deltamirror.cli.signals import reloading
 from deltamirror.config import LiveSettings, Reload, Settings, keys
 from deltamirror.errors import InvalidSettings
+from tests.support.scraping import value
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "configuration.md"
 
@@ -39,6 +41,23 @@ def test_a_changed_file_is_in_force_after_the_next_look(file: Path) -> None:
     end()
     changed(live, file, "mirror.poll = 4.0\n")
     assert len(told) == 1
+
+
+@pytest.mark.requirement("R79")
+def test_each_look_at_a_changed_file_is_counted_and_a_refused_one_shows_until_it_is_corrected(file: Path) -> None:
+    live = live_from(file)
+
+    def counted() -> tuple[float, ...]:
+        return tuple(value("deltamirror_settings_reloads_total", outcome=each) for each in ("applied", "refused"))
+
+    applied, refused = counted()
+    with reloading(live):
+        changed(live, file, "mirror.poll = 'often'\n")
+        assert (counted(), value("deltamirror_settings_valid")) == ((applied, refused + 1), 0)
+        changed(live, file, "mirror.poll = 3.0\n")
+        assert (counted(), value("deltamirror_settings_valid")) == ((applied + 1, refused + 1), 1)
+    changed(live, file, "mirror.poll = 4.0\n")
+    assert counted() == (applied + 1, refused + 1)
 
 
 def test_a_file_that_did_not_change_is_not_loaded_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,19 @@ def test_during_an_outage_the_numbers_are_those_of_sql(outage: Served) -> None:
     assert one["attempts"][0]["hint"] == first["error"]["hint"]
 
 
+@pytest.mark.requirement("R116")
+def test_a_disabled_table_is_shown_as_such_and_is_no_backlog(lake: Catalog, tmp_path: Path) -> None:
+    off = {"deltamirror.mirrorEnabled": "false"}
+    lake.create_table("t", location=str(tmp_path / "t"), schema="id long", properties=off).append([add("a")])
+    with served(lake) as found:
+        client = found.client()
+        for path in ("/", "/?show=disabled", "/tables/t"):
+            assert '<span class="badge idle">Disabled</span>' in client.get(path).text
+        status = client.get("/api/v1/status").json
+    assert [status["totals"][name] for name in ("disabled", "waiting", "backlog", "oldest_ms")] == [1, 0, 0, 0]
+    assert [table["state"] for table in status["tables"]] == ["disabled"]
+
+
 @pytest.mark.requirement("R60")
 def test_the_pages_show_lag_failures_and_what_to_do(outage: Served) -> None:
     client = outage.client()

@@ -44,7 +44,7 @@ class Summaries:
 
 @contextmanager
 def summarised(tally: Tally, engine: MirrorEngine) -> Iterator[None]:
-    """Inside, the log says every ``log.summary`` seconds what the tally counted, whatever ``log.level`` is; 0: never."""
+    """Inside, the log says every ``log.summary`` seconds what the tally counted, whatever ``log.level`` is."""
     over, wake = threading.Event(), threading.Event()
     _log.setLevel(logging.INFO)
     args = (Summaries(tally), engine, over, wake)
