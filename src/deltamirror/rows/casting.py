@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, type_text
 from deltamirror.errors import InvalidInput
-from deltamirror.rows.layout import Layout, type_text
+from deltamirror.rows.layout import Layout
 
 __all__ = ["Caster", "require_castable"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import obstore
@@ -50,7 +50,7 @@ class Clients:
     tag: Literal["e_tag", "version"] = "e_tag"
     quoted: bool = False
     asked_pause: AskedPause = lambda _: None
-    secrets: frozenset[str] = frozenset()
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """Texts that no message of the store may hold."""
 
 
@@ -267,13 +267,10 @@ class ObjectStore:
         try:
             with translated(doing, f"{self.location}/{key}".rstrip("/")):
                 yield
-        except Throttled as error:
-            error.message = scrub(error.message, self.clients.secrets)
-            if error.retry_after is None:
-                raise replace(error, retry_after=self.clients.asked_pause(f"{self.path}/{key}")) from None
-            raise
         except DeltaMirrorError as error:
             error.message = scrub(error.message, self.clients.secrets)
+            if isinstance(error, Throttled) and error.retry_after is None:
+                raise replace(error, retry_after=self.clients.asked_pause(f"{self.path}/{key}")) from None
             raise
 
 
