@@ -120,7 +120,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         catalog.init()
         table = catalog.create_table("t", location="lake/t", schema="id long, day date", partition_by=["day"])
         table.append([add("begun.parquet", partition_values={"day": None})])
-        catalog.create_table("rows", location="lake/rows", schema="id long, day date", partition_by=["day"]).append(ROWS)
+        catalog.create_table("rows", location="lake/rows", schema="id long, day date", partition_by=["day"]).append(
+            ROWS
+        )
         engine = stack.enter_context(MirrorEngine(settings=local_settings(), database=catalog.database))
         yield Lake(catalog, engine, count())
 

@@ -236,8 +236,8 @@ def _duration(published: Published) -> int:
 
 
 def _age(published: Published) -> int:
-    """To a fiftieth of a second, so that a unit of thousands of versions does not have as many branches."""
-    return round(published.age / _AGE_STEP) * _AGE_STEP
+    """In steps, so that a unit of thousands of versions does not have as many branches; never more than it is."""
+    return int(published.age // _AGE_STEP) * _AGE_STEP
 
 
 @dataclass(frozen=True, slots=True)
