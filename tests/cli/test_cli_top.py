@@ -68,7 +68,7 @@ def test_circuits_and_services_are_shown(outage) -> None:
     connection.close()
     shown = outage("top", "--once").stdout
     assert "1 circuit not closed" in shown
-    assert "store s3://lake: circuit open, next probe at 1970-01-01 00:00:00.001Z" in shown
+    assert "the circuit for s3://lake is open until 1970-01-01 00:00:00.001Z; next probe then" in shown
     assert "service host-1: commits of 2 tables" in shown.splitlines()
 
 

@@ -101,7 +101,7 @@ JUNK: dict[str, Callable[[], object]] = {
 
 @dataclass(slots=True)
 class Lake:
-    """A catalog, its mirror and a table, in memory."""
+    """A catalog in memory, its mirror, a table of names and one of rows."""
 
     catalog: Catalog
     engine: MirrorEngine
@@ -120,6 +120,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         catalog.init()
         table = catalog.create_table("t", location="lake/t", schema="id long, day date", partition_by=["day"])
         table.append([add("begun.parquet", partition_values={"day": None})])
+        catalog.create_table("rows", location="lake/rows", schema="id long, day date", partition_by=["day"]).append(
+            ROWS
+        )
         engine = stack.enter_context(MirrorEngine(settings=local_settings(), database=catalog.database))
         yield Lake(catalog, engine, count())
 
@@ -140,8 +143,17 @@ def _of_catalog(name: str) -> Call:
     return lambda lake, given, more: getattr(lake.catalog, name)(*more, **given)
 
 
-def _of_table(name: str) -> Call:
-    return lambda lake, given, more: getattr(lake.catalog.table("t"), name)(*more, **given)
+def _of_table(name: str, table: str = "t") -> Call:
+    return lambda lake, given, more: getattr(lake.catalog.table(table), name)(*more, **given)
+
+
+def _read(call: Call) -> Call:
+    """Rows come when they are asked for, and errors with them."""
+    return lambda lake, given, more: call(lake, given, more).read_all()  # type: ignore[attr-defined]
+
+
+def _scan_snapshot(lake: Lake, given: Good, _: tuple[Any, ...]) -> object:
+    return lake.catalog.scan_snapshot(**{"taken": lake.catalog.table("rows").snapshot(), **given})
 
 
 def _of_engine(name: str) -> Call:
@@ -158,6 +170,7 @@ def _of_transaction(name: str, token: str | None = None) -> Call:
     return call
 
 
+ROWS = pa.table({"id": [1, 2], "day": pa.array([date(2026, 11, 16), None])})
 TABLE = {"location": "lake/made", "schema": "id long", "name": "t"}
 ENTRIES: dict[str, tuple[Call, Good]] = {
     "Catalog": (_opened(Catalog), {"url": "sqlite:///:memory:"}),
@@ -170,15 +183,24 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
         lambda lake, given, _: lake.catalog.transaction(**given).append("t", [add(lake.fresh())]),
         {},
     ),
+    "Catalog.snapshot": (_of_catalog("snapshot"), {"names": ["t", "rows"]}),
+    "Catalog.scan_snapshot": (_read(_scan_snapshot), {}),
     "Catalog.wait_until_published": (_of_catalog("wait_until_published"), {"versions": {}, "seconds": 0}),
     "Table.snapshot": (_of_table("snapshot"), {}),
     "Table.history": (_of_table("history"), {}),
     "Table.commit_file": (_of_table("commit_file"), {"version": 0}),
-    "Table.append": (_of_table("append"), {"files": []}),
+    "Table.append": (_of_table("append"), {"data": []}),
+    "Table.append rows": (_of_table("append", "rows"), {"data": ROWS}),
+    "Table.overwrite": (_of_table("overwrite", "rows"), {"data": ROWS}),
+    "Table.to_arrow": (_of_table("to_arrow", "rows"), {}),
+    "Table.scan": (_read(_of_table("scan", "rows")), {}),
     "Table.remove": (_of_table("remove"), {"files": ["nothing"]}),
     "Table.alter": (_of_table("alter"), {}),
-    "Transaction.append": (_of_transaction("append"), {"table": "t", "files": []}),
-    "Transaction.append with a token": (_of_transaction("append", "token"), {"table": "t", "files": []}),
+    "Transaction.append": (_of_transaction("append"), {"table": "t", "data": []}),
+    "Transaction.append with a token": (_of_transaction("append", "token"), {"table": "t", "data": []}),
+    "Transaction.append rows": (_of_transaction("append"), {"table": "rows", "data": ROWS}),
+    "Transaction.overwrite": (_of_transaction("overwrite"), {"table": "rows", "data": ROWS}),
+    "Transaction.overwrite with a token": (_of_transaction("overwrite", "token"), {"table": "rows", "data": ROWS}),
     "Transaction.remove": (_of_transaction("remove"), {"table": "t", "files": []}),
     "Transaction.read": (_of_transaction("read"), {"table": "t"}),
     "Transaction.set_metadata": (_of_transaction("set_metadata"), {"table": "t"}),
@@ -193,6 +215,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "MirrorEngine.mirror": (_of_engine("mirror"), {"table": "t"}),
     "MirrorEngine.checkpoint": (_of_engine("checkpoint"), {"table": "t"}),
     "MirrorEngine.clean": (_of_engine("clean"), {"table": "t"}),
+    "MirrorEngine.monitor": (_of_engine("monitor"), {}),
     "MirrorEngine.status": (_of_engine("status"), {}),
     "MirrorEngine.run": (_of_engine("run"), {"once": True}),
 }

@@ -50,6 +50,10 @@ SHOWN = {
     "storage.access_key_id",
     "storage.profile",
     "storage.region",
+    "serve.hosts",
+    "serve.listen",
+    "serve.tls_cert",
+    "serve.tls_key",
     "storage.ca_file",
     "storage.azure_account",
     "storage.google_credentials",
@@ -58,7 +62,8 @@ SECRETS = {key.path: f"{WORD}-of-{key.path.replace('.', '-')}" for key in keys(S
 # As S3 does with a token or a signature that it does not take.
 REPEATING = Answer(
     403,
-    f"InvalidToken</Code><Token-0>{WORD}-of-storage-session_token</Token-0><StringToSign>{WORD}</StringToSign><Code>",
+    f"InvalidToken</Code><Token-0>{WORD}-of-storage-session_token</Token-0><StringToSign>{WORD}</StringToSign>"
+    f"<Message>denied {WORD}-of-storage-session_token</Message><Code>",
 )
 
 
@@ -157,7 +162,7 @@ def test_the_canaries_are_in_force(prompt: Prompt) -> None:
 def test_every_command_that_succeeds(prompt: Prompt, secret_url: str, tmp_path: Path) -> None:
     prompt.set({"catalog.url": secret_url})
     # Typed a second time, as JSON, what was made by then is there, or gone.
-    twice = {"table create", "rebuild", "import", "table drop"}
+    twice = {"table create", "rebuild", "import", "table drop", "token issue", "token revoke"}
     ends = prompt.every()
     assert {each.path for each, status in ends.items() if status} <= twice
     rows = rows_of(secret_url)

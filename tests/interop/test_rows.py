@@ -44,7 +44,7 @@ def row(number: int) -> dict[str, Any]:
         "l": 2**53 + number,
         "f": [1.1, 3.4028235e38, -0.0, 1e-5][number],
         "d": [123456789.125, -1e-300, 0.1, 5e-324][number],
-        "z": [-0.0, 0.0, -0.0, 0.0][number],
+        "z": [0.0, 2.5, 0.0, -2.5][number],
         "q": [math.nan, 1.0, -math.inf, 2.5][number],
         "c": Decimal("12.3400") - number,
         "k": Decimal("1E-20") * number,

@@ -39,6 +39,11 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "status": (),
     "top": ("--once",),
     "health": (),
+    "alert list": (),
+    "alert silence": (TABLE, "--for", "2h", "--reason", "known"),
+    "token issue": ("ada", "--rights", "read"),
+    "token list": (),
+    "token revoke": ("ada",),
     "report": (TABLE,),
     "reconcile": ("--strategy", "full", "--runner", "local"),
     "repair": (TABLE,),
@@ -52,6 +57,8 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "table drop": (TABLE, "--yes", "--unpublished"),
     "demo": ("--runner", "local"),
 }
+_NOT_ALONE = ("alert test", "alert unsilence", "serve")
+"""What needs a channel, the answer of another command, or a signal to end."""
 _WITHOUT_CATALOG = ("config show", "config check", "demo")
 """What asks no database and no store of the settings."""
 
@@ -93,7 +100,7 @@ def command_paths(group: click.Group = cli, above: str = "") -> Iterator[str]:
 
 def command_lines(*, without: Sequence[str] = (), folder: Path | None = None) -> list[CommandLine]:
     """All of them, in order; a command that is not known here is named by the ``KeyError``."""
-    known = {path: _ARGUMENTS[path] for path in command_paths()}
+    known = {path: _ARGUMENTS[path] for path in command_paths() if path not in _NOT_ALONE}
     return [
         CommandLine(path, tuple(_placed(word, folder) for word in known[path]), ADD if path == "commit" else "")
         for path in _ARGUMENTS

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pyarrow as pa
+
 import deltamirror
 from deltamirror import Catalog, DeletionVector, MirrorEngine, Snapshot, SqlTxnLogWriter, Table, Transaction, Txn
 from deltamirror.config import Settings
@@ -122,6 +124,10 @@ def _create_at(given: _Given) -> Table:
     return given.hands.catalog.create_table("elsewhere", location=given.text, schema="id long")
 
 
+def _rows(given: _Given) -> pa.Table:
+    return pa.table({"id": [str(given.number)]})
+
+
 _WRITER: dict[str, Case] = {
     "begin": _begin,
     "commit": lambda g: g.hands.writer.commit(Request(changes=(g.change(),))),
@@ -148,6 +154,8 @@ CASES: dict[str, Case] = {
     ),
     "Catalog.pause": lambda g: g.hands.catalog.pause(g.text),
     "Catalog.resume": lambda g: g.hands.catalog.resume(g.text),
+    "Catalog.scan_snapshot": lambda g: g.hands.catalog.scan_snapshot(g.hands.snapshot, [g.text], g.text).read_all(),
+    "Catalog.snapshot": lambda g: g.hands.catalog.snapshot([g.text]),
     "Catalog.table": lambda g: g.hands.catalog.table(g.text),
     "Catalog.tables": lambda g: g.hands.catalog.tables(),
     "Catalog.transaction": lambda g: g.hands.catalog.transaction(token=g.text, operation=g.text, user_metadata=g.text),
@@ -174,6 +182,10 @@ CASES: dict[str, Case] = {
     "Snapshot.schema": lambda g: g.hands.snapshot.schema,
     "Snapshot.transactions": lambda g: g.hands.snapshot.transactions(),
     "Table.append": lambda g: g.hands.table.append([add(g.text)], token=g.text),
+    "Table.append rows": lambda g: g.hands.table.append(_rows(g)),
+    "Table.overwrite": lambda g: g.hands.table.overwrite(_rows(g), replace_where=g.text),
+    "Table.scan": lambda g: g.hands.table.scan([g.text], g.text).read_all(),
+    "Table.to_arrow": lambda g: g.hands.table.to_arrow(version=g.number),
     "Table.alter": lambda g: g.hands.table.alter(properties={g.text: g.text}, comment=g.text),
     "Table.alter columns": lambda g: g.hands.table.alter(columns=[g.text]),
     "Table.commit_file": lambda g: g.hands.table.commit_file(g.number),
@@ -188,6 +200,7 @@ CASES: dict[str, Case] = {
     "Table.unfence": lambda g: g.hands.table.unfence(),
     "TableInfo.unpublished": lambda g: g.hands.table.info().unpublished,
     "Transaction.append": _in_transaction(lambda tx, g: tx.append(g.text, [add("appended.parquet", size=g.number)])),
+    "Transaction.overwrite": _in_transaction(lambda tx, g: tx.overwrite(g.text, _rows(g))),
     "Transaction.commit": lambda g: g.hands.begun().commit(),
     "Transaction.read": _in_transaction(lambda tx, g: tx.read(g.text, partitions={g.text: g.text})),
     "Transaction.remove": _in_transaction(lambda tx, g: tx.remove(TABLE, [g.text])),

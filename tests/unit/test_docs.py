@@ -68,7 +68,7 @@ def test_the_python_of_the_readme_needs_an_install_without_extras_and_is_read_by
     exec(compile(code, README, "exec"), namespace := {})  # noqa: S102 -- the document's own code
     namespace["catalog"].close()
     packages = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
-    assert packages == {"os", "pyarrow", "deltamirror"}
+    assert packages == {"pyarrow", "deltamirror"}
     assert DeltaTable("lake/orders").to_pyarrow_table().num_rows == 2
 
 

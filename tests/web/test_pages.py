@@ -106,8 +106,21 @@ def test_alerts_that_fire_are_shown_to_readers_of_their_tables(outage: Served) -
     assert {alert["subject"] for alert in api.json["alerts"]} == {"sales.orders", "hr.pay", "s3://lake"}
     narrow = outage.client()
     narrow.sign_in(outage.token("sales", Right.READ, "sales.*"))
+    for number in range(60):
+        execute(outage.catalog, FIRING, rule="lag-critical", scope="table", subject=f"hr.{number}", cause=cause)
     seen = narrow.get("/api/v1/status").json["alerts"]
     assert [alert["subject"] for alert in seen] == ["sales.orders"]
+
+
+@pytest.mark.parametrize("page", ["/api/v1/tables/{}", "/tables/{}", "/tables/{}/failures/0"])
+def test_a_reader_of_some_tables_is_not_told_the_names_of_others(outage: Served, page: str) -> None:
+    outage.catalog.create_table("hr.salaries", location="memory://lake/x", schema="id long")
+    narrow = outage.client()
+    narrow.sign_in(outage.token("sales", Right.READ, "sales.*"))
+    found = narrow.get(page.format("sales.salaries"))
+    assert found.status == 404
+    assert "hr.salaries" not in found.text
+    assert "hr.salaries" in outage.client().get(page.format("sales.salaries")).text
 
 
 def test_tables_are_searched_sorted_and_paged_by_the_address(outage: Served) -> None:

@@ -17,6 +17,7 @@ from deltamirror.arguments import (
     path_text,
     seconds_of,
     settings_from,
+    shown,
     table_name,
     text,
     text_map,
@@ -31,7 +32,7 @@ from deltamirror.catalog.transaction import Transaction
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.config import LiveSettings, Settings, Switch
 from deltamirror.delta.definition import TableDefinition
-from deltamirror.errors import AlreadyExists
+from deltamirror.errors import AlreadyExists, InvalidInput
 from deltamirror.pipeline.service.foreign_versions import FirstLooks
 from deltamirror.pipeline.service.inline import InlinePublisher
 from deltamirror.pipeline.service.owners import owner_name
@@ -150,12 +151,19 @@ class Catalog:
         self.check()
         return Cut(self, cut(self.database, wanted))
 
-    def scan_snapshot(self, taken: Snapshot, columns: object = None, condition: object = None) -> pa.RecordBatchReader:
+    def scan_snapshot(
+        self,
+        taken: Snapshot,
+        columns: Iterable[str] | str | None = None,
+        filter: object = None,  # noqa: A002 - the word of pyarrow
+    ) -> pa.RecordBatchReader:
         """The rows of a snapshot, batch by batch; see ``Table.scan``."""
+        if not isinstance(taken, Snapshot):
+            raise InvalidInput(f"taken has to be a snapshot, not {shown(taken)}", hint="give table.snapshot()")
         named = None if columns is None else texts(columns, "columns")
         layout = Layout.of(taken.table, taken.metadata, taken.protocol)
         opener = TableFiles(self.table(taken.table).location, self.settings.storage)
-        return scan_of(layout, opener, taken.files(), columns=named, condition=condition).reader()
+        return scan_of(layout, opener, taken.files(), columns=named, condition=filter).reader()
 
     def tables(self) -> list[TableInfo]:
         """All tables, by name."""

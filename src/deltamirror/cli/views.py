@@ -10,12 +10,11 @@ import msgspec
 import pyarrow as pa
 
 from deltamirror.catalog import HistoryEntry, Snapshot, TableInfo
-from deltamirror.cli.columns import column_text
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Fields, Grid, answer, moment, write_json_list
 from deltamirror.cli.parameters import partition_values, point_in_time, whole_number
-from deltamirror.delta.schema import schema_string
+from deltamirror.delta.schema import column_text, schema_string
 
 __all__ = ["files", "history", "list_", "show", "table_document"]
 

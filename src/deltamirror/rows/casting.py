@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, type_text
 from deltamirror.errors import InvalidInput
-from deltamirror.rows.layout import Layout, type_text
+from deltamirror.rows.layout import Layout
 
 __all__ = ["Caster", "require_castable"]
 
@@ -111,6 +111,17 @@ def _fits_decimal(source: pa.DataType, kind: Decimal) -> bool:
     return bool(source.scale <= kind.scale and source.precision - source.scale <= before_point)
 
 
+def _require_sound(name: str, column: pa.Array) -> None:
+    """Refuse values that Arrow does not allow: texts that are not UTF-8, decimals beyond their precision."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(
+            f"column {name!r} holds values that are not valid for its type {column.type}: {error}",
+            hint="build the column by pa.array, which checks values; text is UTF-8",
+        ) from None
+
+
 def _cast_hint(source: pa.DataType, kind: DataType, path: str) -> str:
     if kinds.is_timestamp(source) and kind == Primitive("timestamp"):
         return f"say which zone {path} is in: pc.assume_timezone(…, 'UTC'), or tz_localize('UTC') in pandas"
@@ -127,6 +138,8 @@ class Caster:
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch; InvalidInput names the column whose values do not fit."""
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            _require_sound(name, column)
         columns = self._fields(
             {name.lower(): column for name, column in zip(batch.schema.names, batch.columns, strict=True)},
             self._layout.schema,

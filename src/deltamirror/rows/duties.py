@@ -5,7 +5,7 @@ from typing import Final
 
 from deltamirror.delta.features import row_duties
 from deltamirror.delta.properties import CONSTRAINT_PREFIX
-from deltamirror.delta.schema import ArrayType, DataType, MapType, Primitive
+from deltamirror.delta.schema import primitive_names
 from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
 
@@ -39,24 +39,13 @@ def require_writable_rows(layout: Layout, *, rows_checked: bool) -> None:
 def require_plain_types(layout: Layout, doing: str) -> None:
     """Refuse a table with a column of a type that Arrow data has no rows of."""
     for path, field in layout.schema.walk():
-        if found := next((name for name in _names_of_types(field.type) if name in _UNWRITTEN), None):
+        if found := next((name for name in primitive_names(field.type) if name in _UNWRITTEN), None):
             raise Unsupported(
                 f"table {layout.table!r}: rows cannot be {doing}, since the column {'.'.join(path)!r} "
                 f"is of type {found}",
                 hint="use Delta Spark for this table",
                 table=layout.table,
             )
-
-
-def _names_of_types(kind: DataType) -> Iterator[str]:
-    match kind:
-        case Primitive(name):
-            yield name
-        case ArrayType(element):
-            yield from _names_of_types(element)
-        case MapType(key, value):
-            yield from _names_of_types(key)
-            yield from _names_of_types(value)
 
 
 def _names(layout: Layout, feature: str) -> Iterator[str]:

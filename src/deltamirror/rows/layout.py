@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.properties import column_mapping_mode
-from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, parse_schema
+from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, parse_schema
 from deltamirror.delta.schema.arrow import to_arrow
 
-__all__ = ["COLUMN_ID", "Layout", "Naming", "logical_name", "type_text"]
+__all__ = ["COLUMN_ID", "Layout", "Naming", "logical_name"]
 
 COLUMN_ID: Final = "delta.columnMapping.id"
 _FIELD_ID: Final = b"PARQUET:field_id"
@@ -85,18 +85,3 @@ class Layout:
                 return pa.map_(self.arrow_type(key), pa.field("value", self.arrow_type(value)))
             case _:
                 return to_arrow(StructType((Field("", kind),))).field(0).type
-
-
-def type_text(kind: DataType) -> str:
-    """A type as column definitions spell it."""
-    match kind:
-        case Primitive(name):
-            return name
-        case Decimal(precision, scale):
-            return f"decimal({precision},{scale})"
-        case ArrayType(element):
-            return f"array<{type_text(element)}>"
-        case MapType(key, value):
-            return f"map<{type_text(key)},{type_text(value)}>"
-        case StructType(fields):
-            return f"struct<{','.join(f'{each.name}:{type_text(each.type)}' for each in fields)}>"

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamirror.delta.partitions import PartitionValue, parse_partition
-from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType
+from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType, type_text
 from deltamirror.errors import InvalidInput
-from deltamirror.rows.layout import Layout, type_text
+from deltamirror.rows.layout import Layout
 
 __all__ = ["Condition", "condition_of", "partition_box"]
 

@@ -1,7 +1,7 @@
 """The statistics of a data file, gathered batch by batch: the text that Delta Lake on Spark writes for the same rows.
 
 Bounds of texts are cut: the lower one to a prefix, the upper one to a prefix and a character that is above what was cut
-off. NaN is above all numbers, and of the two zeros the first one counts, as in Spark.
+off. NaN is above all numbers, and -0.0 is below 0.0: some readers tell them apart.
 """
 
 import math
@@ -141,7 +141,7 @@ def _float_bounds(column: pa.ChunkedArray) -> tuple[pa.Scalar | None, pa.Scalar 
     nans = pc.sum(is_nan).as_py() or 0
     if nans == 0:
         low, high = _plain_bounds(column)
-        return _first_zero(column, low), _first_zero(column, high)
+        return _zero(column, low, negative=True), _zero(column, high, negative=False)
     nan = pa.scalar(math.nan, column.type)
     if nans == len(column) - column.null_count:
         return nan, nan
@@ -149,14 +149,20 @@ def _float_bounds(column: pa.ChunkedArray) -> tuple[pa.Scalar | None, pa.Scalar 
     return low, nan
 
 
-def _first_zero(column: pa.ChunkedArray, bound: pa.Scalar) -> pa.Scalar:
+def _zero(column: pa.ChunkedArray, bound: pa.Scalar, *, negative: bool) -> pa.Scalar:
+    """A bound; of both zeros, which are equal, the one that is outermost: some readers tell them apart."""
     if bound.as_py() != 0:
         return bound
-    return column[pc.index(column, pa.scalar(0.0, column.type)).as_py()]
+    zeros = column.filter(pc.fill_null(pc.equal(column, pa.scalar(0.0, column.type)), False))
+    signs = pc.less(pc.divide(pa.scalar(1.0, column.type), zeros), pa.scalar(0.0, column.type))
+    is_negative = bool(pc.any(signs).as_py()) if negative else bool(pc.all(signs).as_py())
+    return pa.scalar(-0.0 if is_negative else 0.0, column.type)
 
 
 def _is_less(left: pa.Scalar, right: pa.Scalar) -> bool:
     if kinds.is_floating(left.type):
         one, other = left.as_py(), right.as_py()
+        if one == other == 0:
+            return math.copysign(1, one) < math.copysign(1, other)
         return not math.isnan(one) and (math.isnan(other) or one < other)
     return bool(pc.less(left, right).as_py())

@@ -41,6 +41,12 @@ class Credentials:
         """The keys in the settings, if there are any."""
         return cls(settings.access_key_id, settings.secret_access_key, settings.session_token, settings.azure_key)
 
+    def secrets(self) -> frozenset[str]:
+        """The texts that no message may hold, those of the environment included."""
+        own = [self.secret_access_key, self.session_token, self.azure_key]
+        found = [_reveal(each) for each in own] + [os.environ.get(name) for name in _KEY_VARIABLES[1:]]
+        return frozenset(text for text in found if text)
+
 
 def clients_for(scheme: str, bucket: str, options: StorageSettings, credentials: Credentials) -> Clients:
     """The clients of a bucket, made once in a process. They do not survive a fork."""
@@ -71,7 +77,8 @@ def _remote(scheme: str, bucket: str, options: StorageSettings, credentials: Cre
         raise from_client(error, f"cannot use {scheme}://{bucket}") from None
     tag: Literal["e_tag", "version"] = "version" if scheme == "gs" else "e_tag"
     asked_pause = asked_pause_of(calls, ca_file=options.ca_file)
-    return Clients(calls, transfers, tag=tag, quoted=store is AzureStore, asked_pause=asked_pause)
+    secrets = credentials.secrets()
+    return Clients(calls, transfers, tag=tag, quoted=store is AzureStore, asked_pause=asked_pause, secrets=secrets)
 
 
 def _client(options: StorageSettings, timeout: float) -> "ClientConfig":

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from deltamirror.batches import batched
+from deltamirror.config import scrub
 from deltamirror.errors import DeltaMirrorError, NotFound, Throttled
 from deltamirror.storage.failures import is_broken_off, is_missing_bucket, status_of, translated
 from deltamirror.storage.keys import check_data, check_folder, check_key, is_hidden, is_temporary
@@ -49,6 +50,8 @@ class Clients:
     tag: Literal["e_tag", "version"] = "e_tag"
     quoted: bool = False
     asked_pause: AskedPause = lambda _: None
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """Texts that no message of the store may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +263,13 @@ class ObjectStore:
 
     @contextmanager
     def _translated(self, doing: str, key: str) -> Iterator[None]:
+        """Errors in our words, without our keys: a store may repeat what it was sent."""
         try:
             with translated(doing, f"{self.location}/{key}".rstrip("/")):
                 yield
-        except Throttled as error:
-            if error.retry_after is None:
+        except DeltaMirrorError as error:
+            error.message = scrub(error.message, self.clients.secrets)
+            if isinstance(error, Throttled) and error.retry_after is None:
                 raise replace(error, retry_after=self.clients.asked_pause(f"{self.path}/{key}")) from None
             raise
 

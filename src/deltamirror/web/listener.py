@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 import uvicorn
@@ -27,7 +27,7 @@ from deltamirror.storage.calls import StoreCalls
 from deltamirror.telemetry import metrics
 from deltamirror.web.address import ListenAddress
 
-__all__ = ["SECURITY_HEADERS", "Listener", "monitoring_app", "with_security_headers"]
+__all__ = ["SECURITY_HEADERS", "Listener", "OneRequest", "monitoring_app", "with_security_headers"]
 
 _log = logging.getLogger(__name__)
 
@@ -137,19 +137,22 @@ class Listener:
         server.run(sockets=[self._socket])
 
 
-class _OneRequest(H11Protocol):
-    """A connection that is closed after its answer, and after some seconds in any case; beyond some, at once."""
+class OneRequest(H11Protocol):
+    """A connection that is closed after its answer, and after some seconds in any case; beyond ``most``, at once."""
+
+    most: ClassVar[int] = _CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, with an end in sight."""
         super().connection_made(transport)
-        self.loop.call_later(_LONGEST_CONNECTION if len(self.connections) <= _CONNECTIONS else 0, transport.abort)
+        self.loop.call_later(_LONGEST_CONNECTION if len(self.connections) <= self.most else 0, transport.abort)
 
 
 def _configuration(app: ASGIApp) -> uvicorn.Config:
     options: dict[str, Any] = {"ws": "none", "lifespan": "off", "access_log": False, "log_config": None}
     return uvicorn.Config(
         app,
-        http=_OneRequest,
+        http=OneRequest,
         headers=[("connection", "close")],
         server_header=False,
         proxy_headers=False,

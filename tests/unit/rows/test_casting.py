@@ -18,6 +18,20 @@ def cast(ddl: str, column: pa.Array) -> list[Any]:
     return Caster(batch.schema, layout(f"c {ddl}")).cast(batch).column(0).to_pylist()
 
 
+NO_TEXT = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+TOO_LONG = pa.Array.from_buffers(
+    pa.decimal128(5, 2), 1, [None, pa.py_buffer((10**9).to_bytes(16, "little", signed=True))]
+)
+
+
+@pytest.mark.parametrize(("ddl", "column"), [("string", NO_TEXT), ("decimal(5,2)", TOO_LONG)])
+def test_values_that_are_not_of_their_type_are_refused(ddl: str, column: pa.Array) -> None:
+    with pytest.raises(InvalidInput, match="column 'c' holds values that are not valid for its type"):
+        cast(ddl, column)
+    with pytest.raises(InvalidInput, match="column 'c' holds values that are not valid for its type"):
+        cast(f"array<{ddl}>", pa.ListArray.from_arrays([0, 1], column))
+
+
 WIDER = {
     "byte": [pa.int8()],
     "short": [pa.int8(), pa.uint8(), pa.int16()],

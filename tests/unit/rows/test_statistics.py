@@ -103,9 +103,15 @@ def test_nan_is_above_all_numbers(values: list[float], low: object, high: object
 
 @pytest.mark.parametrize("first", [0.0, -0.0])
 @pytest.mark.parametrize("piece", [1, 2])
-def test_of_two_zeros_the_first_counts(first: float, piece: int) -> None:
+def test_bounds_hold_both_zeros_for_readers_that_tell_them_apart(first: float, piece: int) -> None:
     text = text_of("d double", [{"d": first}, {"d": -first}], piece=piece)
-    assert text == f'{{"numRecords":2,"minValues":{{"d":{first}}},"maxValues":{{"d":{first}}},"nullCount":{{"d":0}}}}'
+    assert text == '{"numRecords":2,"minValues":{"d":-0.0},"maxValues":{"d":0.0},"nullCount":{"d":0}}'
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_a_bound_is_a_zero_that_is_there(zero: float) -> None:
+    text = text_of("d double", [{"d": zero}])
+    assert text == f'{{"numRecords":1,"minValues":{{"d":{zero}}},"maxValues":{{"d":{zero}}},"nullCount":{{"d":0}}}}'
 
 
 def test_only_the_columns_that_the_table_wants_have_statistics() -> None:

@@ -35,10 +35,11 @@ def test_every_metric_has_our_prefix_a_help_and_no_version_of_a_table() -> None:
 
 def test_tables_beyond_the_bound_share_one_label() -> None:
     metrics.limit_tables(2)
+    before = value("deltamirror_publish_seconds_count", table="other")
     for table in ("a", "b", "c", "d", "a"):
         metrics.observe_publish(table, [1.0])
     assert labels_of("deltamirror_publish_seconds_count", "table") == {"a", "b", "other"}
-    assert value("deltamirror_publish_seconds_count", table="other") == 2
+    assert value("deltamirror_publish_seconds_count", table="other") == before + 2
 
 
 def test_a_smaller_bound_takes_labels_away_at_once() -> None:

@@ -110,7 +110,7 @@ def test_a_request_with_a_huge_head_is_refused(url: str) -> None:
 
 
 def test_more_connections_than_anybody_needs_are_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_CONNECTIONS", 1)
+    monkeypatch.setattr(listener.OneRequest, "most", 1)
     with _connected(url) as first, _connected(url) as second:
         assert _is_closed(second)
         first.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")

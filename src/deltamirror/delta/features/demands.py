@@ -6,7 +6,12 @@ from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features.protocols import writer_features_of
 from deltamirror.delta.features.table import FEATURES
 from deltamirror.delta.properties import is_enabled
-from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, parse_schema
+from deltamirror.delta.schema import (
+    Field,
+    StructType,
+    parse_schema,
+    primitive_names,
+)
 
 __all__ = ["features_for", "missing_features", "row_duties", "row_tracking"]
 
@@ -56,19 +61,7 @@ def _by_properties(metadata: Metadata) -> Iterator[str]:
 def _by_columns(schema: StructType) -> Iterator[str]:
     for _, each in schema.walk():
         yield from (name for key, name in _BY_COLUMN.items() if key in each.metadata)
-        yield from (_BY_TYPE[name] for name in _type_names(each.type) if name in _BY_TYPE)
-
-
-def _type_names(kind: DataType) -> Iterator[str]:
-    """The primitive types of a column; those of a struct's fields are found with these fields."""
-    match kind:
-        case Primitive(name):
-            yield name
-        case ArrayType(element):
-            yield from _type_names(element)
-        case MapType(key, value):
-            yield from _type_names(key)
-            yield from _type_names(value)
+        yield from (_BY_TYPE[name] for name in primitive_names(each.type) if name in _BY_TYPE)
 
 
 def _by_nulls(schema: StructType) -> Iterator[str]:

@@ -1,10 +1,19 @@
 """Table schemas: Delta's types as values, their JSON text, column definitions, and Arrow."""
 
 from deltamirror.delta.schema.arrow import from_arrow, to_arrow
-from deltamirror.delta.schema.ddl import from_ddl
+from deltamirror.delta.schema.ddl import column_text, from_ddl, type_text
 from deltamirror.delta.schema.rules import validate_schema
 from deltamirror.delta.schema.text import parse_schema, schema_string
-from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.delta.schema.types import (
+    ArrayType,
+    DataType,
+    Decimal,
+    Field,
+    MapType,
+    Primitive,
+    StructType,
+    primitive_names,
+)
 
 __all__ = [
     "ArrayType",
@@ -14,12 +23,15 @@ __all__ = [
     "MapType",
     "Primitive",
     "StructType",
+    "column_text",
     "from_arrow",
     "from_ddl",
     "parse_schema",
+    "primitive_names",
     "read_schema",
     "schema_string",
     "to_arrow",
+    "type_text",
     "validate_schema",
 ]
 

@@ -7,11 +7,12 @@ column they stand in remembers its declared type in ``__CHAR_VARCHAR_TYPE_STRING
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from deltamirror.delta.schema.types import COMMENT, ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["CHAR_VARCHAR", "from_ddl"]
+__all__ = ["CHAR_VARCHAR", "column_text", "from_ddl", "type_text"]
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -81,6 +82,28 @@ def from_ddl(text: str) -> StructType:
         return _Parser(text).schema()
     except RecursionError as error:
         raise InvalidSchema("the schema is nested too deeply") from error
+
+
+def column_text(field: Field) -> str:
+    """A column as ``from_ddl`` takes it."""
+    return f"{field.name} {type_text(field.type)}{'' if field.nullable else ' NOT NULL'}"
+
+
+def type_text(kind: DataType) -> str:
+    """A type as ``from_ddl`` takes it."""
+    match kind:
+        case Primitive(name):
+            return name
+        case Decimal(precision, scale):
+            return f"decimal({precision},{scale})"
+        case ArrayType(element):
+            return f"array<{type_text(element)}>"
+        case MapType(key, value):
+            return f"map<{type_text(key)},{type_text(value)}>"
+        case StructType(fields):
+            return f"struct<{','.join(f'{field.name}:{type_text(field.type)}' for field in fields)}>"
+        case _:
+            assert_never(kind)
 
 
 def _tokens(text: str) -> Iterator[_Token]:

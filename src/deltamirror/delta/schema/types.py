@@ -15,6 +15,7 @@ __all__ = [
     "MapType",
     "Primitive",
     "StructType",
+    "primitive_names",
 ]
 
 PRIMITIVES = frozenset(
@@ -118,6 +119,18 @@ class StructType:
 
 
 DataType: TypeAlias = Primitive | Decimal | ArrayType | MapType | StructType
+
+
+def primitive_names(kind: DataType) -> Iterator[str]:
+    """The primitive types of a column; those of a struct's fields are found with these fields."""
+    match kind:
+        case Primitive(name):
+            yield name
+        case ArrayType(element):
+            yield from primitive_names(element)
+        case MapType(key, value):
+            yield from primitive_names(key)
+            yield from primitive_names(value)
 
 
 def _inside(path: tuple[str, ...], kind: DataType) -> Iterator[tuple[tuple[str, ...], Field]]:

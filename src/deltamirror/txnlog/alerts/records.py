@@ -126,16 +126,17 @@ def alerts_now(database: Database, *, resolved: bool = False) -> list[AlertRow]:
 
 def known_alerts(connection: Connection, *, resolved: bool = True) -> list[AlertRow]:
     """The alerts that SQL holds, the newest first."""
-    wanted = true() if resolved else alerts.c.state != AlertState.RESOLVED.value
-    newest = select(*_COLUMNS).where(wanted).order_by(alerts.c.since.desc(), alerts.c.rule, alerts.c.subject)
-    return [alert_row(row._asdict()) for row in connection.execute(newest)]
+    return _newest(connection, true() if resolved else alerts.c.state != AlertState.RESOLVED.value)
 
 
 def firing_alerts(connection: Connection, *, limit: int) -> list[AlertRow]:
     """The alerts that fire, the newest first, no more than so many."""
-    firing = select(*_COLUMNS).where(alerts.c.state == AlertState.FIRING.value)
-    newest = firing.order_by(alerts.c.since.desc(), alerts.c.rule, alerts.c.subject).limit(limit)
-    return [alert_row(row._asdict()) for row in connection.execute(newest)]
+    return _newest(connection, alerts.c.state == AlertState.FIRING.value, limit=limit)
+
+
+def _newest(connection: Connection, wanted: ColumnElement[bool], *, limit: int | None = None) -> list[AlertRow]:
+    newest = select(*_COLUMNS).where(wanted).order_by(alerts.c.since.desc(), alerts.c.rule, alerts.c.subject)
+    return [alert_row(row._asdict()) for row in connection.execute(newest.limit(limit))]
 
 
 def alert_row(values: dict[str, Any]) -> AlertRow:

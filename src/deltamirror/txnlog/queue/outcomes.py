@@ -95,12 +95,13 @@ def record_commits(
     forgets it.
     """
     table_id = outcome.table_id
+    waited_ms = _waited_ms(outcome)
     with database.write(Step.RECORD_COMMITS) as session:
         started = surrender(session, outcome.lease)
         if started is None:
             return Recorded(held=False)
         done = record_published(
-            session, outcome.lease, outcome.published, started, stages=outcome.stages, ended_at=outcome.ended_at
+            session, outcome.lease, outcome.published, started, stages=outcome.stages, waited_ms=waited_ms
         )
         failure, failed = outcome.failure, _Failed()
         if failure is not None:
@@ -166,9 +167,9 @@ def record_published(
     started: int,
     *,
     stages: StageTimes | None = None,
-    ended_at: float | None = None,
+    waited_ms: int = 0,
 ) -> RecordedVersions:
-    """These versions are in the log, by a unit that ended at this time, and that was in its stages for so long."""
+    """These versions are in the log, by a unit that was in its stages for so long, and ended so long ago."""
     if not published:
         return RecordedVersions()
     c = mirror_status.c
@@ -192,7 +193,7 @@ def record_published(
             state="SUCCESS",
             attempts=c.attempts + 1,
             updated_at=CLOCK,
-            published_at=_put_at(published, started, ended_at),
+            published_at=_put_at(published, started, waited_ms),
             milliseconds=_by_version(published, _duration),
             next_attempt_at=None,
             **_shares(stages, len(published)),
@@ -203,13 +204,18 @@ def record_published(
     return RecordedVersions({row.version: row.published_at for row in session.execute(done)}, recovered)
 
 
-def _put_at(published: Sequence[Published], started: int, ended_at: float | None) -> ColumnElement[int]:
-    """When each version was put: before its unit ended, which may have waited since, and not before it was claimed.
+def _waited_ms(outcome: CommitOutcome) -> int:
+    """How long ago a unit ended, by the clock of this process: that of its executor may differ.
 
-    The clock of an executor may differ from that of this process, by which it is known how long the unit waited.
+    It is read before the transaction begins, since the clock of a database may be that of the beginning: a time of
+    publication that is too early would make an object look as if it was touched since.
     """
-    waited = 0 if ended_at is None else max(0, round((time.time() - ended_at) * 1_000))
-    put_at = select(CLOCK).scalar_subquery() - waited - _by_version(published, _age)  # one reading for all rows
+    return 0 if outcome.ended_at is None else max(0, int((time.time() - outcome.ended_at) * 1_000))
+
+
+def _put_at(published: Sequence[Published], started: int, waited_ms: int) -> ColumnElement[int]:
+    """When each version was put: before its unit ended, which may have waited since, and not before it was claimed."""
+    put_at = select(CLOCK).scalar_subquery() - waited_ms - _by_version(published, _age)  # one reading for all rows
     return case((put_at < started, started), else_=put_at)
 
 
@@ -230,8 +236,8 @@ def _duration(published: Published) -> int:
 
 
 def _age(published: Published) -> int:
-    """To a fiftieth of a second, so that a unit of thousands of versions does not have as many branches."""
-    return round(published.age / _AGE_STEP) * _AGE_STEP
+    """In steps, so that a unit of thousands of versions does not have as many branches; never more than it is."""
+    return int(published.age // _AGE_STEP) * _AGE_STEP
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, select, tuple_
@@ -129,7 +129,7 @@ class TableStatus:
 
     Where it was committed by a clock that ran ahead, how long ago the table was published last: never 0.
     """
-    since_published_ms: int | None
+    since_published_ms: int | None = field(compare=False)
     """How long ago a version of it was published last; None where the database does not know."""
     pending: int
     failed: int

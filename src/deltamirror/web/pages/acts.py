@@ -75,7 +75,9 @@ class Operations:
             if table in under_way:
                 raise Refused(f"{table} is being repaired already", hint="this page shows when it is done", table=table)
             if len(under_way) >= _AT_ONCE:
-                raise Refused(f"{' and '.join(under_way)} are being repaired", hint="wait for one of them", table=table)
+                raise Refused(
+                    f"{len(under_way)} tables are being repaired", hint="try again when one is done", table=table
+                )
             begun = self._repairs[table] = RepairState(operator=operator, started_at=now_ms())
             while len(self._repairs) > _REMEMBERED:
                 self._repairs.popitem(last=False)

@@ -30,7 +30,7 @@ from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.asked import form_of, local_path, number_of, wanted_of, window_of
 from deltamirror.web.pages.documents import overview_document, table_document
-from deltamirror.web.pages.gathering import failure_view, overview, table_view
+from deltamirror.web.pages.gathering import failure_view, for_reader, overview, table_view
 from deltamirror.web.pages.guard import Guard
 from deltamirror.web.pages.identity import Doorkeeper, Forbidden, Reader, TooMany, Unknown
 from deltamirror.web.pages.rendering import STATIC, render
@@ -176,7 +176,8 @@ class _Pages:
             raise Forbidden(f"The token {reader.name} does not allow this.")
         try:
             notice = act(reader, table, form), "good"
-        except DeltaMirrorError as error:
+        except DeltaMirrorError as refused:
+            error = for_reader(refused, reader.tables)
             notice = f"{redact_text(error.message)}. {redact_text(error.hint)}", "bad"
         if reader.session is not None:
             reader.session.notice = notice

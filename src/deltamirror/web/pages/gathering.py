@@ -1,12 +1,13 @@
 """What the pages show, gathered from the database: each page from one snapshot, with a bounded number of queries."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from deltamirror.config import Switch
-from deltamirror.errors import NotFound
+from deltamirror.errors import DeltaMirrorError, NotFound
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.alerts.records import AlertRow, firing_alerts
@@ -27,12 +28,14 @@ from deltamirror.txnlog.queue.table_records import (
 )
 from deltamirror.web.pages.pictures import Chart, Sparkline, chart_of, sparkline_of
 
-__all__ = ["WINDOWS", "Overview", "TableView", "failure_view", "now_ms", "overview", "table_view"]
+__all__ = ["WINDOWS", "Overview", "TableView", "failure_view", "for_reader", "now_ms", "overview", "table_view"]
 
 _SPARK_VERSIONS: Final = 40
 _CHART_VERSIONS: Final = 300
 _FAILURES: Final = 6
 _ALERTS: Final = 50
+_ALERTS_READ: Final = 5_000
+"""Of these, a reader of some tables is shown theirs."""
 _ATTEMPTS: Final = 12
 _CHECKPOINTS: Final = 8
 _VERSIONS: Final = 20
@@ -99,7 +102,8 @@ def overview(database: Database, wanted: Wanted, switch: Switch) -> Overview:
         failures = tables_page(connection, troubled, switch).tables if counted.failing else ()
         lags = recent_lags(connection, [table.table_id for table in found.tables], count=_SPARK_VERSIONS)
         stores = tuple(all_breakers(connection)) if wanted.visible.covers_all else ()
-        alerts = tuple(each for each in firing_alerts(connection, limit=_ALERTS) if _may_see(wanted.visible, each))
+        firing = firing_alerts(connection, limit=_ALERTS if wanted.visible.covers_all else _ALERTS_READ)
+        alerts = tuple(each for each in firing if _may_see(wanted.visible, each))[:_ALERTS]
     now = now_ms()
     sparklines = {
         table.table_id: sparkline_of(lags[table.table_id], waiting_ms=_waiting_ms(table), now=now)
@@ -124,7 +128,8 @@ def table_view(
     now = now_ms()
     since = now - WINDOWS[window]
     with database.read() as connection:
-        status = table_status(connection, _seen(name, visible), switch)
+        with _without_other_names(visible):
+            status = table_status(connection, _seen(name, visible), switch)
         key = status.table_id
         page = versions_of(connection, key, before=before, limit=_VERSIONS + 1)
         return TableView(
@@ -143,7 +148,8 @@ def table_view(
 
 def failure_view(database: Database, name: str, visible: TablePattern, switch: Switch, version: int) -> TableReport:
     """What failed at one version of a table."""
-    return report_on(database, _seen(name, visible), version, switch=switch)
+    with _without_other_names(visible):
+        return report_on(database, _seen(name, visible), version, switch=switch)
 
 
 def _waiting_ms(table: TableStatus) -> int:
@@ -153,6 +159,21 @@ def _waiting_ms(table: TableStatus) -> int:
 
 def _may_see(visible: TablePattern, alert: AlertRow) -> bool:
     return visible.covers_all or (alert.scope == "table" and visible.covers(alert.subject))
+
+
+@contextmanager
+def _without_other_names(visible: TablePattern) -> Iterator[None]:
+    try:
+        yield
+    except NotFound as error:
+        raise for_reader(error, visible) from None
+
+
+def for_reader(error: DeltaMirrorError, visible: TablePattern) -> DeltaMirrorError:
+    """The error without the names of near tables, where a reader may not see all."""
+    if isinstance(error, NotFound) and not visible.covers_all:
+        return NotFound(error.message, hint="the overview lists the tables")
+    return error
 
 
 def _seen(name: str, visible: TablePattern) -> str:

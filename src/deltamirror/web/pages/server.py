@@ -14,7 +14,7 @@ from deltamirror.errors import InvalidSettings, Refused
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.monitoring.collector import exported
 from deltamirror.txnlog.access.tokens import Right, has_tokens
-from deltamirror.web.listener import Listener
+from deltamirror.web.listener import Listener, OneRequest
 from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.app import status_page
 from deltamirror.web.pages.guard import LONGEST_HEADERS
@@ -51,6 +51,12 @@ def serving(engine: MirrorEngine, binding: Binding) -> Iterator[Serving]:
         yield Serving(binding, listener)
 
 
+class _PageConnection(OneRequest):
+    """Browsers open several at once."""
+
+    most = _CONNECTIONS
+
+
 def _require_tokens(engine: MirrorEngine, binding: Binding) -> None:
     if binding.reads_without_token:
         return
@@ -66,7 +72,8 @@ def _configured(app: ASGIApp, binding: Binding) -> uvicorn.Config:
     cert, key = binding.tls or (None, None)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=_PageConnection,
+        headers=[("connection", "close")],
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -76,7 +83,6 @@ def _configured(app: ASGIApp, binding: Binding) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=LONGEST_HEADERS,
-        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_STOPS_WITHIN,
         ssl_certfile=cert,
         ssl_keyfile=key,
