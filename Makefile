@@ -19,7 +19,7 @@ DAMAGES ?= 2000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: audit bench check clean demo format golden help java lock reference-logs scale setup soak test test-fast
+.PHONY: audit bench bench-lag check clean demo format golden help java lock reference-logs scale setup soak test test-fast
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -68,8 +68,11 @@ audit: setup ## Look for known vulnerabilities of the locked dependencies, at Py
 	$(BIN)/uv tool run --from pip-audit==$(PIP_AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
 		-r requirements/build.txt -r requirements/dev.txt
 
-bench: setup ## Measure, beside delta-rs and the bare databases
+bench: java setup ## Measure, beside delta-rs and the bare databases
 	$(BIN)/python -m benchmarks
+
+bench-lag: java setup ## Measure a service alone: the time from commit to visible, and what it costs when idle
+	$(BIN)/python -m benchmarks --only lag --only idle
 
 format: setup ## Format the code, sort imports, write the generated documents
 	$(BIN)/ruff check --fix

@@ -17,6 +17,8 @@ _CHECKPOINT = {"delta-rs": {"first": 1.5, "next": 5.0}, "Delta Spark": {"first":
 _SIZE = 5.0
 _IMPORT_FILES = 1 / 1.5
 _IMPORT_COMMITS = 1 / 2
+_LAG_MS = {"p95": 1_000.0, "p99": 5_000.0}
+_IDLE_CORE = 0.02
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[str]:
@@ -28,10 +30,12 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
         "publish": _publish,
         "checkpoint": _checkpoint,
         "import": _import,
+        "lag": _lag,
+        "idle": _idle,
     }
     judged = [line for result in results if result.name in judges for line in judges[result.name](result.figures)]
     if judged:
-        yield "\nAgainst the aims (of the peer in the same run)\n"
+        yield "\nAgainst the aims (of the peer in the same run, where there is one)\n"
         yield from judged
 
 
@@ -100,3 +104,12 @@ def _import(figures: dict[str, Any]) -> Iterator[str]:
         yield _verdict(
             f"import of commits, {engine}, of delta-rs", many["delta-rs open"]["seconds"] / ours, _IMPORT_COMMITS
         )
+
+
+def _lag(figures: dict[str, Any]) -> Iterator[str]:
+    for name, aim in _LAG_MS.items():
+        yield _verdict(f"from commit to visible, {name}", aim / figures[name], 1.0)
+
+
+def _idle(figures: dict[str, Any]) -> Iterator[str]:
+    yield _verdict("an idle service, of a core", _IDLE_CORE / figures["core"], 1.0)
