@@ -379,7 +379,7 @@ class SparkLike:
     def is_ready(self) -> bool:
         return True
 
-    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
+    def run(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome]]:
         click.echo("[run]", err=True)
         return self._inner.run(units)
 

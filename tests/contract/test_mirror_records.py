@@ -11,22 +11,22 @@ from deltamirror import Catalog, Table
 from deltamirror.delta.chunks import commit_digest
 from deltamirror.errors import PermissionDenied, Transient, Unavailable
 from deltamirror.txnlog.queue.backlog import (
-    bytes_between,
-    bytes_since,
     checkpoint_facts,
     checksum_seed,
     commit_work,
     count_files,
     fetch_chunks,
-    last_checkpoint,
     make_due,
     request_checkpoint,
     with_chunks,
     with_counts,
 )
-from deltamirror.txnlog.queue.outcomes import Recorded, record_commits
+from deltamirror.txnlog.queue.leases import Claim, release
+from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_commits
 from deltamirror.txnlog.queue.status import attempts
+from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Stage
+from tests.support.catalogs import ENGINES
 from tests.support.lake import add, create, execute, opened
 from tests.support.mirroring import (
     HOUR,
@@ -201,7 +201,7 @@ def test_any_message_of_a_store_can_be_recorded(catalog: Catalog, table: Table, 
 def test_a_policy_may_say_never(catalog: Catalog, table: Table) -> None:
     [found] = claimed(catalog)
     outcome = failed(found.lease, 0, error=PermissionDenied("no"))
-    record_commits(catalog.database, outcome, retry=lambda _error, _attempts: float("inf"))
+    record_commits(catalog.database, [CommitRecord(outcome)], retry=lambda _error, _attempts: float("inf"))
     assert claimed(catalog) == []
     make_due(catalog.database)
     assert claimed(catalog)
@@ -229,10 +229,10 @@ def test_a_checkpoint_is_asked_for_with_the_version_that_makes_it_due(catalog: C
         version, reason = 1, "interval of 1 versions"
 
     [found] = claimed(catalog)
-    record_commits(catalog.database, published(found.lease, 0), retry=lambda *_: 0.0, checkpoint=Due())
+    record_commits(catalog.database, [CommitRecord(published(found.lease, 0), Due())], retry=lambda *_: 0.0)
     assert rows(catalog, "version", "dl_checkpoints") == []
     [found] = claimed(catalog)
-    record_commits(catalog.database, published(found.lease, 1), retry=lambda *_: 0.0, checkpoint=Due())
+    record_commits(catalog.database, [CommitRecord(published(found.lease, 1), Due())], retry=lambda *_: 0.0)
     assert rows(catalog, "version, state, attempts, reason", "dl_checkpoints") == [
         (1, "PENDING", 0, "interval of 1 versions")
     ]
@@ -380,19 +380,56 @@ def test_work_carries_the_bytes_that_were_committed(lake_url: str) -> None:
     assert carried[0].digest == hashlib.sha256(fetched[0][0].data).digest()
 
 
-def test_the_bytes_since_a_checkpoint_are_those_of_the_commits_after_it(catalog: Catalog, table: Table) -> None:
+def waiting(catalog: Catalog, *claims: Claim, most: int = 100) -> list[Waiting | None]:
+    with catalog.database.read() as connection:
+        found = waiting_commits(connection, claims, most=most)
+    return [found.get(each.table_id) for each in claims]
+
+
+def test_what_waits_is_known_with_the_bytes_since_the_last_checkpoint(catalog: Catalog, table: Table) -> None:
     sizes = [len(table.commit_file(version)) for version in range(5)]
-    table_id = table.info().id
-    work_on(catalog)
-    with catalog.database.read() as connection:
-        assert bytes_since(connection, table_id, 1, 3) == [(2, sizes[2]), (3, sizes[3])]
-        assert last_checkpoint(connection, table_id, 4) is None
-        assert bytes_between(connection, table_id, -1, 4) == sum(sizes)
-    ask_for_checkpoint(catalog, 2)
-    with catalog.database.read() as connection:
-        assert [last_checkpoint(connection, table_id, upto) for upto in (4, 2, 1)] == [2, 2, None]
-        assert bytes_between(connection, table_id, 2, 4) == sum(sizes[3:])
-        assert bytes_between(connection, table_id, 2, 2) == 0
+    [found] = claimed(catalog)
+    [first] = waiting(catalog, found, most=3)
+    assert first is not None
+    assert [each.version for each in first.commits] == [0, 1, 2]
+    assert (first.follows, first.last_checkpoint, first.bytes_before, first.checksum) == (False, None, 0, None)
+    record(catalog, published(found.lease, 0, 1, 2, checksum=b"sum"))
+    ask_for_checkpoint(catalog, 1)
+    [found] = claimed(catalog)
+    [then] = waiting(catalog, found)
+    assert then is not None
+    assert [each.version for each in then.commits] == [3, 4]
+    assert (then.follows, then.last_checkpoint, then.checksum) == (True, 1, b"sum")
+    assert (then.bytes_before, then.began_at) == (sizes[2], table.history()[-2].timestamp)
+
+
+@pytest.mark.default_on(*ENGINES)
+def test_tables_that_are_done_at_once_are_recorded_each_by_its_own_lease(catalog: Catalog) -> None:
+    for name, count in (("a", 1), ("b", 3), ("c", 0), ("d", 1)):
+        made = create(catalog, name)
+        for number in range(count):
+            made.append([add(f"file{number}")])
+    claims = sorted(claimed(catalog, limit=10), key=lambda each: each.name)
+    found = waiting(catalog, *claims)
+    assert [None if each is None else [work.version for work in each.commits] for each in found] == [
+        [0, 1],
+        [0, 1, 2, 3],
+        [0],
+        [0, 1],
+    ]
+    release(catalog.database, [claims[3].lease])
+    records = [
+        CommitRecord(published(claim.lease, *range(claim.head + 1), checksum=claim.name.encode())) for claim in claims
+    ]
+    recorded = record_commits(catalog.database, records, retry=lambda *_: 0.0)
+    assert [(each.held, each.versions, each.published) for each in recorded] == [
+        (True, 2, 1),
+        (True, 4, 3),
+        (True, 1, 0),
+        (False, 0, -1),
+    ]
+    assert [catalog.table(name).info().published for name in "abcd"] == [1, 3, 0, None]
+    assert [each.name for each in claimed(catalog, limit=10)] == ["d"]
 
 
 def test_a_version_is_published_when_it_was_put_and_not_when_its_unit_ended(catalog: Catalog, table: Table) -> None:
@@ -405,7 +442,7 @@ def test_a_version_is_published_when_it_was_put_and_not_when_its_unit_ended(cata
         19.0,
     )  # what is called early looks as if it was touched since: ages are cut, never raised
     aged = tuple(replace(each, age=age) for each, age in zip(outcome.published, ages, strict=True))
-    record_commits(catalog.database, replace(outcome, published=aged), retry=lambda *_: 0.0)
+    record_commits(catalog.database, [CommitRecord(replace(outcome, published=aged))], retry=lambda *_: 0.0)
     times = [at for (at,) in rows(catalog, "published_at")[:3]]
     assert [times[2] - at for at in times] == [90_000, 30_000, 0]
 

@@ -9,7 +9,7 @@ from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import leases
 from deltamirror.txnlog.queue.leases import Claim, claim
-from deltamirror.txnlog.queue.outcomes import Recorded, record_checkpoint, record_commits
+from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_checkpoint, record_commits
 from deltamirror.txnlog.queue.status import TableStatus, table_status
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, Stage
 
@@ -65,7 +65,10 @@ def failed(lease: Lease, version: int, *before: int, error: DeltaMirrorError | N
 def record(catalog: Catalog, outcome: CommitOutcome | CheckpointOutcome, *, wait: float = HOUR) -> Recorded:
     """Record an outcome; what failed waits as many times this long as it was tried."""
     if isinstance(outcome, CommitOutcome):
-        return record_commits(catalog.database, outcome, retry=lambda _, attempts: wait * attempts)
+        [recorded] = record_commits(
+            catalog.database, [CommitRecord(outcome)], retry=lambda _, attempts: wait * attempts
+        )
+        return recorded
     return record_checkpoint(catalog.database, outcome, retry=lambda _, attempts: wait * attempts)
 
 

@@ -114,7 +114,7 @@ class ScriptedRunner:
         """Nothing has to be started."""
         return True
 
-    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
+    def run(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome]]:
         """One outcome for each unit."""
         self.jobs.append(tuple(units))
         for unit in units:
@@ -122,7 +122,7 @@ class ScriptedRunner:
             if scripted is None:
                 yield from self._inner.run([unit])
             else:
-                yield scripted
+                yield [scripted]
 
     def close(self) -> None:
         """Nothing is open that is not the inner runner's."""

@@ -105,7 +105,7 @@ class Driver:
 
 def _run(runner: Runner, results: list[object], number: int, units: Any) -> None:
     try:
-        results[number] = list(runner.run(units))
+        results[number] = [outcome for some in runner.run(units) for outcome in some]
     except DeltaMirrorError as error:
         results[number] = error
 

@@ -123,7 +123,8 @@ class InProcessRig:
 
     def run(self, units: Sequence[Unit], *, fetches: bool = False) -> list[Outcome]:
         """The outcomes of one job."""
-        return list(InProcessRunner(self.catalog.database if fetches else None, self.settings).run(units))
+        runner = InProcessRunner(self.catalog.database if fetches else None, self.settings)
+        return [outcome for some in runner.run(units) for outcome in some]
 
     def harvest(self, slices: Sequence[LogSlice]) -> Harvest:
         """The parts of slices of a log, and the error that ended it, if one did."""

@@ -8,7 +8,7 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import Diverged, Late, NotFound, Refused, Unavailable
-from deltamirror.pipeline.plan.planning import plan_commits
+from deltamirror.pipeline.plan.planning import plan_commits, read_waiting
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.steps import Step
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
@@ -397,7 +397,8 @@ def test_what_somebody_else_published_between_claim_and_plan_is_no_work(catalog:
         late = claimed(catalog, owner="a service that stands still", seconds=0.0)
         engine.run(once=True)
         assert [claim.head for claim in late] == [2]
-        assert [plan_commits(catalog.database, each, settings=engine.settings) for each in late] == [None]
+        waiting = read_waiting(catalog.database, late, settings=engine.settings)
+        assert [plan_commits(catalog.database, each, waiting, settings=engine.settings) for each in late] == [None]
         assert published_files(table) == committed_files(table)
 
 

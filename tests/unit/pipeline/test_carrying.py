@@ -39,13 +39,13 @@ class Jobs(SparkRunner):
         run = self._here.run
         self._here.run = lambda units: self.at_the_driver.extend(units) or run(units)  # type: ignore[method-assign]
 
-    def job(self, rows: Any, task: Any, columns: str) -> Iterator[Any]:
+    def job(self, rows: Any, task: Any, columns: str) -> Iterator[list[bytes]]:
         """What the executors hand back."""
         job = [pickle.loads(row.as_buffer()) for row in rows.column(0)]  # noqa: S301  we wrote it
         self._before(job)
         self.made.append(job)
         for batch in task(iter(rows.to_batches())):
-            yield from batch.column(0).to_pylist()
+            yield batch.column(0).to_pylist()
 
     @property
     def versions(self) -> list[list[int]]:

@@ -81,11 +81,11 @@ def test_only_units_that_share_a_job_are_cut() -> None:
     seconds: list[float] = []
 
     class Recorded(SparkRunner):
-        def job(self, rows: Any, task: Any, columns: str) -> Iterator[Any]:
+        def job(self, rows: Any, task: Any, columns: str) -> Iterator[list[bytes]]:
             seconds.append(task.keywords["seconds"])
             for row in rows.column(0):
                 sent = pickle.loads(row.as_buffer())  # noqa: S301  we wrote it
-                yield pickle.dumps(failed(sent, Unavailable("x"), Stage.PUT))
+                yield [pickle.dumps(failed(sent, Unavailable("x"), Stage.PUT))]
 
     runner = Recorded(Settings())
     assert len(list(runner.run([unit(10), unit(10), unit(10)]))) == 3

@@ -64,8 +64,8 @@ def test_a_checkpoint_whose_lease_ended_by_the_clock_of_an_executor_is_told(
     lost = Failure(error=LeaseLost("the lease of table 't' ended", table="t"), stage=Stage.LEASE, version=10)
     outcome = CheckpointOutcome(table_id=1, lease=lease, version=10, failure=lost)
     runner = SparkRunner(Settings(spark=SparkSettings(lines=lines)))
-    monkeypatch.setattr(runner, "job", lambda *_: iter([pickle.dumps(outcome)]))
-    [found] = runner.run([unit_of([work_of(0, first_commit())])])
+    monkeypatch.setattr(runner, "job", lambda *_: iter([[pickle.dumps(outcome)]]))
+    [[found]] = runner.run([unit_of([work_of(0, first_commit())])])
     assert found.failure is not None
     assert ("checkpoint.lease" in caplog.text) is warned
 

@@ -3,6 +3,7 @@
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,9 @@ def ever(unit: Unit) -> float:
 def working(
     units: list[CommitUnit], opened: Open, *, threads: int = 8, patience: Callable[[Unit], float] = ever
 ) -> Iterator[Outcome]:
-    return work_on(units, threads=threads, resources=Resources(None, open_store=opened), patience=patience)
+    resources = Resources(None, open_store=opened)
+    with closing(work_on(units, threads=threads, resources=resources, patience=patience)) as outcomes:
+        yield from (each for together in outcomes for each in together)
 
 
 def at_work_on(table: str) -> threading.Thread:

@@ -13,7 +13,7 @@ from deltamirror.publish.assembly import commit_data
 from deltamirror.publish.checksums import ChecksumChain, write_checksum
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.queue.backlog import commit_work, with_counts
+from deltamirror.txnlog.queue.backlog import checksum_seed, commit_work, with_counts
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.work import ExpectedObject
 
@@ -47,7 +47,9 @@ def _certain(database: Database, log: KeptLog, versions: Sequence[int]) -> Itera
         if not versions:
             return
         first = ended = versions[0]
-        seed = checksum_before(database, log.table_id, log.name, version=first)
+        with database.read() as connection:
+            stored = checksum_seed(connection, log.table_id, first - 1)
+        seed = checksum_before(database, log.name, stored, version=first)
         if seed is None and first > 0:
             return  # there are too many files to count, and will be so at the next version
         for version, checksum in _chain(database, log, seed, range(first, versions[-1] + 1)):

@@ -1,9 +1,9 @@
 """The circuits of stores, as the lanes use them: asked before their work, and told of its outcome."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -111,11 +111,12 @@ class Breakers:
         if tries:
             self._tell(prefix, news_of_look(None, prober=self._owner))
 
-    def told(self, prefix: str, outcome: Outcome, *, tries: bool) -> bool:
-        """Take in what the outcome of a unit tells of its store; False if it opens the circuit."""
+    def told(self, prefix: str, outcomes: Sequence[Outcome], *, tries: bool) -> bool:
+        """Take in what the outcome of a unit, or those of units that succeeded, tell of a store; False if it opens."""
         if not self._live.current.breaker.enabled:
             return True
-        news = news_of(outcome, prober=self._owner if tries else None)
+        each = [news_of(outcome, prober=self._owner if tries else None) for outcome in outcomes]
+        news = replace(each[-1], successes=sum(one.successes for one in each))
         known = breaker_of(self._database, self._store(prefix))
         asks = self._rules.asks_for_share(known, news)
         if not asks and self._rules.told(known, known.changed_at, news=news, failing=0.0) == known:

@@ -8,7 +8,6 @@ from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.checksum import MOST_FILES, Checksum, checksum_from_totals, decode
 from deltamirror.errors import NotFound
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.queue.backlog import checksum_seed
 from deltamirror.txnlog.tables.reading import snapshot
 
 __all__ = ["checksum_before"]
@@ -17,12 +16,10 @@ _MOST_COUNTED = 2_000_000
 _VECTOR = msgspec.json.Decoder(DeletionVector)
 
 
-def checksum_before(database: Database, table_id: int, table: str, *, version: int) -> Checksum | None:
-    """The checksum that the one of a version is computed from: the last that was, or one from the whole state."""
+def checksum_before(database: Database, table: str, stored: bytes | None, *, version: int) -> Checksum | None:
+    """The checksum that the one of a version is computed from: the last, if it is stored, or one of the whole state."""
     if version == 0:
         return None
-    with database.read() as connection:
-        stored = checksum_seed(connection, table_id, version - 1)
     found = None if stored is None else decode(stored)
     # A list of few files that is missing is known again from SQL.
     if found is None or (found.all_files is None and found.num_files <= MOST_FILES):

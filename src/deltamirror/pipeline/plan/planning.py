@@ -1,8 +1,9 @@
 """From claims to units of work: which versions, in which batches, from which checksum or checkpoint on."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
 from typing import Final
 
 from deltamirror.config import CheckpointSettings, Settings, settings_for
@@ -15,23 +16,14 @@ from deltamirror.errors import InvalidInput
 from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint
 from deltamirror.pipeline.plan.checksum_seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
-from deltamirror.txnlog.content.state import in_force
+from deltamirror.txnlog.content.state import decoded_line, in_force
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.queue.backlog import (
-    CheckpointFacts,
-    bytes_between,
-    checkpoint_facts,
-    commit_time,
-    commit_work,
-    last_checkpoint,
-    replay_work,
-    unpublished_work,
-    with_counts,
-)
+from deltamirror.txnlog.queue.backlog import CheckpointFacts, checkpoint_facts, replay_work
 from deltamirror.txnlog.queue.leases import Claim
+from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
 from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork
 
-__all__ = ["CommitPlan", "plan_checkpoint", "plan_commits"]
+__all__ = ["CommitPlan", "plan_checkpoint", "plan_commits", "read_waiting"]
 
 _log = logging.getLogger(__name__)
 _INTERVAL: Final = "delta.checkpointInterval"
@@ -79,50 +71,62 @@ class CommitPlan:
         )
 
 
-def plan_commits(database: Database, claim: Claim, *, settings: Settings, upto: int | None = None) -> CommitPlan | None:
+def read_waiting(database: Database, claims: Sequence[Claim], *, settings: Settings) -> Mapping[int, Waiting]:
+    """What waits of the claimed tables, by their ids."""
+    if not claims:
+        return {}
+    with database.read() as connection:
+        return waiting_commits(connection, claims, most=settings.mirror.batch_versions)
+
+
+def plan_commits(
+    database: Database,
+    claim: Claim,
+    waiting: Mapping[int, Waiting],
+    *,
+    settings: Settings,
+    upto: int | None = None,
+) -> CommitPlan | None:
     """The first versions of a table that are not published, as many as a batch holds, without their chunks.
 
     None where there are none: another process published them, or the table was dropped, before they were planned.
     """
-    first, newest = claim.published + 1, claim.head if upto is None else min(upto, claim.head)
-    last = min(newest, claim.published + settings.mirror.batch_versions)
-    with database.read() as connection:
-        waiting = unpublished_work(connection, claim.table_id, first=first, last=last)
-        if not waiting:
-            return None
-        commits = _batch(waiting, settings.mirror.batch_bytes)
-        _, metadata = in_force(connection, claim.table_id, commits[-1].version)
-        settings = settings_for(settings, claim.name, metadata.configuration)
-        # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
-        follows = commit_work(connection, claim.table_id, first=max(first - 1, claim.log_start), last=first - 1)
-        cadence = _cadence(metadata, settings.checkpoint)
-        asked = last_checkpoint(connection, claim.table_id, claim.published)
-        after = -1 if asked is None else asked
-        before = 0 if cadence is None else bytes_between(connection, claim.table_id, after, claim.published)
-        began = claim.log_start if asked is None else asked
-        began_at = None if cadence is None else commit_time(connection, claim.table_id, began)
+    newest, mine = claim.head if upto is None else min(upto, claim.head), waiting.get(claim.table_id)
+    commits = [] if mine is None else list(takewhile(lambda work: work.version <= newest, mine.commits))
+    if mine is None or not commits:
+        return None
+    commits = _batch(commits, settings.mirror.batch_bytes)
+    metadata = _metadata(database, claim, mine, commits[-1].version)
+    settings = settings_for(settings, claim.name, metadata.configuration)
     unit = CommitUnit(
         table_id=claim.table_id,
         table=claim.name,
         address=StoreAddress.of(claim.location, settings.storage),
         lease=claim.lease,
         commits=tuple(commits),
-        follows=commit_key(claim.published) if follows else "",
+        # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
+        follows=commit_key(claim.published) if mine.follows else "",
         checksums=False,
         verify=_verification(claim, settings.mirror.verify),
         budget=settings.mirror.budget,
     )
-    if settings.mirror.checksums:
-        unit = _with_checksums(database, unit)
     return CommitPlan(
-        unit=unit,
-        cadence=cadence,
-        last_checkpoint=began,
-        last_checkpoint_at=began_at,
-        bytes_before=before,
+        unit=_with_checksums(database, unit, mine) if settings.mirror.checksums else unit,
+        cadence=_cadence(metadata, settings.checkpoint),
+        last_checkpoint=claim.log_start if mine.last_checkpoint is None else mine.last_checkpoint,
+        last_checkpoint_at=mine.began_at,
+        bytes_before=mine.bytes_before,
         head=newest,
         is_retry=claim.failed,
     )
+
+
+def _metadata(database: Database, claim: Claim, waiting: Waiting, version: int) -> Metadata:
+    """The metadata that is in force at a version: nearly always the newest that the table has."""
+    if waiting.metadata_version <= version:
+        return decoded_line(waiting.metadata_line, Metadata)
+    with database.read() as connection:
+        return in_force(connection, claim.table_id, version)[1]
 
 
 def _verification(claim: Claim, configured: str) -> str:
@@ -130,14 +134,15 @@ def _verification(claim: Claim, configured: str) -> str:
     return "strict" if claim.failed and configured == "basic" else configured
 
 
-def _with_checksums(database: Database, unit: CommitUnit) -> CommitUnit:
+def _with_checksums(database: Database, unit: CommitUnit, waiting: Waiting) -> CommitUnit:
     """The unit with what its checksums are computed from, if that is known."""
     first = unit.commits[0].version
-    seed = checksum_before(database, unit.table_id, unit.table, version=first)
+    seed = checksum_before(database, unit.table, waiting.checksum, version=first)
     if seed is None and first > 0:
         return unit
-    with database.read() as connection:
-        counted = with_counts(connection, unit.commits, before=0 if seed is None else seed.num_files)
+    changes = [waiting.changes[each.commit_id] for each in unit.commits]
+    totals = list(accumulate(changes, initial=0 if seed is None else seed.num_files))[1:]
+    counted = [replace(each, num_files=total) for each, total in zip(unit.commits, totals, strict=True)]
     return replace(unit, commits=tuple(counted), checksum=None if seed is None else encode(seed), checksums=True)
 
 

@@ -21,9 +21,10 @@ class Runner(Protocol):
     def is_ready(self) -> bool:
         """Whether a run begins at once; False while what it needs is not started. Raises what it is in trouble with."""
 
-    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
-        """One outcome for each unit, as they finish, in any order. Who closes it stops the work before its next put.
+    def run(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome]]:
+        """One outcome for each unit, as they finish, in any order, those together that are there at once.
 
+        Who closes it stops the work before its next put.
         Trouble of one unit is its outcome's failure. An exception says that the job as a whole failed: any unit may
         or may not have done its work.
         """

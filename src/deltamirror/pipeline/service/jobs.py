@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from typing import Final, assert_never
+from typing import Final
 
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import (
@@ -32,7 +32,7 @@ from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import txn_ids
 from deltamirror.txnlog.queue.leases import Claim, release
-from deltamirror.txnlog.queue.outcomes import Recorded, record_checkpoint, record_commits
+from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_checkpoint, record_commits
 from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitWork, Failure, Lane, Lease, Outcome, Stage, Unit
 
 __all__ = ["CommitJob", "Job", "RunnerJob", "UnplannedJob", "Workshop"]
@@ -89,24 +89,39 @@ class Job(ABC):
         no other unit is begun, and those under way put nothing more.
         """
         with closing(self._outcomes()) as outcomes:
-            for outcome in outcomes:
-                named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
-                _measure(named)
-                if _is_given_up(named):
-                    yield named  # not recorded; closing gives the lease back
-                    continue
-                recorded = self._record(named)
-                named = replace(named, attempt=recorded.attempt, retry_at=recorded.retry_at)
-                if recorded.escalated:
-                    escalate(named)
-                self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
-                if recorded.recovered:
-                    self._shop.breakers.recovered(self.store)
-                goes_on = self._shop.breakers.told(self.store, outcome, tries=self._tries)
-                self._tries = False
-                yield named
-                if not goes_on:
-                    break
+            for together in outcomes:
+                for some in self._apart([self._named(each) for each in together]):
+                    goes_on = yield from self._take(some, escalate)
+                    if not goes_on:
+                        return
+
+    def _named(self, outcome: Outcome) -> Outcome:
+        named = self._explained(replace(outcome, table=self._names[outcome.table_id]))
+        _measure(named)
+        return named
+
+    def _apart(self, outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+        """The outcomes as they are recorded: each by itself, unless they can be together."""
+        return [[each] for each in outcomes]
+
+    def _take(self, outcomes: Sequence[Outcome], escalate: Callable[[Outcome], None]) -> Generator[Outcome, None, bool]:
+        """Record outcomes and hand them on; whether the circuit of the store stays as it is."""
+        if _is_given_up(outcomes[0]):
+            yield from outcomes  # not recorded; closing gives the lease back
+            return True
+        told = []
+        for outcome, recorded in zip(outcomes, self._record(outcomes), strict=True):
+            named = replace(outcome, attempt=recorded.attempt, retry_at=recorded.retry_at)
+            told.append(named)
+            if recorded.escalated:
+                escalate(named)
+            self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
+            if recorded.recovered:
+                self._shop.breakers.recovered(self.store)
+        goes_on = self._shop.breakers.told(self.store, outcomes, tries=self._tries)
+        self._tries = False
+        yield from told
+        return goes_on
 
     def close(self) -> None:
         """Give back the leases of tables whose work came to nothing, and what they were to try."""
@@ -117,7 +132,7 @@ class Job(ABC):
             self._shop.breakers.end_trying(self.store)
 
     @abstractmethod
-    def _outcomes(self) -> Generator[Outcome]:
+    def _outcomes(self) -> Generator[Sequence[Outcome]]:
         """Do the work."""
 
     def _explained(self, outcome: Outcome) -> Outcome:
@@ -129,17 +144,16 @@ class Job(ABC):
             error = explained(connection, outcome.table_id, failure.error)
         return replace(outcome, failure=replace(failure, error=error))
 
-    def _record(self, outcome: Outcome) -> Recorded:
+    def _record(self, outcomes: Sequence[Outcome]) -> list[Recorded]:
+        """Write down what came of tables, in one transaction: of one, unless nothing failed."""
         database, mirror = self._shop.database, self._shop.settings.mirror
         retry, escalates = RetryPolicy(mirror), EscalationPolicy(mirror)
-        match outcome:
-            case CommitOutcome():
-                due = self._due(outcome)
-                return record_commits(database, outcome, retry=retry, escalates=escalates, checkpoint=due)
-            case CheckpointOutcome():
-                return record_checkpoint(database, outcome, retry=retry, escalates=escalates)
-            case _:
-                assert_never(outcome)
+        [first, *_] = outcomes
+        if isinstance(first, CheckpointOutcome):
+            return [record_checkpoint(database, first, retry=retry, escalates=escalates)]
+        commits = [each for each in outcomes if isinstance(each, CommitOutcome)]
+        records = [CommitRecord(each, self._due(each)) for each in commits]
+        return record_commits(database, records, retry=retry, escalates=escalates)
 
     def _due(self, outcome: CommitOutcome) -> Due | None:
         """The checkpoint that commits which were published make due."""
@@ -158,14 +172,14 @@ class RunnerJob(Job):
         super().__init__(shop, tables, location=units[0].address.location, tries=tries)
         self._units = tuple(units)
 
-    def _outcomes(self) -> Generator[Outcome]:
+    def _outcomes(self) -> Generator[Sequence[Outcome]]:
         if len(self._units) > 1 and (yield from self._together()):
             return
         for unit in self._units:
             if unit.table_id in self._waiting:
                 yield from self._alone(unit)
 
-    def _together(self) -> Generator[Outcome, None, bool]:
+    def _together(self) -> Generator[Sequence[Outcome], None, bool]:
         """All units at once; whether the run did not fail as a whole."""
         try:
             yield from self._shop.runner.run(self._units)
@@ -177,7 +191,7 @@ class RunnerJob(Job):
             return False
         return True
 
-    def _alone(self, unit: Unit) -> Generator[Outcome]:
+    def _alone(self, unit: Unit) -> Generator[Sequence[Outcome]]:
         try:
             yield from self._shop.runner.run([unit])
             return
@@ -188,7 +202,7 @@ class RunnerJob(Job):
                 raise
             failure = _of_whole_job(unit, error)
         let_go(failure)
-        yield failed(unit, failure, Stage.RUN)
+        yield [failed(unit, failure, Stage.RUN)]
 
 
 class CommitJob(RunnerJob):
@@ -202,12 +216,22 @@ class CommitJob(RunnerJob):
     def _due(self, outcome: CommitOutcome) -> Due | None:
         return self._plans[outcome.table_id].due(outcome)
 
-    def _record(self, outcome: Outcome) -> Recorded:
-        recorded, commits = super()._record(outcome), self._plans[outcome.table_id].unit.commits
-        visible = [(work, at) for work in commits if (at := recorded.visible_at.get(work.version)) is not None]
-        metrics.observe_publish(outcome.table, ((at - work.committed_at) / 1_000 for work, at in visible))
-        if visible and spans.are_recorded():
-            self._trace(outcome, visible)
+    def _apart(self, outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+        """Those in which nothing failed, now or before, together."""
+        clean = [each for each in outcomes if self._is_clean(each)]
+        return [*([clean] if clean else []), *([each] for each in outcomes if not self._is_clean(each))]
+
+    def _is_clean(self, outcome: Outcome) -> bool:
+        return outcome.failure is None and not self._plans[outcome.table_id].is_retry and not self._tries
+
+    def _record(self, outcomes: Sequence[Outcome]) -> list[Recorded]:
+        recorded = super()._record(outcomes)
+        for outcome, each in zip(outcomes, recorded, strict=True):
+            commits = self._plans[outcome.table_id].unit.commits
+            visible = [(work, at) for work in commits if (at := each.visible_at.get(work.version)) is not None]
+            metrics.observe_publish(outcome.table, ((at - work.committed_at) / 1_000 for work, at in visible))
+            if visible and spans.are_recorded():
+                self._trace(outcome, visible)
         return recorded
 
     def _trace(self, outcome: Outcome, visible: Sequence[tuple[CommitWork, int]]) -> None:
@@ -236,8 +260,8 @@ class UnplannedJob(Job):
         super().__init__(shop, {claim.lease: claim.name}, location=claim.location, tries=tries)
         self._outcome = _unplanned(claim, error)
 
-    def _outcomes(self) -> Generator[Outcome]:
-        yield self._outcome
+    def _outcomes(self) -> Generator[Sequence[Outcome]]:
+        yield [self._outcome]
 
 
 def _measure(outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.pipeline.failures.policy import STORE_CODES
-from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan_commits
+from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan_commits, read_waiting
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
 from deltamirror.storage.location import store_prefix
@@ -163,7 +163,12 @@ class CommitLane(MirrorLane):
         A large unit is a job of its own, so that small ones are recorded without it.
         """
         shop, settings = self._shop, self._shop.settings
-        plan = partial(plan_commits, shop.database, settings=settings, upto=upto)
+        with _given_back_on_failure(shop, claims):
+            waiting = read_waiting(shop.database, claims, settings=settings)
+
+        def plan(claim: Claim) -> CommitPlan | None:
+            return plan_commits(shop.database, claim, waiting, settings=settings, upto=upto)
+
         plans, failing = _planned(shop, claims, plan, tries=tries)
         groups = _by_store(plans, large=settings.mirror.batch_bytes)
         return [*failing, *(CommitJob(shop, some, tries=tries) for some in groups)]

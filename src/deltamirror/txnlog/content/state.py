@@ -17,7 +17,7 @@ from deltamirror.errors import Internal, NotFound, Unsupported
 from deltamirror.txnlog.database.schema import heads, metadata, protocols, tables
 from deltamirror.txnlog.database.statements import LINEAGE
 
-__all__ = ["TableState", "in_force", "load_state", "no_such_table"]
+__all__ = ["TableState", "decoded_line", "in_force", "load_state", "no_such_table"]
 
 _MOST_NEAR_NAMES = 3
 _MOST_COMPARED_NAMES = 500  # comparing costs some 20 µs a name, and asking whether a table exists comes this way
@@ -103,8 +103,8 @@ def load_state(connection: Connection, name: str) -> TableState:
     if row is None:
         raise no_such_table(connection, name)
     facts = row._asdict()
-    table_metadata = _decoded(facts.pop("metadata_line"), Metadata)
-    protocol = _decoded(facts.pop("protocol_line"), Protocol)
+    table_metadata = decoded_line(facts.pop("metadata_line"), Metadata)
+    protocol = decoded_line(facts.pop("protocol_line"), Protocol)
     require_readable(protocol, table=name)
     return TableState.of(protocol, table_metadata, **facts)
 
@@ -130,7 +130,7 @@ def in_force(connection: Connection, table_id: int, version: int) -> tuple[Proto
             hint="`deltamirror table history` shows its versions",
             version=version,
         )
-    return _decoded(protocol, Protocol), _decoded(table_metadata, Metadata)
+    return decoded_line(protocol, Protocol), decoded_line(table_metadata, Metadata)
 
 
 def _newest(projection: Table) -> Select[Any]:
@@ -143,7 +143,8 @@ _NEWEST_PROTOCOL = _newest(protocols)
 _NEWEST_METADATA = _newest(metadata)
 
 
-def _decoded(line: str, kind: type[A]) -> A:
+def decoded_line(line: str, kind: type[A]) -> A:
+    """An action as a projection holds it."""
     action = lines.decode(line)
     if not isinstance(action, kind):
         raise Internal(f"a projection holds {lines.wire_name(action)} where {kind.__name__} belongs")

@@ -64,6 +64,10 @@ class Session:
         """Run a statement through SQLAlchemy."""
         return self.connection.execute(statement, values)
 
+    def locking(self, query: Select[Any]) -> Select[Any]:
+        """The query that also keeps others from changing the rows that it finds, until the transaction ends."""
+        return self._database.locking(query)
+
     def run(self, statement: ClauseElement, values: Mapping[str, Any]) -> None:
         """Run a statement on the driver's cursor, without SQLAlchemy's share of the cost."""
         text, order = self._database.compiled(statement)
@@ -261,6 +265,10 @@ class Database(ABC):
     def wait_for_commits(self, seconds: float, stop: threading.Event) -> None:
         """Wait until there may be commits that were not there before, for so long at most, or until ``stop``."""
         stop.wait(seconds)
+
+    def locking(self, query: Select[Any]) -> Select[Any]:
+        """The query that locks its rows; the query itself where one writer is alone."""
+        return query
 
     def lock_statements(self) -> CatalogLocks:
         """What keeps others from changing the same things at once; nothing where one writer is alone."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, func, select, update
 from sqlalchemy.engine import Row
@@ -23,24 +23,23 @@ from deltamirror.txnlog.queue.imported_state import base_chunks
 from deltamirror.work import CommitWork
 
 __all__ = [
+    "WORK",
     "BaseFacts",
     "CheckpointFacts",
-    "bytes_between",
     "bytes_since",
     "checkpoint_facts",
     "checksum_seed",
-    "commit_time",
     "commit_work",
     "count_files",
     "fetch_chunks",
-    "last_checkpoint",
     "make_due",
+    "numbers_by_commit",
     "replay_work",
     "request_checkpoint",
     "txn_ids",
-    "unpublished_work",
     "with_chunks",
     "with_counts",
+    "work_of",
 ]
 
 _COMMITS_AT_ONCE = 1_000
@@ -76,17 +75,8 @@ def commit_work(connection: Connection, table_id: int, *, first: int, last: int)
     The first version of an imported table is left out where its log had no commit file of it.
     """
     c = versions.c
-    between = _WORK.where(_at(table_id), c.version.between(first, last), c.num_chunks > 0)
-    return [_work(row) for row in connection.execute(between)]
-
-
-def unpublished_work(connection: Connection, table_id: int, *, first: int, last: int) -> list[CommitWork]:
-    """The commits from an unpublished version on, up to the next that is published, or to another; without chunks."""
-    c, status = versions.c, mirror_status.c
-    own = (status.table_id == c.table_id) & (status.version == c.version)
-    waiting = _WORK.join(mirror_status, own).where(_at(table_id), c.version.between(first, last))
-    found = connection.execute(waiting.where(status.state != "SUCCESS"))
-    return [_work(row) for version, row in enumerate(found, first) if row.version == version]
+    between = WORK.where(_at(table_id), c.version.between(first, last), c.num_chunks > 0)
+    return [work_of(row) for row in connection.execute(between)]
 
 
 def replay_work(connection: Connection, table_id: int, *, last: int, after: int | None = None) -> list[CommitWork]:
@@ -94,10 +84,10 @@ def replay_work(connection: Connection, table_id: int, *, last: int, after: int 
 
     An imported table that does not begin with version 0 begins with its base: the state of the first version.
     """
-    query = _WORK.where(_at(table_id), versions.c.version <= last)
+    query = WORK.where(_at(table_id), versions.c.version <= last)
     if after is not None:
         query = query.where(versions.c.version > after)
-    work = [_work(row) for row in connection.execute(query)]
+    work = [work_of(row) for row in connection.execute(query)]
     if after is None and work and (work[0].version > 0 or not work[0].num_chunks):
         work[0] = replace(work[0], is_base=True)
     return work
@@ -122,9 +112,9 @@ def with_counts(connection: Connection, work: Sequence[CommitWork], *, before: i
 
     A commit may add a file that the table has, so that its lines alone do not tell.
     """
-    added = _by_commit(connection, select(versions.c.commit_id, versions.c.num_added), work)
+    added = numbers_by_commit(connection, select(versions.c.commit_id, versions.c.num_added), work)
     ends = select(file_ends.c.commit_id, func.count()).group_by(file_ends.c.commit_id)
-    ended = _by_commit(connection, ends, work)
+    ended = numbers_by_commit(connection, ends, work)
     changes = (added[each.commit_id] - ended.get(each.commit_id, 0) for each in work)
     totals = accumulate(changes, initial=before)
     next(totals)
@@ -174,27 +164,6 @@ def bytes_since(connection: Connection, table_id: int, after: int, upto: int) ->
     return [(row.version, row.num_bytes) for row in connection.execute(query.order_by(c.version))]
 
 
-def last_checkpoint(connection: Connection, table_id: int, upto: int) -> int | None:
-    """The version of the newest checkpoint that was asked for, up to a version."""
-    c = checkpoints.c
-    newest = select(func.max(c.version)).where(c.table_id == table_id, c.version <= upto)
-    found: int | None = connection.execute(newest).scalar_one()
-    return found
-
-
-def bytes_between(connection: Connection, table_id: int, after: int, upto: int) -> int:
-    """How many bytes the commits after a version have, up to another."""
-    c = versions.c
-    total = select(func.coalesce(func.sum(c.num_bytes), 0)).where(_at(table_id), c.version > after, c.version <= upto)
-    return int(connection.execute(total).scalar_one())
-
-
-def commit_time(connection: Connection, table_id: int, version: int) -> int | None:
-    """When a version was committed; None where there is none."""
-    query = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
-    return connection.execute(query).scalar()
-
-
 def txn_ids(connection: Connection, table_id: int, *, first: int, last: int) -> dict[int, str]:
     """The transactions of the versions from one to another."""
     query = select(versions.c.version, versions.c.txn_id).where(_at(table_id), versions.c.version.between(first, last))
@@ -232,7 +201,7 @@ def make_due(database: Database) -> None:
             session.execute(update(waiting).where(failed).values(next_attempt_at=None))
 
 
-def _by_commit(connection: Connection, query: Select[Any], work: Sequence[CommitWork]) -> dict[int, int]:
+def numbers_by_commit(connection: Connection, query: Select[Any], work: Sequence[CommitWork]) -> dict[int, int]:
     """A number for each commit, by a query of commit ids and numbers."""
     found: dict[int, int] = {}
     for some in batched((each.commit_id for each in work), _COMMITS_AT_ONCE):
@@ -244,7 +213,7 @@ def _at(table_id: int) -> ColumnElement[bool]:
     return versions.c.table_id == table_id
 
 
-_WORK: Select[Any] = select(
+WORK: Final[Select[Any]] = select(
     versions.c.version,
     versions.c.commit_id,
     versions.c.committed_at,
@@ -252,9 +221,11 @@ _WORK: Select[Any] = select(
     versions.c.num_bytes,
     versions.c.num_chunks,
 ).order_by(versions.c.version)
+"""What is known of commits without their chunks."""
 
 
-def _work(row: Row[Any]) -> CommitWork:
+def work_of(row: Row[Any]) -> CommitWork:
+    """A commit by the columns of ``WORK``."""
     return CommitWork(
         version=row.version,
         commit_id=row.commit_id,

@@ -40,6 +40,7 @@ __all__ = [
     "release",
     "renew",
     "surrender",
+    "surrender_all",
     "take",
     "under",
 ]
@@ -229,6 +230,16 @@ def surrender(session: Session, lease: Lease) -> int | None:
     return claimed_at
 
 
+def surrender_all(session: Session, held: Sequence[Lease]) -> dict[Lease, int]:
+    """Give leases of one owner and lane back, and learn when each was claimed; see ``surrender``."""
+    mine = {"in_lane": held[0].lane.value, "by_owner": held[0].owner, "of_tables": [each.table_id for each in held]}
+    found = {row.table_id: row for row in session.execute(session.locking(_HELD_BY), mine)}
+    kept = [each for each in held if each.table_id in found and found[each.table_id].epoch == each.epoch]
+    if kept:
+        session.execute(_SURRENDER_ALL, {**mine, "of_tables": [each.table_id for each in kept]})
+    return {each: found[each.table_id].claimed_at for each in kept}
+
+
 def held_for(database: Database, lease: Lease) -> float:
     """For how many seconds no other process can get a lease, from the moment of asking; 0 if it is not held."""
     found = database.glance(_HELD, _identity(lease))
@@ -250,6 +261,17 @@ _RENEW = (
     .values(expires_at=case((leases.c.expires_at > _LONGER, leases.c.expires_at), else_=_LONGER))
     .returning(leases.c.epoch)
 )
+_OF_OWNER: ColumnElement[bool] = and_(
+    leases.c.table_id.in_(bindparam("of_tables", expanding=True)),
+    leases.c.lane == bindparam("in_lane"),
+    leases.c.owner == bindparam("by_owner"),
+)
+_HELD_BY = (
+    select(leases.c.table_id, leases.c.epoch, leases.c.claimed_at)
+    .where(_OF_OWNER, leases.c.expires_at > 0)
+    .order_by(leases.c.table_id)  # the order in which they are renewed: no two transactions wait for each other
+)
+_SURRENDER_ALL = update(leases).where(_OF_OWNER).values(expires_at=0)
 _SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires_at=0).returning(leases.c.claimed_at)
 
 

@@ -1,6 +1,7 @@
 """Recording what came of the mirror's work: states, attempts, and how far a table is published.
 
-Each outcome is one transaction, under the lease that the work was done under. A version goes from PENDING to SUCCESS or
+Outcomes are recorded under the leases that the work was done under: those of a job that are there at once, and in which
+nothing failed, in one transaction; each of the others in one of its own. A version goes from PENDING to SUCCESS or
 FAILED, and from FAILED to SUCCESS. ``published_version`` is the version before the first one that is not SUCCESS.
 Neither goes back here: only ``findings.py`` takes a SUCCESS back, where a comparison did not find the object.
 """
@@ -9,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from sqlalchemy import case, delete, func, insert, literal, select, update
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy import bindparam, case, delete, func, insert, literal, select, update
+from sqlalchemy.sql import ColumnElement, Select
+from sqlalchemy.sql.elements import ClauseElement
 
 from deltamirror.errors import DeltaMirrorError, Diverged
 from deltamirror.steps import Step
@@ -29,11 +31,19 @@ from deltamirror.txnlog.queue.attempts import (
 )
 from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.escalations import Escalates, close_escalations, open_escalation
-from deltamirror.txnlog.queue.leases import surrender
+from deltamirror.txnlog.queue.leases import surrender, surrender_all
 from deltamirror.txnlog.queue.quarantine import mark_diverged, quarantine
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, StageTimes
 
-__all__ = ["DueCheckpoint", "Recorded", "RetryTimes", "record_checkpoint", "record_commits", "record_published"]
+__all__ = [
+    "CommitRecord",
+    "DueCheckpoint",
+    "Recorded",
+    "RetryTimes",
+    "record_checkpoint",
+    "record_commits",
+    "record_published",
+]
 
 RetryTimes: TypeAlias = Callable[[DeltaMirrorError, int], float]
 """How many seconds to wait after an error, by how many attempts there were."""
@@ -81,36 +91,65 @@ def _never(error: DeltaMirrorError, attempts: int) -> bool:
     return False
 
 
-def record_commits(
-    database: Database,
-    outcome: CommitOutcome,
-    *,
-    retry: RetryTimes,
-    escalates: Escalates = _never,
-    checkpoint: DueCheckpoint | None = None,
-) -> Recorded:
-    """Record the versions that were published and the one that failed, and give the lease back.
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """What came of a unit, and the checkpoint that is due once its version is published."""
 
-    The checkpoint that is due once its version is published is asked for in the same transaction, so that no crash
-    forgets it.
+    outcome: CommitOutcome
+    checkpoint: DueCheckpoint | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The lease that the work was done under."""
+        return self.outcome.lease
+
+
+def record_commits(
+    database: Database, records: Sequence[CommitRecord], *, retry: RetryTimes, escalates: Escalates = _never
+) -> list[Recorded]:
+    """Record the versions that were published and those that failed, and give the leases back, in one transaction.
+
+    The leases are of one owner. The checkpoints that are due are asked for in the same transaction, so that no crash
+    forgets them. Where something failed, now or before, a record is the only one: the other tables of a store are made
+    due by transactions that go through their versions in an order of their own.
     """
-    table_id = outcome.table_id
-    waited_ms = _waited_ms(outcome)
+    waited_ms = {each.lease: _waited_ms(each.outcome) for each in records}
     with database.write(Step.RECORD_COMMITS) as session:
-        started = surrender(session, outcome.lease)
-        if started is None:
-            return Recorded(held=False)
-        done = record_published(
-            session, outcome.lease, outcome.published, started, stages=outcome.stages, waited_ms=waited_ms
-        )
-        failure, failed = outcome.failure, _Failed()
-        if failure is not None:
-            failed = _fail(session, outcome.lease, failure, started, retry=retry, escalates=escalates)
-        published = _raise_published(session, table_id)
-        if outcome.checksum is not None and outcome.published:
-            _keep_checksum(session, table_id, outcome.published[-1].version, outcome.checksum)
-        if checkpoint is not None and checkpoint.version <= published:
-            request_checkpoint(session, table_id, checkpoint.version, reason=checkpoint.reason)
+        started = surrender_all(session, [each.lease for each in records])
+        held = [each for each in records if each.lease in started]
+        repaired = _with_failures(session, [each.lease.table_id for each in held])
+        done = {
+            each.lease: record_published(
+                session,
+                each.lease,
+                each.outcome.published,
+                started[each.lease],
+                stages=each.outcome.stages,
+                waited_ms=waited_ms[each.lease],
+                has_failures=each.lease.table_id in repaired,
+            )
+            for each in held
+        }
+        failed = {
+            each.lease: _fail(session, each.lease, failure, started[each.lease], retry=retry, escalates=escalates)
+            for each in held
+            if (failure := each.outcome.failure) is not None
+        }
+        published = _raise_published(session, [each.lease.table_id for each in held])
+        _keep_checksums(session, [each.outcome for each in held])
+        for each in held:
+            due = each.checkpoint
+            if due is not None and due.version <= published[each.lease.table_id]:
+                request_checkpoint(session, each.lease.table_id, due.version, reason=due.reason)
+    return [
+        Recorded(held=False)
+        if each.lease not in started
+        else _recorded(done[each.lease], failed.get(each.lease, _Failed()), published[each.lease.table_id])
+        for each in records
+    ]
+
+
+def _recorded(done: "RecordedVersions", failed: "_Failed", published: int) -> Recorded:
     return Recorded(
         held=True,
         versions=len(done.visible_at),
@@ -168,8 +207,12 @@ def record_published(
     *,
     stages: StageTimes | None = None,
     waited_ms: int = 0,
+    has_failures: bool = True,
 ) -> RecordedVersions:
-    """These versions are in the log, by a unit that was in its stages for so long, and ended so long ago."""
+    """These versions are in the log, by a unit that was in its stages for so long, and ended so long ago.
+
+    ``has_failures``: whether any version of the table may be FAILED.
+    """
     if not published:
         return RecordedVersions()
     c = mirror_status.c
@@ -177,15 +220,7 @@ def record_published(
     mine = (c.table_id == lease.table_id) & c.version.between(first, last)
     if last - first + 1 != len(published):
         mine &= c.version.in_([each.version for each in published])
-    failed_before = select(
-        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), "SUCCESS")
-    ).where(mine, c.state == "FAILED")
-    repaired = insert(attempts).from_select(ATTEMPT_COLUMNS, failed_before).returning(attempts.c.version)
-    recovered = False
-    if session.execute(repaired).all():
-        close_escalations(session, lease, first=first, last=last)
-        postponed = select(c.version).where(mine, c.state == "FAILED", c.next_attempt_at.is_not(None))
-        recovered = session.execute(postponed.limit(1)).first() is not None
+    recovered = has_failures and _close_failures(session, lease, mine, started, first=first, last=last)
     done = (
         update(mirror_status)
         .where(mine, c.state != "SUCCESS")
@@ -202,6 +237,32 @@ def record_published(
         .returning(c.version, c.published_at)
     )
     return RecordedVersions({row.version: row.published_at for row in session.execute(done)}, recovered)
+
+
+def _close_failures(
+    session: Session, lease: Lease, mine: ColumnElement[bool], started: int, *, first: int, last: int
+) -> bool:
+    """Write down that versions which had failed succeed; whether one of them was waiting for its next attempt."""
+    c = mirror_status.c
+    failed_before = select(
+        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), "SUCCESS")
+    ).where(mine, c.state == "FAILED")
+    repaired = insert(attempts).from_select(ATTEMPT_COLUMNS, failed_before).returning(attempts.c.version)
+    if not session.execute(repaired).all():
+        return False
+    close_escalations(session, lease, first=first, last=last)
+    postponed = select(c.version).where(mine, c.state == "FAILED", c.next_attempt_at.is_not(None))
+    return session.execute(postponed.limit(1)).first() is not None
+
+
+def _with_failures(session: Session, table_ids: Sequence[int]) -> set[int]:
+    """Those of some tables that have a version which failed."""
+    return set(session.execute(_FAILED, {"of_tables": table_ids}).scalars()) if table_ids else set()
+
+
+_FAILED = select(mirror_status.c.table_id).where(
+    mirror_status.c.table_id.in_(bindparam("of_tables", expanding=True)), mirror_status.c.state == "FAILED"
+)
 
 
 def _waited_ms(outcome: CommitOutcome) -> int:
@@ -277,15 +338,30 @@ def _stop(session: Session, table_id: int, version: int, error: Diverged) -> boo
     return False
 
 
-def _raise_published(session: Session, table_id: int) -> int:
-    c, published = mirror_status.c, _published(session, table_id)
-    behind = (c.table_id == table_id) & (c.version > published)
+def _raise_published(session: Session, table_ids: Sequence[int]) -> dict[int, int]:
+    """How far the tables are published by now, which is written down."""
+    if not table_ids:
+        return {}
+    rows = session.execute(_REACHED, {"of_tables": table_ids}).all()
+    for row in rows:
+        if row.reached > row.published_version:
+            session.run(_RAISE, {"of_table": row.table_id, "reached": row.reached})
+    return {row.table_id: int(row.reached) for row in rows}
+
+
+def _reached() -> Select[Any]:
+    """The version before the first that is not SUCCESS, of some tables."""
+    c, published = mirror_status.c, tables.c.published_version
+    behind = (c.table_id == tables.c.table_id) & (c.version > published)
     waiting = select(func.min(c.version)).where(behind, c.state != "SUCCESS").scalar_subquery()
     newest = select(func.max(c.version)).where(behind).scalar_subquery()
-    reached = int(session.execute(select(func.coalesce(waiting - 1, newest, published))).scalar_one())
-    if reached > published:
-        session.execute(update(tables).where(tables.c.table_id == table_id).values(published_version=reached))
-    return reached
+    reached = func.coalesce(waiting - 1, newest, published).label("reached")
+    own = tables.c.table_id.in_(bindparam("of_tables", expanding=True))
+    return select(tables.c.table_id, published, reached).where(own).order_by(tables.c.table_id)
+
+
+_REACHED = _reached()
+_RAISE = update(tables).where(tables.c.table_id == bindparam("of_table")).values(published_version=bindparam("reached"))
 
 
 def _published(session: Session, table_id: int) -> int:
@@ -293,14 +369,24 @@ def _published(session: Session, table_id: int) -> int:
     return int(session.execute(query).scalar_one())
 
 
-def _keep_checksum(session: Session, table_id: int, version: int, data: bytes) -> None:
-    kept = upsert(checksums).values(table_id=table_id, version=version, data=data)
+def _keep_checksums(session: Session, outcomes: Sequence[CommitOutcome]) -> None:
+    kept = [
+        {"table_id": each.table_id, "version": each.published[-1].version, "data": each.checksum}
+        for each in outcomes
+        if each.checksum is not None and each.published
+    ]
+    for values in kept:
+        session.run(_KEEP_CHECKSUM, values)
+
+
+def _keep_checksum() -> ClauseElement:
+    kept = upsert(checksums).values({c.name: bindparam(c.name) for c in checksums.c})
     later = {"version": kept.excluded.version, "data": kept.excluded.data}
-    session.execute(
-        kept.on_conflict_do_update(
-            index_elements=[checksums.c.table_id], set_=later, where=checksums.c.version < kept.excluded.version
-        )
-    )
+    older = checksums.c.version < kept.excluded.version
+    return kept.on_conflict_do_update(index_elements=[checksums.c.table_id], set_=later, where=older)
+
+
+_KEEP_CHECKSUM = _keep_checksum()
 
 
 def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: int) -> None:

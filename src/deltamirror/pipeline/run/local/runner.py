@@ -29,7 +29,7 @@ class InProcessRunner:
         """It always is."""
         return True
 
-    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
+    def run(self, units: Sequence[Unit]) -> Generator[list[Outcome]]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""
         return work_on(units, threads=self._live.current.mirror.threads, resources=self._resources)
 

@@ -30,17 +30,17 @@ def work_on(
     threads: int,
     resources: Resources,
     patience: Callable[[Unit], float] = patience,
-) -> Generator[Outcome]:
+) -> Generator[list[Outcome]]:
     """One outcome for each unit, as they finish. A caller that stops listening stops the work before its next put."""
     crew, waiting = _Crew(resources, patience), iter(units)
     try:
         for unit in islice(waiting, threads):
             crew.start(unit)
         while crew.busy:
-            outcome = crew.next_outcome()
-            for unit in islice(waiting, 1):
+            outcomes = crew.next_outcomes()
+            for unit in islice(waiting, len(outcomes)):
                 crew.start(unit)
-            yield outcome
+            yield outcomes
     finally:
         crew.give_up_all()
 
@@ -68,16 +68,17 @@ class _Crew:
         task = self.busy[number] = _Task(unit, time.monotonic() + self._patience(unit))
         threading.Thread(target=self._work, args=(number, task), name=f"mirror {unit.table}", daemon=True).start()
 
-    def next_outcome(self) -> Outcome:
-        """The next outcome; of a unit that is given up, if its time comes first."""
+    def next_outcomes(self) -> list[Outcome]:
+        """The next outcome and those that are there with it; of a unit that is given up, if its time comes first."""
         while True:
             number, task = min(self.busy.items(), key=lambda item: item[1].deadline)
             try:
-                finished, outcome = self._finished.get(timeout=max(0.0, task.deadline - time.monotonic()))
+                first = self._finished.get(timeout=max(0.0, task.deadline - time.monotonic()))
             except Empty:
-                return self._give_up(number)
-            if self.busy.pop(finished, None) is not None:
-                return outcome
+                return [self._give_up(number)]
+            finished = [first, *(self._finished.get_nowait() for _ in range(self._finished.qsize()))]
+            if outcomes := [outcome for number, outcome in finished if self.busy.pop(number, None) is not None]:
+                return outcomes
 
     def give_up_all(self) -> None:
         """Let nothing more be put."""

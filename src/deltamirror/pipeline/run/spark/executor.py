@@ -46,9 +46,9 @@ def run_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The outcomes of the units of a task, as they finish; commits have so many ``seconds`` together."""
     units = in_time(_units(batches), seconds)
-    for outcome in _outcomes(units, threads=threads, fetches=fetches):
-        row = pa.array([pickle.dumps(_explained(outcome))], pa.binary())
-        yield pa.record_batch([row], names=["outcome"])
+    for outcomes in _outcomes(units, threads=threads, fetches=fetches):
+        rows = pa.array([pickle.dumps(_explained(each)) for each in outcomes], pa.binary())
+        yield pa.record_batch([rows], names=["outcome"])
 
 
 def in_time(units: Iterator[Unit], seconds: float, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Unit]:
@@ -63,13 +63,13 @@ def in_time(units: Iterator[Unit], seconds: float, *, clock: Callable[[], float]
         yield replace(unit, budget=min(unit.budget, left)) if isinstance(unit, CommitUnit) else unit
 
 
-def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator[Outcome]:
+def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator[list[Outcome]]:
     try:
         _settings().check()
         resources = _resources(fetches)
     except DeltaMirrorError as error:
         lacking = error  # the name that an except clause gives ends with it
-        return (failed(unit, lacking, Stage.FETCH) for unit in units)
+        return ([failed(unit, lacking, Stage.FETCH)] for unit in units)
     return work_on(units, threads=threads, resources=resources)
 
 

@@ -28,7 +28,8 @@ def mapped(runner: SparkRunner, function: Callable[[T], Iterable[R]], items: Ite
     The function is one of a module: executors import it.
     """
     rows = rows_of(list(enumerate(items)))
-    found = [pickle.loads(each) for each in runner.job(rows, partial(answer_rows, function), _ANSWERS)]  # noqa: S301  our own executors wrote it
+    answers = runner.job(rows, partial(answer_rows, function), _ANSWERS)
+    found = [pickle.loads(each) for some in answers for each in some]  # noqa: S301  our own executors wrote it
     for _, answer in sorted(found, key=itemgetter(0)):
         if isinstance(answer, DeltaMirrorError):
             raise answer

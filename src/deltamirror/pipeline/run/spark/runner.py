@@ -115,13 +115,13 @@ class SparkRunner:
             require_server(self._settings.spark.master)
         return session is not None
 
-    def run(self, units: Sequence[Unit]) -> Generator[Outcome]:
+    def run(self, units: Sequence[Unit]) -> Generator[list[Outcome]]:
         """One Spark job, or several in a row if the units carry too much for one."""
         large: list[Unit] = []
         for job in packed(self._small(units, large), largest=self._carrier.largest):
             yield from self._run(job)
         for unit in large:
-            yield self._run_large(unit)
+            yield [self._run_large(unit)]
 
     def close(self) -> None:
         """Stop Spark, if it is ours. Jobs that are under way fail. A Spark that is just starting is stopped later."""
@@ -138,8 +138,8 @@ class SparkRunner:
                 if not is_gone(session):
                     session.stop()
 
-    def job(self, rows: pa.Table, task: Task, columns: str) -> Iterator[Any]:
-        """What a task makes of rows, one value each, by one Spark job."""
+    def job(self, rows: pa.Table, task: Task, columns: str) -> Iterator[Sequence[Any]]:
+        """What a task makes of rows, one value each, by one Spark job; those values together that are there at once."""
         session = self._started()
         with self._forgotten_if_gone(session):
             if not self._is_given:
@@ -163,15 +163,18 @@ class SparkRunner:
             else:
                 large.append(unit)
 
-    def _run(self, units: list[Unit]) -> Iterator[Outcome]:
+    def _run(self, units: list[Unit]) -> Iterator[list[Outcome]]:
         seconds = _TOGETHER if len(units) > 1 else math.inf
         task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches, seconds=seconds)
-        for row in self.job(rows_of(units), task, OUTCOMES):
-            outcome: Outcome = pickle.loads(row)  # noqa: S301  our own executors wrote it
-            if not self.fetches and outcome.failure is not None and isinstance(outcome.failure.error, LeaseLost):
-                _log.warning("%s: %s", outcome.failure.error, _BY_THE_CLOCK)
-            yield outcome
+        for rows in self.job(rows_of(units), task, OUTCOMES):
+            yield [self._outcome(row) for row in rows]
         self._collect_garbage(sum(carried_bytes(work) for unit in units for work in unit.commits))
+
+    def _outcome(self, row: bytes) -> Outcome:
+        outcome: Outcome = pickle.loads(row)  # noqa: S301  our own executors wrote it
+        if not self.fetches and outcome.failure is not None and isinstance(outcome.failure.error, LeaseLost):
+            _log.warning("%s: %s", outcome.failure.error, _BY_THE_CLOCK)
+        return outcome
 
     def _run_large(self, unit: Unit) -> Outcome:
         """One unit that may be too much for a job: commits by several jobs in a row, a checkpoint as a whole."""
@@ -183,7 +186,7 @@ class SparkRunner:
     def _run_alone(self, unit: Unit) -> Outcome:
         """By a job; by threads of this process, which read it bit by bit, where no job carries it."""
         loaded = self._carrier.loaded(unit)
-        [outcome] = self._here.run([unit]) if loaded is None else self._run([loaded])
+        [[outcome]] = self._here.run([unit]) if loaded is None else self._run([loaded])
         return outcome
 
     def _started(self) -> SparkSession:
@@ -237,9 +240,9 @@ def _ended(why: str = "") -> Unavailable:
     return Unavailable(f"Spark has ended{why}", hint="the mirror starts it again")
 
 
-def _collected(frame: DataFrame) -> Iterator[Any]:
+def _collected(frame: DataFrame) -> Iterator[Sequence[Any]]:
     """The rows of a frame of one column, by one job."""
     if getattr(frame.sparkSession, "sparkContext", None) is None:
         # Partition by partition, as they finish. Without Spark Connect this would be a job for each partition.
-        return (row[0] for row in frame.toLocalIterator())
-    return (value.as_buffer() for value in frame.toArrow().column(0))
+        return ([row[0]] for row in frame.toLocalIterator())
+    return iter([[value.as_buffer() for value in frame.toArrow().column(0)]])

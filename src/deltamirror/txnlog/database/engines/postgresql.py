@@ -28,7 +28,7 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.pool import PoolProxiedConnection
-from sqlalchemy.sql import ClauseElement, ColumnElement
+from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
@@ -173,6 +173,10 @@ class PostgresqlDatabase(Database):
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().close()
+
+    def locking(self, query: Select[Any]) -> Select[Any]:
+        """The query that locks its rows, in its order."""
+        return query.with_for_update()
 
     def lock_statements(self) -> CatalogLocks:
         """Readers and commits go on. Before the first migration there is no table that could be locked."""

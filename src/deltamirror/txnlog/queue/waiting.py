@@ -1,0 +1,147 @@
+"""What waits to be published, and what has to be known to plan it: for all tables of a pass by a few queries."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy.engine import Row
+from sqlalchemy.sql import ColumnElement, Select
+
+from deltamirror.txnlog.database.schema import (
+    checkpoints,
+    checksums,
+    file_ends,
+    heads,
+    metadata,
+    mirror_status,
+    tables,
+    versions,
+)
+from deltamirror.txnlog.queue.backlog import WORK, numbers_by_commit, work_of
+from deltamirror.txnlog.queue.leases import Claim
+from deltamirror.work import CommitWork
+
+__all__ = ["Waiting", "waiting_commits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What waits of one table. Line and checksum are as they are stored: one that is damaged is its table's matter."""
+
+    commits: Sequence[CommitWork]
+    """From the first unpublished version on, up to the next that is published; without their chunks."""
+    changes: Mapping[int, int]
+    """By how many files each of them, by its commit id, changes what the table has."""
+    follows: bool
+    """Whether the log has the version before the first."""
+    metadata_version: int
+    """The version that the newest metadata is of."""
+    metadata_line: str
+    last_checkpoint: int | None
+    """The newest that was asked for."""
+    bytes_before: int
+    """How many bytes the published commits after it have."""
+    began_at: int | None
+    """When its version was committed, or the first of the log; None where that is not known."""
+    checksum: bytes | None
+    """The one of the version before the first, if the mirror computed it."""
+
+
+def waiting_commits(connection: Connection, claims: Sequence[Claim], *, most: int) -> dict[int, Waiting]:
+    """What waits of each claimed table, ``most`` so many versions; tables that are gone are left out."""
+    ids = {"table_ids": [claim.table_id for claim in claims]}
+    commits, added = _commits(connection, claims, {**ids, "most": most})
+    every = [work for some in commits.values() for work in some]
+    ends = select(file_ends.c.commit_id, func.count()).group_by(file_ends.c.commit_id)
+    ended = numbers_by_commit(connection, ends, every)
+    seeds = {row.table_id: row for row in connection.execute(_CHECKSUMS, ids)}
+    facts = {row.table_id: row for row in connection.execute(_FACTS, ids)}
+    return {
+        claim.table_id: Waiting(
+            commits=(mine := commits[claim.table_id]),
+            changes={each.commit_id: added[each.commit_id] - ended.get(each.commit_id, 0) for each in mine},
+            follows=bool(row.has_last) and claim.published >= claim.log_start,
+            metadata_version=row.metadata_version,
+            metadata_line=row.line,
+            last_checkpoint=row.last_checkpoint,
+            bytes_before=int(row.bytes_before),
+            began_at=row.began_at,
+            checksum=_checksum_of(seeds.get(claim.table_id), claim.published),
+        )
+        for claim in claims
+        if (row := facts.get(claim.table_id)) is not None
+    }
+
+
+def _commits(
+    connection: Connection, claims: Sequence[Claim], values: Mapping[str, Any]
+) -> tuple[dict[int, list[CommitWork]], dict[int, int]]:
+    """The commits of each table, and how many files each commit adds."""
+    commits: dict[int, list[CommitWork]] = defaultdict(list)
+    added: dict[int, int] = {}
+    next_version = {claim.table_id: claim.published + 1 for claim in claims}
+    for row in connection.execute(_COMMITS, values):
+        if row.version == next_version[row.table_id]:
+            next_version[row.table_id] += 1
+            commits[row.table_id].append(work_of(row))
+            added[row.commit_id] = row.num_added
+    return commits, added
+
+
+def _checksum_of(row: Row[Any] | None, version: int) -> bytes | None:
+    return bytes(row.data) if row is not None and row.version == version else None
+
+
+def _among(column: ColumnElement[int]) -> ColumnElement[bool]:
+    return column.in_(bindparam("table_ids", expanding=True))
+
+
+def _commits_query() -> Select[Any]:
+    c, status, last = versions.c, mirror_status.c, tables.c.published_version
+    own = (status.table_id == c.table_id) & (status.version == c.version)
+    return (
+        WORK.add_columns(c.table_id, c.num_added)
+        .join(mirror_status, own)
+        .join(tables, tables.c.table_id == c.table_id)
+        .where(_among(c.table_id), c.version > last, c.version <= last + bindparam("most"), status.state != "SUCCESS")
+        .order_by(None)
+        .order_by(c.table_id, c.version)
+    )
+
+
+def _facts_query() -> Select[Any]:
+    c, last = versions.c, tables.c.published_version
+    asked_for = (
+        select(checkpoints.c.table_id, func.max(checkpoints.c.version).label("version"))
+        .join(tables, tables.c.table_id == checkpoints.c.table_id)
+        .where(_among(checkpoints.c.table_id), checkpoints.c.version <= last)
+        .group_by(checkpoints.c.table_id)
+        .subquery("asked_for")
+    )
+    own = c.table_id == tables.c.table_id
+    after = func.coalesce(asked_for.c.version, -1)
+    bytes_before = select(func.coalesce(func.sum(c.num_bytes), 0)).where(own, c.version > after, c.version <= last)
+    began_at = select(c.committed_at).where(own, c.version == func.coalesce(asked_for.c.version, tables.c.log_start))
+    last_commits = select(func.count()).where(own, c.version == last, c.num_chunks > 0)
+    return (
+        select(
+            tables.c.table_id,
+            heads.c.metadata_version,
+            metadata.c.line,
+            asked_for.c.version.label("last_checkpoint"),
+            bytes_before.scalar_subquery().label("bytes_before"),
+            began_at.scalar_subquery().label("began_at"),
+            last_commits.scalar_subquery().label("has_last"),
+        )
+        .join(heads, heads.c.table_id == tables.c.table_id)
+        .join(metadata, (metadata.c.table_id == tables.c.table_id) & (metadata.c.version == heads.c.metadata_version))
+        .outerjoin(asked_for, asked_for.c.table_id == tables.c.table_id)
+        .where(_among(tables.c.table_id))
+    )
+
+
+_COMMITS = _commits_query()
+_FACTS = _facts_query()
+_CHECKSUMS = select(checksums).where(_among(checksums.c.table_id))
