@@ -361,7 +361,8 @@ def test_a_service_on_spark_ends_in_order(orders, add) -> None:
         assert "on Spark (local[1])" in service.started
         orders("commit", "orders", "-", "--wait", "300", stdin=add())
         status, said, complained = service.stop()
-    assert (status, without_jvm(complained)) == (0, STARTING + STOPPING)
+    lines = [line for line in complained.splitlines(keepends=True) if line in (STARTING, STOPPING)]
+    assert (status, lines) == (0, [STARTING, STOPPING]), complained  # Spark may warn that the machine is slow
     assert "Published 2 versions of 1 table" in said
 
 
