@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -75,17 +75,13 @@ def commit_work(connection: Connection, table_id: int, *, first: int, last: int)
 
     The first version of an imported table is left out where its log had no commit file of it.
     """
-    c = versions.c
-    between = _WORK.where(_at(table_id), c.version.between(first, last), c.num_chunks > 0)
-    return [_work(row) for row in connection.execute(between)]
+    found = connection.execute(_WITH_FILES, {"of_table": table_id, "first": first, "last": last})
+    return [_work(row) for row in found]
 
 
 def unpublished_work(connection: Connection, table_id: int, *, first: int, last: int) -> list[CommitWork]:
     """The commits from an unpublished version on, up to the next that is published, or to another; without chunks."""
-    c, status = versions.c, mirror_status.c
-    own = (status.table_id == c.table_id) & (status.version == c.version)
-    waiting = _WORK.join(mirror_status, own).where(_at(table_id), c.version.between(first, last))
-    found = connection.execute(waiting.where(status.state != "SUCCESS"))
+    found = connection.execute(_UNPUBLISHED, {"of_table": table_id, "first": first, "last": last})
     return [_work(row) for version, row in enumerate(found, first) if row.version == version]
 
 
@@ -107,8 +103,7 @@ def with_chunks(connection: Connection, work: Sequence[CommitWork]) -> list[Comm
     """The same commits, carrying their chunks; all of them are in memory at once."""
     carried: dict[int, list[Chunk]] = {each.commit_id: [] for each in work}
     for some in batched((each.commit_id for each in work if not each.is_base), _COMMITS_AT_ONCE):
-        query = select(chunks).where(chunks.c.commit_id.in_(some)).order_by(chunks.c.commit_id, chunks.c.chunk)
-        for row in connection.execute(query):
+        for row in connection.execute(_CHUNKS, {"some": some}):
             chunk = Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
             carried[row.commit_id].append(chunk)
     for each in work:
@@ -122,9 +117,7 @@ def with_counts(connection: Connection, work: Sequence[CommitWork], *, before: i
 
     A commit may add a file that the table has, so that its lines alone do not tell.
     """
-    added = _by_commit(connection, select(versions.c.commit_id, versions.c.num_added), work)
-    ends = select(file_ends.c.commit_id, func.count()).group_by(file_ends.c.commit_id)
-    ended = _by_commit(connection, ends, work)
+    added, ended = _by_commit(connection, _ADDED, work), _by_commit(connection, _ENDED, work)
     changes = (added[each.commit_id] - ended.get(each.commit_id, 0) for each in work)
     totals = accumulate(changes, initial=before)
     next(totals)
@@ -142,10 +135,10 @@ def fetch_chunks(connection: Connection, work: CommitWork) -> Iterator[Chunk]:
 def checkpoint_facts(connection: Connection, table_id: int, version: int) -> CheckpointFacts:
     """What a checkpoint of this version starts from, and has to come to."""
     protocol, metadata = in_force(connection, table_id, version)
-    committed_at = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
+    own = {"of_table": table_id, "of_version": version}
     return CheckpointFacts(
         version=version,
-        committed_at=int(connection.execute(committed_at).scalar_one()),
+        committed_at=int(connection.execute(_COMMITTED_AT, own).scalar_one()),
         protocol=protocol,
         metadata=metadata,
         num_files=count_files(connection, table_id, version),
@@ -155,16 +148,10 @@ def checkpoint_facts(connection: Connection, table_id: int, version: int) -> Che
 
 def count_files(connection: Connection, table_id: int, version: int) -> int:
     """How many files a version has: those that were added less those that ended, which is cheaper than looking."""
-    added = select(func.coalesce(func.sum(versions.c.num_added), 0)).where(_at(table_id), versions.c.version <= version)
-    ended = (
-        select(file_ends.c.file_commit_id, file_ends.c.file_ordinal)
-        .join(versions, versions.c.commit_id == file_ends.c.commit_id)
-        .where(file_ends.c.table_id == table_id, versions.c.version <= version)
-        .distinct()
-        .subquery()
+    upto = {"of_table": table_id, "last": version}
+    return int(connection.execute(_NUM_ADDED, upto).scalar_one()) - int(
+        connection.execute(_NUM_ENDED, upto).scalar_one()
     )
-    num_ended = select(func.count()).select_from(ended)
-    return int(connection.execute(added).scalar_one()) - int(connection.execute(num_ended).scalar_one())
 
 
 def bytes_since(connection: Connection, table_id: int, after: int, upto: int) -> list[tuple[int, int]]:
@@ -176,23 +163,19 @@ def bytes_since(connection: Connection, table_id: int, after: int, upto: int) ->
 
 def last_checkpoint(connection: Connection, table_id: int, upto: int) -> int | None:
     """The version of the newest checkpoint that was asked for, up to a version."""
-    c = checkpoints.c
-    newest = select(func.max(c.version)).where(c.table_id == table_id, c.version <= upto)
-    found: int | None = connection.execute(newest).scalar_one()
+    found: int | None = connection.execute(_LAST_CHECKPOINT, {"of_table": table_id, "last": upto}).scalar_one()
     return found
 
 
 def bytes_between(connection: Connection, table_id: int, after: int, upto: int) -> int:
     """How many bytes the commits after a version have, up to another."""
-    c = versions.c
-    total = select(func.coalesce(func.sum(c.num_bytes), 0)).where(_at(table_id), c.version > after, c.version <= upto)
-    return int(connection.execute(total).scalar_one())
+    between = {"of_table": table_id, "after": after, "last": upto}
+    return int(connection.execute(_BYTES_BETWEEN, between).scalar_one())
 
 
 def commit_time(connection: Connection, table_id: int, version: int) -> int | None:
     """When a version was committed; None where there is none."""
-    query = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
-    return connection.execute(query).scalar()
+    return connection.execute(_COMMITTED_AT, {"of_table": table_id, "of_version": version}).scalar()
 
 
 def txn_ids(connection: Connection, table_id: int, *, first: int, last: int) -> dict[int, str]:
@@ -203,8 +186,7 @@ def txn_ids(connection: Connection, table_id: int, *, first: int, last: int) -> 
 
 def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes | None:
     """The ``.crc`` of a version, if it is the newest that the mirror computed for the table."""
-    c = checksums.c
-    found = connection.execute(select(c.data).where(c.table_id == table_id, c.version == version)).scalar()
+    found = connection.execute(_CHECKSUM, {"of_table": table_id, "of_version": version}).scalar()
     return None if found is None else bytes(found)
 
 
@@ -233,10 +215,10 @@ def make_due(database: Database) -> None:
 
 
 def _by_commit(connection: Connection, query: Select[Any], work: Sequence[CommitWork]) -> dict[int, int]:
-    """A number for each commit, by a query of commit ids and numbers."""
+    """A number for each commit, by a query of ``some`` commit ids and their numbers."""
     found: dict[int, int] = {}
     for some in batched((each.commit_id for each in work), _COMMITS_AT_ONCE):
-        found.update((row[0], row[1]) for row in connection.execute(query.where(query.selected_columns[0].in_(some))))
+        found.update((row[0], row[1]) for row in connection.execute(query, {"some": some}))
     return found
 
 
@@ -252,6 +234,41 @@ _WORK: Select[Any] = select(
     versions.c.num_bytes,
     versions.c.num_chunks,
 ).order_by(versions.c.version)
+
+# The statements of planning, built once: to build one costs several times as much as to run it.
+_OF_TABLE: Final[ColumnElement[bool]] = versions.c.table_id == bindparam("of_table")
+_UP_TO_LAST: Final[ColumnElement[bool]] = versions.c.version <= bindparam("last")
+_FROM_FIRST_TO_LAST: Final[ColumnElement[bool]] = versions.c.version.between(bindparam("first"), bindparam("last"))
+_SOME: Final[BindParameter[Any]] = bindparam("some", expanding=True)
+
+_WITH_FILES: Final = _WORK.where(_OF_TABLE, _FROM_FIRST_TO_LAST, versions.c.num_chunks > 0)
+_UNPUBLISHED: Final = _WORK.join(
+    mirror_status,
+    (mirror_status.c.table_id == versions.c.table_id) & (mirror_status.c.version == versions.c.version),
+).where(_OF_TABLE, _FROM_FIRST_TO_LAST, mirror_status.c.state != "SUCCESS")
+_CHUNKS: Final = select(chunks).where(chunks.c.commit_id.in_(_SOME)).order_by(chunks.c.commit_id, chunks.c.chunk)
+_ADDED: Final[Select[Any]] = select(versions.c.commit_id, versions.c.num_added).where(versions.c.commit_id.in_(_SOME))
+_ENDED: Final[Select[Any]] = (
+    select(file_ends.c.commit_id, func.count()).where(file_ends.c.commit_id.in_(_SOME)).group_by(file_ends.c.commit_id)
+)
+_NUM_ADDED: Final = select(func.coalesce(func.sum(versions.c.num_added), 0)).where(_OF_TABLE, _UP_TO_LAST)
+_NUM_ENDED: Final = select(func.count()).select_from(
+    select(file_ends.c.file_commit_id, file_ends.c.file_ordinal)
+    .join(versions, versions.c.commit_id == file_ends.c.commit_id)
+    .where(file_ends.c.table_id == bindparam("of_table"), _UP_TO_LAST)
+    .distinct()
+    .subquery()
+)
+_LAST_CHECKPOINT: Final = select(func.max(checkpoints.c.version)).where(
+    checkpoints.c.table_id == bindparam("of_table"), checkpoints.c.version <= bindparam("last")
+)
+_BYTES_BETWEEN: Final = select(func.coalesce(func.sum(versions.c.num_bytes), 0)).where(
+    _OF_TABLE, versions.c.version > bindparam("after"), _UP_TO_LAST
+)
+_COMMITTED_AT: Final = select(versions.c.committed_at).where(_OF_TABLE, versions.c.version == bindparam("of_version"))
+_CHECKSUM: Final = select(checksums.c.data).where(
+    checksums.c.table_id == bindparam("of_table"), checksums.c.version == bindparam("of_version")
+)
 
 
 def _work(row: Row[Any]) -> CommitWork:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
@@ -132,6 +133,30 @@ def claim(
     whatever was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of
     these, ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were never served.
     """
+    waiting = _claimable(
+        lane,
+        table_ids=None if table_ids is None else tuple(table_ids),
+        except_stores=tuple(except_stores),
+        except_retries=tuple(except_retries),
+        open_circuits=tuple(open_circuits),
+        retry_max=retry_max,
+        switch=switch,
+    )
+    return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
+
+
+@lru_cache(maxsize=64)
+def _claimable(
+    lane: Lane,
+    *,
+    table_ids: tuple[int, ...] | None,
+    except_stores: tuple[str, ...],
+    except_retries: tuple[str, ...],
+    open_circuits: tuple[str, ...],
+    retry_max: float,
+    switch: Switch,
+) -> Select[Any]:
+    """The query of ``claim``. A service asks the same one at every poll, and to build it costs more than to run it."""
     waiting = _waiting(lane, retry_max) if table_ids is None else _asked_for(lane, table_ids)
     failed = _status(lane).state == "FAILED"
     for store in except_stores:
@@ -140,8 +165,7 @@ def claim(
         waiting = waiting.where(~(in_store(store) & failed))
     for store in open_circuits:
         waiting = waiting.where(~(in_store(store) & or_(failed, tables.c.published_version < 0)))
-    waiting = waiting.where(is_switched_on(switch))
-    return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
+    return waiting.where(is_switched_on(switch))
 
 
 def claim_in_store(

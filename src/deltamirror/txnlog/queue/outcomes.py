@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from sqlalchemy import case, delete, func, insert, literal, select, update
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy import BigInteger, bindparam, case, delete, func, insert, literal, select, update
+from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.errors import DeltaMirrorError, Diverged
 from deltamirror.steps import Step
@@ -278,29 +278,40 @@ def _stop(session: Session, table_id: int, version: int, error: Diverged) -> boo
 
 
 def _raise_published(session: Session, table_id: int) -> int:
-    c, published = mirror_status.c, _published(session, table_id)
-    behind = (c.table_id == table_id) & (c.version > published)
-    waiting = select(func.min(c.version)).where(behind, c.state != "SUCCESS").scalar_subquery()
-    newest = select(func.max(c.version)).where(behind).scalar_subquery()
-    reached = int(session.execute(select(func.coalesce(waiting - 1, newest, published))).scalar_one())
+    published = _published(session, table_id)
+    reached = int(session.execute(_REACHED, {"of_table": table_id, "published": published}).scalar_one())
     if reached > published:
-        session.execute(update(tables).where(tables.c.table_id == table_id).values(published_version=reached))
+        session.execute(_RAISE, {"of_table": table_id, "reached": reached})
     return reached
 
 
 def _published(session: Session, table_id: int) -> int:
-    query = select(tables.c.published_version).where(tables.c.table_id == table_id)
-    return int(session.execute(query).scalar_one())
+    return int(session.execute(_PUBLISHED, {"of_table": table_id}).scalar_one())
 
 
 def _keep_checksum(session: Session, table_id: int, version: int, data: bytes) -> None:
-    kept = upsert(checksums).values(table_id=table_id, version=version, data=data)
-    later = {"version": kept.excluded.version, "data": kept.excluded.data}
-    session.execute(
-        kept.on_conflict_do_update(
-            index_elements=[checksums.c.table_id], set_=later, where=checksums.c.version < kept.excluded.version
-        )
-    )
+    session.execute(_KEEP_CHECKSUM, {"table_id": table_id, "version": version, "data": data})
+
+
+def _reached() -> Select[tuple[int]]:
+    """The version before the first that is not published, or the newest; ``published`` where none came after it."""
+    c, published = mirror_status.c, bindparam("published", type_=BigInteger)
+    behind = (c.table_id == bindparam("of_table")) & (c.version > published)
+    waiting = select(func.min(c.version)).where(behind, c.state != "SUCCESS").scalar_subquery()
+    newest = select(func.max(c.version)).where(behind).scalar_subquery()
+    return select(func.coalesce(waiting - 1, newest, published))
+
+
+_MINE: Final = tables.c.table_id == bindparam("of_table")
+_REACHED: Final = _reached()
+_RAISE: Final = update(tables).where(_MINE).values(published_version=bindparam("reached"))
+_PUBLISHED: Final = select(tables.c.published_version).where(_MINE)
+_CHECKSUM: Final = upsert(checksums).values({name: bindparam(name) for name in ("table_id", "version", "data")})
+_KEEP_CHECKSUM: Final = _CHECKSUM.on_conflict_do_update(
+    index_elements=[checksums.c.table_id],
+    set_={"version": _CHECKSUM.excluded.version, "data": _CHECKSUM.excluded.data},
+    where=checksums.c.version < _CHECKSUM.excluded.version,
+)
 
 
 def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: int) -> None:
