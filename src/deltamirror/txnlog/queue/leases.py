@@ -17,6 +17,7 @@ from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, upd
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
+from sqlalchemy.sql.dml import ReturningInsert
 
 from deltamirror.config import Switch
 from deltamirror.errors import LeaseLost
@@ -279,10 +280,26 @@ _SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires
 
 def _take(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str, seconds: float) -> dict[int, int]:
     """The epochs of the leases that were to be had, by table."""
-    mine = {"lane": lane.value, "owner": owner, "epoch": 1, "claimed_at": CLOCK}
-    until = CLOCK + _milliseconds(seconds)
-    proposed = upsert(leases).values([{"table_id": each, "expires_at": until, **mine} for each in sorted(table_ids)])
-    taken = proposed.on_conflict_do_update(
+    wanted = {_table_name(number): each for number, each in enumerate(sorted(table_ids))}
+    mine = {"in_lane": lane.value, "by_owner": owner, "duration": _milliseconds(seconds)}
+    rows = session.execute(_taking(len(wanted)), {**wanted, **mine})
+    return {row.table_id: row.epoch for row in rows}
+
+
+@lru_cache(maxsize=64)
+def _taking(count: int) -> ReturningInsert[tuple[int, int]]:
+    """Take the leases of so many tables, as far as they are to be had."""
+    c = leases.c
+    mine = {
+        "lane": bindparam("in_lane", type_=c.lane.type),
+        "owner": bindparam("by_owner", type_=c.owner.type),
+        "epoch": 1,
+        "claimed_at": CLOCK,
+        "expires_at": CLOCK + bindparam("duration", type_=c.expires_at.type),
+    }
+    wanted = [bindparam(_table_name(number), type_=c.table_id.type) for number in range(count)]
+    proposed = upsert(leases).values([{"table_id": each, **mine} for each in wanted])
+    return proposed.on_conflict_do_update(
         index_elements=[leases.c.table_id, leases.c.lane],
         set_={
             "owner": proposed.excluded.owner,
@@ -292,7 +309,10 @@ def _take(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str,
         },
         where=leases.c.expires_at <= CLOCK,
     ).returning(leases.c.table_id, leases.c.epoch)
-    return {row.table_id: row.epoch for row in session.execute(taken)}
+
+
+def _table_name(number: int) -> str:
+    return f"table_{number}"
 
 
 def _claimed(
