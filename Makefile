@@ -13,6 +13,8 @@ TESTS ?=
 WRITERS ?=
 # How many random schedules, and how many random tables for all readers, `make soak` runs; it also takes SOAK_MINUTES.
 SCHEDULES ?= 10000
+# How many processes run the schedules.
+JOBS ?= 2
 TABLES ?= 3000
 # How many damaged logs.
 DAMAGES ?= 2000
@@ -41,7 +43,7 @@ reference-logs: java setup ## Let the reference writers write the logs in tests/
 	$(BIN)/python -m tests.reference $(WRITERS)
 
 soak: java setup ## Random schedules, tables and interleavings, processes amid faults, every database and store
-	$(BIN)/python -m tests.simulation --count $(SCHEDULES)
+	$(BIN)/python -m tests.simulation --count $(SCHEDULES) --jobs $(JOBS)
 	$(BIN)/python -m tests.damage --count $(DAMAGES)
 	$(BIN)/python -m tests.admission --directed ""
 	$(BIN)/python -m tests.admission --count $(TABLES)

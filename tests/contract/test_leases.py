@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from sqlalchemy import event
 
 from deltamirror import Catalog
 from deltamirror.config import Switch
@@ -164,6 +165,18 @@ def test_a_store_can_be_left_out(catalog: Catalog) -> None:
         except_stores=["file:///nowhere/one/", "file:///nowhere/other/"],
     )
     assert names(found) == ["b"]
+
+
+def test_a_service_that_polls_builds_its_query_once(lake: Catalog) -> None:
+    """To build it takes ten times as long as to run it, and an idle service does little else."""
+    queries: list[object] = []
+    event.listen(lake.database.engine, "before_execute", lambda *args: queries.append(args[1]))
+    for stores in ([], [], ["file:///nowhere/"], ["file:///nowhere/"]):
+        found = claim(lake.database, lane=Lane.COMMITS, owner="me", seconds=60, limit=9, open_circuits=stores)
+        assert found == []
+    first, again, but_one, but_one_again = queries
+    assert first is again
+    assert but_one is but_one_again is not first
 
 
 def test_a_dropped_table_is_not_claimed(catalog: Catalog) -> None:

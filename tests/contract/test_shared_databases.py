@@ -12,6 +12,7 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.errors import Unavailable
 from deltamirror.txnlog.database.engines.queue import FileQueue
+from deltamirror.txnlog.tables.registry import table_info
 from tests.support.lake import add, create, paths, settings_for
 
 pytestmark = pytest.mark.requirement("R36")
@@ -58,6 +59,18 @@ def twice(lake_url: str) -> Iterator[tuple[Catalog, Catalog]]:
 
 def test_two_catalogs_of_one_database_wait_for_each_other(twice: tuple[Catalog, Catalog]) -> None:
     all_at_once(*twice, *twice)
+
+
+def test_a_transaction_that_reads_sees_one_state_and_leaves_none_behind(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lake.db"
+    with Catalog(settings=settings_for(url)) as one, Catalog(settings=settings_for(url)) as other:
+        one.init()
+        table = create(other)
+        with one.database.read() as connection:
+            before = table_info(connection, "t").head
+            table.append([add("a")])
+            assert table_info(connection, "t").head == before
+        assert one.table("t").info().head == before + 1
 
 
 def test_a_process_that_is_forked_in_the_middle_of_a_commit_does_not_keep_its_turn(

@@ -17,6 +17,10 @@ from tests.simulation.runs import run
 from tests.simulation.world import World
 
 _AT_ONCE: Final = 50
+"""So many schedules at most share one world."""
+
+_BETWEEN_LINES: Final = 1_000
+"""So many schedules pass between two lines of progress."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,23 +45,28 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1, help="how many, one seed after the other (1)")
     parser.add_argument("--plan", help="a plan as JSON, in place of one that is drawn from a seed")
     parser.add_argument("--trace", action="store_true", help="show every step")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, if there are many schedules")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that share them (one a core)")
     return parser.parse_args(arguments)
 
 
 def _many(seeds: range, *, jobs: int) -> int:
     begun, done, failures = time.monotonic(), 0, 0
-    parts = [seeds[start : start + _AT_ONCE] for start in range(0, len(seeds), _AT_ONCE)]
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        under_way = {pool.submit(told_of, part): part for part in parts}
+        under_way = {pool.submit(told_of, part): part for part in parts_of(seeds, jobs=jobs)}
         for future in as_completed(under_way):
-            done += len(under_way[future])
+            before, done = done, done + len(under_way[future])
             for text in future.result():
                 failures += 1
                 _say(text)
-            if done % (20 * _AT_ONCE) == 0 or done == len(seeds):
+            if before // _BETWEEN_LINES != done // _BETWEEN_LINES or done == len(seeds):
                 _say(f"{done} of {len(seeds)} schedules, {failures} broken, {time.monotonic() - begun:.0f} s")
     return int(failures > 0)
+
+
+def parts_of(seeds: range, *, jobs: int) -> list[range]:
+    """What the processes take up, one part after the other: few schedules are shared among all of them, too."""
+    size = min(_AT_ONCE, max(1, len(seeds) // jobs))
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
 
 
 def _say(text: str) -> None:

@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from deltamirror.delta import names
-from deltamirror.delta.lastcheckpoint import decode
-from tests.simulation.records import State, Version, checkpoint_state, load_version
+from tests.simulation.records import State, Version, checkpoint_state, load_version, pointed_version
 from tests.simulation.world import Witness, World
 
 __all__ = ["EVERYWHERE", "Observer", "SeenTable"]
@@ -63,7 +63,10 @@ class Observer(Witness):
     def __init__(self, world: World) -> None:
         self._world, self._driver = world, world.database.driver
         self._changes = -1
-        self._settled: bool | None = None
+        self._log_changes: Counter[str] = Counter()
+        """How often each log was changed, by location."""
+        self._judged: dict[int, tuple[Hashable, bool]] = {}
+        """Whether a log was what SQL says of it, by table, and all that this answer follows from."""
         self.tables: dict[int, SeenTable] = {}
         self.touched: set[tuple[str, str]] = set()
         """Objects that somebody else put, changed or deleted, and that are not ours again."""
@@ -107,7 +110,6 @@ class Observer(Witness):
         if self._driver.total_changes == self._changes:
             return
         self._changes = self._driver.total_changes
-        self._settled = None
         self._see_tables()
         for table in self.tables.values():
             self._see_versions(table)
@@ -231,7 +233,7 @@ class Observer(Witness):
 
     def changed(self, location: str, key: str, *, before: bytes | None, after: bytes | None, ours: bool) -> None:
         """Whatever happened to an object, the guarantees hold."""
-        self._settled = None
+        self._log_changes[location] += 1
         table = next((each for each in self.tables.values() if each.location == location), None)
         if table is None or not key.startswith(_LOG):
             return
@@ -325,9 +327,7 @@ class Observer(Witness):
     @property
     def is_settled(self) -> bool:
         """Whether everything is mirrored, and nothing in a log is anybody else's."""
-        if self._settled is None:
-            self._settled = all(map(self._is_settled, self.tables.values()))
-        return self._settled
+        return all(map(self._is_settled, self.tables.values()))
 
     def held_up(self, but: SeenTable) -> list[str]:
         """The tables, but for this one and for those in quarantine, that are not mirrored."""
@@ -341,8 +341,17 @@ class Observer(Witness):
         return [table.name for table in well if any(at < since for at in table.seen_at[table.published + 1 :])]
 
     def _is_settled(self, table: SeenTable) -> bool:
-        if not table.is_mirrored:
-            return False
+        return table.is_mirrored and self._is_log_whole(table)
+
+    def _is_log_whole(self, table: SeenTable) -> bool:
+        """Asked before every step, and answered anew when the log has changed, or what SQL says of it."""
+        said_by_sql = (table.lineage, table.head, table.log_start, *table.checkpoints.items())
+        basis = (self._log_changes[table.location], said_by_sql)
+        if (judged := self._judged.get(table.table_id)) is None or judged[0] != basis:
+            judged = self._judged[table.table_id] = (basis, self._judge_log(table))
+        return judged[1]
+
+    def _judge_log(self, table: SeenTable) -> bool:
         first = names.commit_name(table.log_start)
         found = {name: data for name, data in self._commits_in_log(table).items() if name >= first}
         kept = enumerate(table.versions[table.log_start :], table.log_start)
@@ -382,8 +391,7 @@ class Observer(Witness):
 
     def _pointed(self, table: SeenTable) -> int:
         """The version that the pointer names; -1 where none can be read."""
-        pointed = decode(self._object(table, names.LAST_CHECKPOINT) or b"").version
-        return -1 if pointed is None else pointed
+        return pointed_version(self._object(table, names.LAST_CHECKPOINT) or b"")
 
     def _commits_in_log(self, table: SeenTable) -> Mapping[str, bytes | None]:
         listed = self._names_in_log(table)

@@ -5,13 +5,18 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
 from deltamirror.delta.chunks import Chunk
+from deltamirror.delta.lastcheckpoint import decode
 
-__all__ = ["State", "Version", "checkpoint_state", "load_version"]
+__all__ = ["State", "Version", "checkpoint_state", "load_version", "pointed_version"]
+
+_OBJECTS: Final = 256
+"""More than one schedule writes of a kind: the same bytes are judged many times."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,19 @@ def load_version(connection: sqlite3.Connection, row: tuple[Any, ...], before: S
     )
 
 
+@lru_cache(_OBJECTS)
 def checkpoint_state(data: bytes) -> State:
     """What a classic checkpoint says."""
     rows = pq.read_table(io.BytesIO(data)).to_pylist()
     lines = [{name: _plain(value) for name, value in row.items() if value is not None} for row in rows]
     return State().after(lines)
+
+
+@lru_cache(_OBJECTS)
+def pointed_version(data: bytes) -> int:
+    """The version that a pointer names; -1 where none can be read."""
+    pointed = decode(data).version
+    return -1 if pointed is None else pointed
 
 
 def _plain(action: dict[str, Any]) -> dict[str, Any]:

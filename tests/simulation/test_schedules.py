@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.simulation.__main__ import parts_of
 from tests.simulation.plans import drawn
 from tests.simulation.report import told
 from tests.simulation.runs import Outcome, run
@@ -54,6 +55,13 @@ def test_a_plan_shrinks_to_what_breaks_it() -> None:
     assert _crashes(least) == len(least.events) == 1
     assert least.writers == ((),)
     assert (least.services, least.tables) == (1, 1)
+
+
+@pytest.mark.parametrize(("count", "jobs"), [(1, 4), (20, 2), (21, 2), (1_000, 2)])
+def test_every_process_gets_schedules_and_every_schedule_is_run_once(count: int, jobs: int) -> None:
+    parts = parts_of(range(1_000, 1_000 + count), jobs=jobs)
+    assert [seed for part in parts for seed in part] == list(range(1_000, 1_000 + count))
+    assert len(parts) >= min(count, jobs)
 
 
 def _crashes(plan: object) -> int:

@@ -6,7 +6,6 @@ what the reference does.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import md5
@@ -154,25 +153,23 @@ def _unique(members: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def _checksum(content: Json) -> str:
-    texts = sorted(text for text in _leaves(content, "") if not text.startswith('"checksum"='))
+    leaves: list[str] = []
+    _collect_leaves(content, "", leaves)
+    texts = sorted(text for text in leaves if not text.startswith('"checksum"='))
     return md5(",".join(texts).encode(), usedforsecurity=False).hexdigest()
 
 
-def _leaves(node: Json, path: str) -> Iterator[str]:
-    """Each scalar as ``path=value``; empty objects and arrays have none."""
+def _collect_leaves(node: Json, path: str, leaves: list[str]) -> None:
+    """Each scalar as ``path=value``; empty objects and arrays have none. ``path`` ends with a ``+``, or is empty."""
     match node:
         case dict():
             for key, value in node.items():
-                yield from _leaves(value, _below(path, _quoted(key)))
+                _collect_leaves(value, f"{path}{_quoted(key)}+", leaves)
         case list():
             for index, value in enumerate(node):
-                yield from _leaves(value, _below(path, str(index)))
+                _collect_leaves(value, f"{path}{index}+", leaves)
         case _:
-            yield f"{path}={_scalar(node)}"
-
-
-def _below(path: str, segment: str) -> str:
-    return f"{path}+{segment}" if path else segment
+            leaves.append(f"{path[:-1]}={_scalar(node)}")
 
 
 def _scalar(value: str | bool | None) -> str:
@@ -188,5 +185,5 @@ def _scalar(value: str | bool | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Percent-encoded, but for what a URI never reserves."""
-    return f'"{quote(text, safe="")}"'
+    """Percent-encoded, but for what a URI never reserves. Most names and types have nothing to encode."""
+    return f'"{text if text.isascii() and text.isalnum() else quote(text, safe="")}"'

@@ -61,8 +61,7 @@ class Breakers:
         """The stores whose circuits are open at this moment."""
         if not self._live.current.breaker.enabled:
             return Gate()
-        with self._database.read() as connection:
-            breakers, at = shut_breakers(connection)
+        breakers, at = shut_breakers(self._database)
         shut = {prefix: breaker for breaker in breakers if (prefix := self._prefix(breaker.store))}
         free = {prefix: found for prefix, found in shut.items() if self._rules.may_try(found, at)}
         return Gate(shut, {prefix: self._rules.spared(found, at) for prefix, found in free.items()})

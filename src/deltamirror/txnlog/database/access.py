@@ -33,6 +33,7 @@ Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
 
 _ROWS_AT_ONCE = 20_000
+_STORED = select(STORED_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Session:
             self.execute(statement)
 
     def _require_schema(self) -> None:
-        require_schema(self.execute(select(STORED_SCHEMA)).scalar())
+        require_schema(self.execute(_STORED).scalar())
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Insert complete rows (a value for each column, in order) by the engine's fast road."""

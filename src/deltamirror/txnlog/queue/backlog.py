@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -23,6 +23,7 @@ from deltamirror.txnlog.queue.imported_state import base_chunks
 from deltamirror.work import CommitWork
 
 __all__ = [
+    "ENDED_FILES",
     "WORK",
     "BaseFacts",
     "CheckpointFacts",
@@ -74,9 +75,8 @@ def commit_work(connection: Connection, table_id: int, *, first: int, last: int)
 
     The first version of an imported table is left out where its log had no commit file of it.
     """
-    c = versions.c
-    between = WORK.where(_at(table_id), c.version.between(first, last), c.num_chunks > 0)
-    return [work_of(row) for row in connection.execute(between)]
+    found = connection.execute(_WITH_FILES, {"of_table": table_id, "first": first, "last": last})
+    return [work_of(row) for row in found]
 
 
 def replay_work(connection: Connection, table_id: int, *, last: int, after: int | None = None) -> list[CommitWork]:
@@ -97,8 +97,7 @@ def with_chunks(connection: Connection, work: Sequence[CommitWork]) -> list[Comm
     """The same commits, carrying their chunks; all of them are in memory at once."""
     carried: dict[int, list[Chunk]] = {each.commit_id: [] for each in work}
     for some in batched((each.commit_id for each in work if not each.is_base), _COMMITS_AT_ONCE):
-        query = select(chunks).where(chunks.c.commit_id.in_(some)).order_by(chunks.c.commit_id, chunks.c.chunk)
-        for row in connection.execute(query):
+        for row in connection.execute(_CHUNKS, {"some": some}):
             chunk = Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
             carried[row.commit_id].append(chunk)
     for each in work:
@@ -112,9 +111,7 @@ def with_counts(connection: Connection, work: Sequence[CommitWork], *, before: i
 
     A commit may add a file that the table has, so that its lines alone do not tell.
     """
-    added = numbers_by_commit(connection, select(versions.c.commit_id, versions.c.num_added), work)
-    ends = select(file_ends.c.commit_id, func.count()).group_by(file_ends.c.commit_id)
-    ended = numbers_by_commit(connection, ends, work)
+    added, ended = numbers_by_commit(connection, _ADDED, work), numbers_by_commit(connection, ENDED_FILES, work)
     changes = (added[each.commit_id] - ended.get(each.commit_id, 0) for each in work)
     totals = accumulate(changes, initial=before)
     next(totals)
@@ -132,10 +129,10 @@ def fetch_chunks(connection: Connection, work: CommitWork) -> Iterator[Chunk]:
 def checkpoint_facts(connection: Connection, table_id: int, version: int) -> CheckpointFacts:
     """What a checkpoint of this version starts from, and has to come to."""
     protocol, metadata = in_force(connection, table_id, version)
-    committed_at = select(versions.c.committed_at).where(_at(table_id), versions.c.version == version)
+    own = {"of_table": table_id, "of_version": version}
     return CheckpointFacts(
         version=version,
-        committed_at=int(connection.execute(committed_at).scalar_one()),
+        committed_at=int(connection.execute(_COMMITTED_AT, own).scalar_one()),
         protocol=protocol,
         metadata=metadata,
         num_files=count_files(connection, table_id, version),
@@ -145,16 +142,10 @@ def checkpoint_facts(connection: Connection, table_id: int, version: int) -> Che
 
 def count_files(connection: Connection, table_id: int, version: int) -> int:
     """How many files a version has: those that were added less those that ended, which is cheaper than looking."""
-    added = select(func.coalesce(func.sum(versions.c.num_added), 0)).where(_at(table_id), versions.c.version <= version)
-    ended = (
-        select(file_ends.c.file_commit_id, file_ends.c.file_ordinal)
-        .join(versions, versions.c.commit_id == file_ends.c.commit_id)
-        .where(file_ends.c.table_id == table_id, versions.c.version <= version)
-        .distinct()
-        .subquery()
+    upto = {"of_table": table_id, "last": version}
+    return int(connection.execute(_NUM_ADDED, upto).scalar_one()) - int(
+        connection.execute(_NUM_ENDED, upto).scalar_one()
     )
-    num_ended = select(func.count()).select_from(ended)
-    return int(connection.execute(added).scalar_one()) - int(connection.execute(num_ended).scalar_one())
 
 
 def bytes_since(connection: Connection, table_id: int, after: int, upto: int) -> list[tuple[int, int]]:
@@ -172,8 +163,7 @@ def txn_ids(connection: Connection, table_id: int, *, first: int, last: int) -> 
 
 def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes | None:
     """The ``.crc`` of a version, if it is the newest that the mirror computed for the table."""
-    c = checksums.c
-    found = connection.execute(select(c.data).where(c.table_id == table_id, c.version == version)).scalar()
+    found = connection.execute(_CHECKSUM, {"of_table": table_id, "of_version": version}).scalar()
     return None if found is None else bytes(found)
 
 
@@ -202,10 +192,10 @@ def make_due(database: Database) -> None:
 
 
 def numbers_by_commit(connection: Connection, query: Select[Any], work: Sequence[CommitWork]) -> dict[int, int]:
-    """A number for each commit, by a query of commit ids and numbers."""
+    """A number for each commit, by a query of ``some`` commit ids and their numbers."""
     found: dict[int, int] = {}
     for some in batched((each.commit_id for each in work), _COMMITS_AT_ONCE):
-        found.update((row[0], row[1]) for row in connection.execute(query.where(query.selected_columns[0].in_(some))))
+        found.update((row[0], row[1]) for row in connection.execute(query, {"some": some}))
     return found
 
 
@@ -222,6 +212,31 @@ WORK: Final[Select[Any]] = select(
     versions.c.num_chunks,
 ).order_by(versions.c.version)
 """What is known of commits without their chunks."""
+
+# The statements of planning, built once: to build one costs several times as much as to run it.
+_OF_TABLE: Final[ColumnElement[bool]] = versions.c.table_id == bindparam("of_table")
+_UP_TO_LAST: Final[ColumnElement[bool]] = versions.c.version <= bindparam("last")
+_FROM_FIRST_TO_LAST: Final[ColumnElement[bool]] = versions.c.version.between(bindparam("first"), bindparam("last"))
+_SOME: Final[BindParameter[Any]] = bindparam("some", expanding=True)
+
+_WITH_FILES: Final = WORK.where(_OF_TABLE, _FROM_FIRST_TO_LAST, versions.c.num_chunks > 0)
+_CHUNKS: Final = select(chunks).where(chunks.c.commit_id.in_(_SOME)).order_by(chunks.c.commit_id, chunks.c.chunk)
+_ADDED: Final[Select[Any]] = select(versions.c.commit_id, versions.c.num_added).where(versions.c.commit_id.in_(_SOME))
+ENDED_FILES: Final[Select[Any]] = (
+    select(file_ends.c.commit_id, func.count()).where(file_ends.c.commit_id.in_(_SOME)).group_by(file_ends.c.commit_id)
+)
+_NUM_ADDED: Final = select(func.coalesce(func.sum(versions.c.num_added), 0)).where(_OF_TABLE, _UP_TO_LAST)
+_NUM_ENDED: Final = select(func.count()).select_from(
+    select(file_ends.c.file_commit_id, file_ends.c.file_ordinal)
+    .join(versions, versions.c.commit_id == file_ends.c.commit_id)
+    .where(file_ends.c.table_id == bindparam("of_table"), _UP_TO_LAST)
+    .distinct()
+    .subquery()
+)
+_COMMITTED_AT: Final = select(versions.c.committed_at).where(_OF_TABLE, versions.c.version == bindparam("of_version"))
+_CHECKSUM: Final = select(checksums.c.data).where(
+    checksums.c.table_id == bindparam("of_table"), checksums.c.version == bindparam("of_version")
+)
 
 
 def work_of(row: Row[Any]) -> CommitWork:

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
+from sqlalchemy.sql.dml import ReturningInsert
 
 from deltamirror.config import Switch
 from deltamirror.errors import LeaseLost
@@ -133,6 +135,30 @@ def claim(
     whatever was planned after a failure. ``except_stores`` leaves out the tables whose locations begin with one of
     these, ``except_retries`` those of them that failed, and ``open_circuits`` those that failed or were never served.
     """
+    waiting = _claimable(
+        lane,
+        table_ids=None if table_ids is None else tuple(table_ids),
+        except_stores=tuple(except_stores),
+        except_retries=tuple(except_retries),
+        open_circuits=tuple(open_circuits),
+        retry_max=retry_max,
+        switch=switch,
+    )
+    return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
+
+
+@lru_cache(maxsize=64)
+def _claimable(
+    lane: Lane,
+    *,
+    table_ids: tuple[int, ...] | None,
+    except_stores: tuple[str, ...],
+    except_retries: tuple[str, ...],
+    open_circuits: tuple[str, ...],
+    retry_max: float,
+    switch: Switch,
+) -> Select[Any]:
+    """The query of ``claim``. A service asks the same one at every poll, and to build it costs more than to run it."""
     waiting = _waiting(lane, retry_max) if table_ids is None else _asked_for(lane, table_ids)
     failed = _status(lane).state == "FAILED"
     for store in except_stores:
@@ -141,8 +167,7 @@ def claim(
         waiting = waiting.where(~(in_store(store) & failed))
     for store in open_circuits:
         waiting = waiting.where(~(in_store(store) & or_(failed, tables.c.published_version < 0)))
-    waiting = waiting.where(is_switched_on(switch))
-    return _claimed(database, waiting, limit=limit, lane=lane, owner=owner, seconds=seconds, now=now)
+    return waiting.where(is_switched_on(switch))
 
 
 def claim_in_store(
@@ -277,10 +302,26 @@ _SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires
 
 def _take(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str, seconds: float) -> dict[int, int]:
     """The epochs of the leases that were to be had, by table."""
-    mine = {"lane": lane.value, "owner": owner, "epoch": 1, "claimed_at": CLOCK}
-    until = CLOCK + _milliseconds(seconds)
-    proposed = upsert(leases).values([{"table_id": each, "expires_at": until, **mine} for each in sorted(table_ids)])
-    taken = proposed.on_conflict_do_update(
+    wanted = {_table_name(number): each for number, each in enumerate(sorted(table_ids))}
+    mine = {"in_lane": lane.value, "by_owner": owner, "duration": _milliseconds(seconds)}
+    rows = session.execute(_taking(len(wanted)), {**wanted, **mine})
+    return {row.table_id: row.epoch for row in rows}
+
+
+@lru_cache(maxsize=64)
+def _taking(count: int) -> ReturningInsert[tuple[int, int]]:
+    """Take the leases of so many tables, as far as they are to be had."""
+    c = leases.c
+    mine = {
+        "lane": bindparam("in_lane", type_=c.lane.type),
+        "owner": bindparam("by_owner", type_=c.owner.type),
+        "epoch": 1,
+        "claimed_at": CLOCK,
+        "expires_at": CLOCK + bindparam("duration", type_=c.expires_at.type),
+    }
+    wanted = [bindparam(_table_name(number), type_=c.table_id.type) for number in range(count)]
+    proposed = upsert(leases).values([{"table_id": each, **mine} for each in wanted])
+    return proposed.on_conflict_do_update(
         index_elements=[leases.c.table_id, leases.c.lane],
         set_={
             "owner": proposed.excluded.owner,
@@ -290,7 +331,10 @@ def _take(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str,
         },
         where=leases.c.expires_at <= CLOCK,
     ).returning(leases.c.table_id, leases.c.epoch)
-    return {row.table_id: row.epoch for row in session.execute(taken)}
+
+
+def _table_name(number: int) -> str:
+    return f"table_{number}"
 
 
 def _claimed(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from sqlalchemy import bindparam, case, delete, func, insert, literal, select, update
 from sqlalchemy.sql import ColumnElement, Select
@@ -260,7 +260,7 @@ def _with_failures(session: Session, table_ids: Sequence[int]) -> set[int]:
     return set(session.execute(_FAILED, {"of_tables": table_ids}).scalars()) if table_ids else set()
 
 
-_FAILED = select(mirror_status.c.table_id).where(
+_FAILED: Final = select(mirror_status.c.table_id).where(
     mirror_status.c.table_id.in_(bindparam("of_tables", expanding=True)), mirror_status.c.state == "FAILED"
 )
 
@@ -360,13 +360,14 @@ def _reached() -> Select[Any]:
     return select(tables.c.table_id, published, reached).where(own).order_by(tables.c.table_id)
 
 
-_REACHED = _reached()
-_RAISE = update(tables).where(tables.c.table_id == bindparam("of_table")).values(published_version=bindparam("reached"))
+_MINE: Final = tables.c.table_id == bindparam("of_table")
+_REACHED: Final = _reached()
+_RAISE: Final = update(tables).where(_MINE).values(published_version=bindparam("reached"))
+_PUBLISHED: Final = select(tables.c.published_version).where(_MINE)
 
 
 def _published(session: Session, table_id: int) -> int:
-    query = select(tables.c.published_version).where(tables.c.table_id == table_id)
-    return int(session.execute(query).scalar_one())
+    return int(session.execute(_PUBLISHED, {"of_table": table_id}).scalar_one())
 
 
 def _keep_checksums(session: Session, outcomes: Sequence[CommitOutcome]) -> None:
@@ -386,7 +387,7 @@ def _keep_checksum() -> ClauseElement:
     return kept.on_conflict_do_update(index_elements=[checksums.c.table_id], set_=later, where=older)
 
 
-_KEEP_CHECKSUM = _keep_checksum()
+_KEEP_CHECKSUM: Final = _keep_checksum()
 
 
 def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: int) -> None:

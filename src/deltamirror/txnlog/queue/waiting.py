@@ -12,14 +12,13 @@ from sqlalchemy.sql import ColumnElement, Select
 from deltamirror.txnlog.database.schema import (
     checkpoints,
     checksums,
-    file_ends,
     heads,
     metadata,
     mirror_status,
     tables,
     versions,
 )
-from deltamirror.txnlog.queue.backlog import WORK, numbers_by_commit, work_of
+from deltamirror.txnlog.queue.backlog import ENDED_FILES, WORK, numbers_by_commit, work_of
 from deltamirror.txnlog.queue.leases import Claim
 from deltamirror.work import CommitWork
 
@@ -54,8 +53,7 @@ def waiting_commits(connection: Connection, claims: Sequence[Claim], *, most: in
     ids = {"table_ids": [claim.table_id for claim in claims]}
     commits, added = _commits(connection, claims, {**ids, "most": most})
     every = [work for some in commits.values() for work in some]
-    ends = select(file_ends.c.commit_id, func.count()).group_by(file_ends.c.commit_id)
-    ended = numbers_by_commit(connection, ends, every)
+    ended = numbers_by_commit(connection, ENDED_FILES, every)
     seeds = {row.table_id: row for row in connection.execute(_CHECKSUMS, ids)}
     facts = {row.table_id: row for row in connection.execute(_FACTS, ids)}
     return {

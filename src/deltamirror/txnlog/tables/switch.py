@@ -1,5 +1,6 @@
 """Whether a table is mirrored, by the settings and by its own property, as part of a query."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Boolean, case, func, literal, select
@@ -16,6 +17,7 @@ __all__ = ["is_switched_on"]
 _ESCAPED: Final = str.maketrans({"_": "!_", "*": "%", "?": "_"})
 
 
+@lru_cache(maxsize=16)
 def is_switched_on(switch: Switch) -> ColumnElement[bool]:
     """For queries of ``tables`` and their ``heads``: the table's property, or the last pattern, or the default."""
     own = (

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from sqlalchemy import URL, Connection, Table, create_engine, event, func, select
 from sqlalchemy.pool import PoolProxiedConnection, StaticPool
@@ -51,7 +51,6 @@ class SqliteDatabase(Database):
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._turn = threading.Lock()
         event.listen(self.engine, "connect", _configure)
-        event.listen(self.engine, "begin", _begin)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -61,9 +60,18 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """In memory, threads share one connection and so its transaction: they take turns at reading, too."""
-        with self._turn if self._is_memory else nullcontext(), super().read() as connection:
-            yield connection
+        """In memory, threads share one connection and so its transaction: they take turns at reading, too.
+
+        Begun on the driver's connection, for the same reason as those that write.
+        """
+        with self._turn if self._is_memory else nullcontext():
+            self.require_present()
+            with self.translated(), closing(self.engine.raw_connection()) as driver:
+                driver.cursor().execute("BEGIN")
+                try:
+                    yield Connection(self.engine, driver)
+                finally:
+                    driver.rollback()
 
     @contextmanager
     def begun(self, step: Step) -> Iterator[Session]:
@@ -149,9 +157,3 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-
-
-def _begin(connection: Connection) -> None:
-    # A session that writes has begun on the driver's connection, before SQLAlchemy saw it.
-    if not cast("sqlite3.Connection", connection.connection.driver_connection).in_transaction:
-        connection.connection.cursor().execute("BEGIN")
