@@ -25,10 +25,14 @@ from deltamirror.config import Switch, redact_text, redact_url
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.health import HealthMonitor
+from deltamirror.ops.slo import SloRow
+from deltamirror.ops.slo import report as slo_report
+from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.web.listener import monitoring_app
 from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.asked import form_of, local_path, number_of, wanted_of, window_of
+from deltamirror.web.pages.budgets import Budgets
 from deltamirror.web.pages.documents import overview_document, table_document
 from deltamirror.web.pages.gathering import failure_view, for_reader, overview, table_view
 from deltamirror.web.pages.guard import Guard
@@ -68,6 +72,7 @@ class _Pages:
         self._catalog = redact_url(engine.settings.catalog.url)
         self._doorkeeper = Doorkeeper(engine.database, binding, Sessions(engine.settings.serve.session))
         self._operations = Operations(engine)
+        self._budgets = Budgets(self._counted)
         self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.live))
         self._threads = anyio.CapacityLimiter(_THREADS)
 
@@ -110,14 +115,16 @@ class _Pages:
 
     def _overview(self, request: Request, reader: Reader) -> Response:
         found = overview(self._database, wanted_of(request, reader.tables), self._switch)
-        return self._page(request, reader, "overview.html", title="Overview", found=found)
+        slo = self._budgets.of(reader.tables)
+        return self._page(request, reader, "overview.html", title="Overview", found=found, slo=slo)
 
     def _table(self, request: Request, reader: Reader) -> Response:
         name = request.path_params["name"]
         before, window = number_of(request.query_params, "before"), window_of(request)
         found = table_view(self._database, name, reader.tables, self._switch, before=before, window=window)
-        repaired = self._operations.repair_of(name)
-        return self._page(request, reader, "table.html", title=name, found=found, before=before, repaired=repaired)
+        repaired, slo = self._operations.repair_of(name), self._budgets.of(reader.tables, name)
+        shown: dict[str, Any] = {"found": found, "before": before, "repaired": repaired, "slo": slo}
+        return self._page(request, reader, "table.html", title=name, **shown)
 
     def _failure(self, request: Request, reader: Reader) -> Response:
         name, version = request.path_params["name"], number_of(request.path_params, "version") or 0
@@ -129,12 +136,20 @@ class _Pages:
 
     def _api_status(self, request: Request, reader: Reader) -> Response:
         found = overview(self._database, wanted_of(request, reader.tables), self._switch)
-        return _json(overview_document(found))
+        return _json(overview_document(found, self._budgets.of(reader.tables)))
 
     def _api_table(self, request: Request, reader: Reader) -> Response:
         name, before = request.path_params["name"], number_of(request.query_params, "before")
         found = table_view(self._database, name, reader.tables, self._switch, before=before, window="1h")
-        return _json(table_document(found))
+        return _json(table_document(found, self._budgets.of(reader.tables, name)))
+
+    def _counted(self, visible: TablePattern, table: str | None) -> tuple[SloRow, ...]:
+        settings = self._live.current
+        try:
+            with self._database.patience(_PATIENCE):
+                return slo_report(self._database, settings, table=table, visible=visible, by_table=False).overall
+        finally:
+            self._database.let_go()
 
     async def _monitors(self, request: Request) -> None:
         """Let a reader who may see all tables look at health and metrics."""

@@ -1,5 +1,6 @@
 """HTML from templates: every text is escaped, and errors are redacted first."""
 
+import math
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -51,6 +52,18 @@ def _size(value: int | None) -> str:
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def _share(value: float) -> str:
+    """Per cent, rounded down: 100 % is all of it."""
+    return f"{math.floor(value * 1000) / 10:g} %"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:g} s" if value < _IN_SECONDS else duration(int(value * 1000))
+
+
+_IN_SECONDS: Final = 120
+
+
 def _prose(text: str | None) -> Markup:
     """A sentence without its secrets; texts in backticks are code."""
     parts = redact_text(text or "").split("`")
@@ -76,6 +89,8 @@ _ENVIRONMENT.filters.update(
     ago=_ago,
     number=_number,
     size=_size,
+    share=_share,
+    seconds=_seconds,
     duration=duration,
     counted=counted,
     milliseconds=lambda value: f"{value:,.1f} ms",
