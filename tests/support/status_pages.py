@@ -19,7 +19,12 @@ from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.server import serving
 from tests.support.mirrors import local_settings
 
-__all__ = ["Answer", "Client", "Served", "served", "served_page"]
+__all__ = ["FIRING", "Answer", "Client", "Served", "served", "served_page"]
+
+FIRING = """INSERT INTO dl_alerts
+    (rule, scope, subject, severity, state, since, fired_at, announced, reading, cause, action)
+    VALUES (:rule, :scope, :subject, 'critical', 'firing', 1, 2, true, '', :cause, 'run `deltamirror report t`')"""
+"""An alert that fires."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,21 @@ from deltamirror.config import CatalogSettings, Secret, ServeSettings, Settings,
 from deltamirror.errors import InvalidSettings, Refused, Unavailable
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.txnlog.access.tokens import Right, revoke_token
+from deltamirror.txnlog.alerts import silence, silences
+from deltamirror.txnlog.alerts.records import AlertKey
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.guard import LONGEST_BODY, LONGEST_QUERY
 from deltamirror.web.pages.server import serving
 from deltamirror.web.pages.throttle import Throttle
 from tests.support.lake import add, create, execute
 from tests.support.mirrors import until
-from tests.support.status_pages import Client, Served, served
+from tests.support.status_pages import FIRING, Client, Served, served
 
-ACTS = ("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/pause", "/resume")
+ACTS = (
+    *("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/tables/t/silence", "/tables/t/unsilence"),
+    *("/pause", "/resume", "/silence", "/unsilence"),
+)
+SILENCE = {"rule": "lag-critical", "for": "1h", "reason": "moving the bucket"}
 EVERYWHERE = "0.0.0.0:0"
 SCRIPT = "<script>alert(1)</script>"
 
@@ -46,9 +52,9 @@ def test_without_a_session_nothing_changes(page: Served) -> None:
         assert stranger.post(path, {"csrf": ""}).status == 403
         assert stranger.post(path, {}, Authorization=f"Bearer {bearer}").status == 403
         assert stranger.post(path, {}, Cookie="deltamirror=guessed").status == 403
-        for method in ("GET", "PUT", "DELETE", "PATCH", "HEAD"):
+        for method in ("PUT", "DELETE", "PATCH", *(() if path.endswith("/silence") else ("GET", "HEAD"))):
             assert reader.ask(method, path).status in (404, 405)
-    assert paused(page.catalog) == (False, False)
+    assert (paused(page.catalog), silences(page.catalog.database)) == ((False, False), [])
 
 
 def test_a_form_of_another_site_changes_nothing(page: Served) -> None:
@@ -57,11 +63,11 @@ def test_a_form_of_another_site_changes_nothing(page: Served) -> None:
     assert csrf != theirs
     for path in ACTS:
         for fields in ({}, {"csrf": ""}, {"csrf": csrf[:-1]}, {"csrf": theirs}, {"csrf": "é"}):
-            assert client.post(path, {"unpublished": "yes", **fields}).status == 403
+            assert client.post(path, {"unpublished": "yes", **SILENCE, **fields}).status == 403
         for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
-            assert client.post(path, {"csrf": csrf, "unpublished": "yes"}, **headers).status == 403
+            assert client.post(path, {"csrf": csrf, "unpublished": "yes", **SILENCE}, **headers).status == 403
         assert client.ask("POST", path, b"{}", {"Content-Type": "application/json"}).status == 400
-    assert paused(page.catalog) == (False, False)
+    assert (paused(page.catalog), silences(page.catalog.database)) == ((False, False), [])
 
 
 def test_an_operator_pauses_and_resumes(page: Served, caplog: pytest.LogCaptureFixture) -> None:
@@ -81,6 +87,76 @@ def test_an_operator_pauses_and_resumes(page: Served, caplog: pytest.LogCaptureF
         client.post("/resume", {"csrf": csrf})
         assert paused(page.catalog) == (False, False)
     assert "ada paused t" in caplog.text
+
+
+@pytest.mark.requirement("R62")
+def test_an_operator_silences_an_alert_as_the_command_does(page: Served, caplog: pytest.LogCaptureFixture) -> None:
+    execute(page.catalog, FIRING, rule="lag-critical", scope="table", subject="t", cause="late")
+    client = page.client("ada")
+    csrf = client.csrf()
+    assert 'href="/tables/t/silence?rule=lag-critical&amp;next=%2F"' in client.get("/").text
+    assert "Silence rule lag-critical of t" in client.get("/tables/t/silence?rule=lag-critical").text
+    with caplog.at_level(logging.INFO, "deltamirror"):
+        client.post("/tables/t/silence", {"csrf": csrf, **SILENCE})
+    [made] = silences(page.catalog.database)
+    assert (made.rule, made.subject, made.author, made.reason) == ("lag-critical", "t", "ada", "moving the bucket")
+    assert made.ends_at - made.created_at == 3_600_000
+    assert made.covers(AlertKey("lag-critical", "table", "t"))
+    assert "ada silenced rule lag-critical of t until" in caplog.text
+    for path in ("/", "/tables/t"):
+        assert "moving the bucket" in client.get(path).text
+    status = client.get("/api/v1/status").json
+    assert [alert["silenced_until"] for alert in status["alerts"]] == [made.ends_at]
+    assert [each["author"] for each in status["silences"]] == ["ada"]
+    client.post("/unsilence", {"csrf": csrf, "silence": made.silence_id})
+    assert silences(page.catalog.database) == []
+    client.post("/silence", {"csrf": csrf, **SILENCE})
+    client.post("/tables/t/silence", {"csrf": csrf, **SILENCE, "rule": ""})
+    made_ones = {(each.rule, each.subject) for each in silences(page.catalog.database)}
+    assert made_ones == {("lag-critical", "*"), ("*", "t")}
+
+
+REFUSED = (
+    ({"for": "1y"}, "for: "),
+    ({"reason": "  "}, "reason: "),
+    ({"reason": "x" * 501}, "reason: "),
+    ({"rule": "no-such-rule"}, "no rule is called"),
+    ({"rule": "lag-*"}, "no rule is called"),
+    ({"rule": "", "subject": ""}, "a silence is for a rule"),
+    ({"subject": "x" * 2_000}, "subject: "),
+)
+
+
+def test_a_silence_that_cannot_be_is_refused_and_said(page: Served) -> None:
+    client = page.client("ada")
+    csrf = client.csrf()
+    for changed, said in REFUSED:
+        client.post("/silence", {"csrf": csrf, **SILENCE, **changed})
+        assert said in client.get("/").text
+    assert silences(page.catalog.database) == []
+
+
+def test_an_operator_of_some_tables_silences_these_alone(page: Served) -> None:
+    for subject, reason in (("hr.pay", "for hr"), ("*", "for all"), ("sales.[ab]", "for a pattern")):
+        silence(page.catalog.database, seconds=60, reason=reason, author="eve", subject=subject)
+    foreign = [each.silence_id for each in silences(page.catalog.database)]
+    for subject in ("sales.a", "hr.pay"):
+        execute(page.catalog, FIRING, rule="lag-critical", scope="table", subject=subject, cause="late")
+    page.token("narrow", Right.OPERATE, "sales.*")
+    client = page.client("narrow")
+    csrf = client.csrf()
+    for path in ("/tables/hr.pay/silence", "/silence", "/tables/hr.pay/unsilence", "/unsilence"):
+        assert client.post(path, {"csrf": csrf, **SILENCE, "silence": foreign[0]}).status == 403
+    for silence_id in foreign:
+        client.post("/tables/sales.a/unsilence", {"csrf": csrf, "silence": silence_id})
+    assert [each.silence_id for each in silences(page.catalog.database)] == foreign
+    text = client.get("/").text
+    assert not [reason for reason in ("for hr", "for all", "for a pattern") if reason in text]
+    client.post("/tables/sales.a/silence", {"csrf": csrf, **SILENCE})
+    [own] = [each for each in silences(page.catalog.database) if each.author == "narrow"]
+    assert 'action="/tables/sales.a/unsilence"' in client.get("/").text
+    client.post("/tables/sales.a/unsilence", {"csrf": csrf, "silence": own.silence_id})
+    assert [each.silence_id for each in silences(page.catalog.database)] == foreign
 
 
 def test_a_repair_runs_in_the_background_and_says_how_it_went(lake: Catalog, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from deltamirror import Catalog
 from deltamirror.txnlog.access.tokens import Right
 from tests.support.lake import add, execute, opened
 from tests.support.mirrors import mirror_of, until
-from tests.support.status_pages import Served, served
+from tests.support.status_pages import FIRING, Served, served
 
 
 @pytest.fixture
@@ -103,11 +103,6 @@ def test_the_error_budget_is_shown_to_each_reader_of_their_tables_alone(outage: 
     until(lambda: client.get("/api/v1/status", **bearer).json["slo"])
     narrow = client.get("/api/v1/status", **bearer).json["slo"]
     assert [(row["versions"], row["waiting"], row["budget_left"]) for row in narrow] == [(2, 0, 1.0)] * 3
-
-
-FIRING = """INSERT INTO dl_alerts
-    (rule, scope, subject, severity, state, since, fired_at, announced, reading, cause, action)
-    VALUES (:rule, :scope, :subject, 'critical', 'firing', 1, 2, true, '', :cause, 'run `deltamirror report t`')"""
 
 
 @pytest.mark.requirement("R60")

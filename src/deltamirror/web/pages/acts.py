@@ -1,4 +1,4 @@
-"""What operators do on the page: pause, resume, repair. Each act is logged with its operator's name."""
+"""What operators do on the page: pause, resume, repair, silence. Each act is logged with its operator's name."""
 
 import logging
 import threading
@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from deltamirror.errors import DeltaMirrorError, Refused
+from deltamirror.ops.alerts.silencing import exact_patterns, words_of
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.reconcile.repair import Repaired, repair
-from deltamirror.ops.wording import counted
+from deltamirror.ops.wording import counted, moment
 from deltamirror.pipeline.run.execution import our_error
+from deltamirror.txnlog.alerts import end_silence, silence
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from deltamirror.txnlog.tables.registry import pause_mirror, table_info
 from deltamirror.web.pages.gathering import now_ms
@@ -65,6 +67,20 @@ class Operations:
         resume_all(self._engine.database)
         _log.info("%s resumed all tables", operator)
         return "Tables are mirrored again, but for those that were paused one by one."
+
+    def silence(self, rule: str, subject: str, *, seconds: float, reason: str, operator: str) -> str:
+        """Let no notification be sent of a rule, a table, or one alert, for a while; what to say about it."""
+        database = self._engine.database
+        rules, subjects = exact_patterns(database, rule, subject, self._engine.live.current)
+        made = silence(database, seconds=seconds, reason=reason, author=operator, rule=rules, subject=subjects)
+        _log.info("%s silenced %s until %s: %s", operator, words_of(made), moment(made.ends_at), reason)
+        return f"Silenced {words_of(made)} until {moment(made.ends_at)}: no notification is sent."
+
+    def unsilence(self, silence_id: str, *, operator: str, table: str | None = None) -> str:
+        """End a silence; with a ``table``, only one of that table alone. What to say about it."""
+        ended = end_silence(self._engine.database, silence_id, subject=table)
+        _log.info("%s ended the silence of %s", operator, words_of(ended))
+        return f"No longer silenced: {words_of(ended)}."
 
     def repair(self, table: str, *, operator: str) -> str:
         """Begin to repair a table as ``deltamirror repair TABLE`` does, in the background; what to say about it."""

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from deltamirror import errors
 from deltamirror.config import Switch, redact_text, redact_url
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.ops.alerts.silencing import exact_patterns
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.health import HealthMonitor
 from deltamirror.ops.slo import SloRow
@@ -31,7 +32,7 @@ from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.web.listener import monitoring_app
 from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import Binding
-from deltamirror.web.pages.asked import form_of, local_path, number_of, wanted_of, window_of
+from deltamirror.web.pages.asked import form_of, local_path, number_of, silence_of, text_of, wanted_of, window_of
 from deltamirror.web.pages.budgets import Budgets
 from deltamirror.web.pages.documents import overview_document, table_document
 from deltamirror.web.pages.gathering import failure_view, for_reader, overview, table_view
@@ -78,13 +79,15 @@ class _Pages:
 
     def app(self) -> Starlette:
         """All routes."""
-        acts: dict[str, Act] = {"pause": self._pause, "resume": self._resume, "repair": self._repair}
-        all_acts: dict[str, Act] = {"pause": self._pause_all, "resume": self._resume_all}
+        both: dict[str, Act] = {"silence": self._silence, "unsilence": self._unsilence}
+        acts: dict[str, Act] = {"pause": self._pause, "resume": self._resume, "repair": self._repair, **both}
+        all_acts: dict[str, Act] = {"pause": self._pause_all, "resume": self._resume_all, **both}
         return Starlette(
             routes=[
                 Route("/", self._read(self._overview)),
                 Route("/tables/{name}", self._read(self._table)),
                 Route("/tables/{name}/failures/{version}", self._read(self._failure)),
+                *(Route(path, self._read(self._silence_page)) for path in ("/silence", "/tables/{name}/silence")),
                 *(Route(f"/tables/{{name}}/{name}", self._change(act), methods=["POST"]) for name, act in acts.items()),
                 *(Route(f"/{name}", self._change(act), methods=["POST"]) for name, act in all_acts.items()),
                 Route("/sign-in", self._read(self._sign_in_page, known=False), methods=["GET"]),
@@ -130,6 +133,15 @@ class _Pages:
         name, version = request.path_params["name"], number_of(request.path_params, "version") or 0
         found = failure_view(self._database, name, reader.tables, self._switch, version)
         return self._page(request, reader, "failure.html", title=f"{name}, version {version}", found=found)
+
+    def _silence_page(self, request: Request, reader: Reader) -> Response:
+        """What to silence is in the address: it says why it cannot be before a reason is asked for."""
+        table = request.path_params.get("name", "")
+        _require_operator(reader, table)
+        rule, subject = text_of(request.query_params, "rule"), table or text_of(request.query_params, "subject")
+        exact_patterns(self._database, rule, subject, self._live.current)
+        shown: dict[str, Any] = {"rule": rule, "subject": subject, "table": table, "next": _next(request)}
+        return self._page(request, reader, "silence.html", title="Silence", **shown)
 
     def _sign_in_page(self, request: Request, reader: Reader | None) -> Response:
         return self._page(request, reader, "sign_in.html", title="Sign in", next=_next(request), wrong="")
@@ -177,6 +189,14 @@ class _Pages:
     def _resume_all(self, reader: Reader, _: str, __: Form) -> str:
         return self._operations.resume_all(operator=reader.name)
 
+    def _silence(self, reader: Reader, table: str, form: Form) -> str:
+        seconds, reason = silence_of(form)
+        rule, subject = text_of(form, "rule"), table or text_of(form, "subject")
+        return self._operations.silence(rule, subject, seconds=seconds, reason=reason, operator=reader.name)
+
+    def _unsilence(self, reader: Reader, table: str, form: Form) -> str:
+        return self._operations.unsilence(text_of(form, "silence"), operator=reader.name, table=table or None)
+
     def _change(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             return await self._in_thread(self._changed, request, act, await form_of(request))
@@ -187,8 +207,7 @@ class _Pages:
         """Carry out an act, and lead back to where it was asked for, which tells how it went."""
         reader = self._doorkeeper.operator(request, form.get("csrf", ""))
         table = request.path_params.get("name", "")
-        if not reader.is_operator or not (reader.tables.covers(table) if table else reader.tables.covers_all):
-            raise Forbidden(f"The token {reader.name} does not allow this.")
+        _require_operator(reader, table)
         try:
             notice = act(reader, table, form), "good"
         except DeltaMirrorError as refused:
@@ -297,6 +316,14 @@ class _Monitoring:
         """Answer as the process of a service does."""
         await self._check(Request(scope))
         await self._app(scope, receive, send)
+
+
+def _require_operator(reader: Reader, table: str) -> None:
+    """Refuse a reader who may not change this table or, where none is named, all tables."""
+    if reader.session is None:
+        raise Forbidden("Sign in with a token that may operate.")
+    if not reader.is_operator or not (reader.tables.covers(table) if table else reader.tables.covers_all):
+        raise Forbidden(f"The token {reader.name} does not allow this.")
 
 
 def _told(error: Exception) -> tuple[int, str, str, str]:

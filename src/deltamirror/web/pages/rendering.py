@@ -10,9 +10,11 @@ from markupsafe import Markup
 
 from deltamirror.config import redact_text
 from deltamirror.ops.advice import advice, errors_of, guide, remedy_of
+from deltamirror.ops.alerts.silencing import words_of
 from deltamirror.ops.wording import counted, duration, moment
 from deltamirror.pipeline.failures.breaker import reason
 from deltamirror.pipeline.failures.policy import way_out
+from deltamirror.web.pages.asked import LONGEST_REASON, SILENCES
 
 __all__ = ["STATIC", "render"]
 
@@ -103,7 +105,10 @@ _ENVIRONMENT.globals.update(
     errors_of=errors_of,
     guide=guide,
     query=_query,
+    longest_reason=LONGEST_REASON,
     remedy_of=remedy_of,
+    silence_lengths=tuple(SILENCES),
     store_reason=reason,
     way_out=way_out,
+    words_of=words_of,
 )
