@@ -3,9 +3,12 @@
 import logging
 import socket
 import ssl
+import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
@@ -19,7 +22,7 @@ from deltamirror.txnlog.alerts.records import AlertKey
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.guard import LONGEST_BODY, LONGEST_QUERY
 from deltamirror.web.pages.server import serving
-from deltamirror.web.pages.throttle import Throttle
+from deltamirror.web.pages.throttle import Throttle, Wrong
 from tests.support.lake import add, create, execute
 from tests.support.mirrors import until
 from tests.support.status_pages import FIRING, Client, Served, served
@@ -194,9 +197,6 @@ def test_the_cookie_is_for_this_site_and_no_script(page: Served) -> None:
     client = page.client()
     cookie = client.sign_in(page.token()).headers["set-cookie"].lower()
     assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in cookie.split(";")}
-    behind = page.client().post("/sign-in", {"token": page.token()}, X_Forwarded_Proto="https")
-    assert behind.headers["set-cookie"].startswith("__Host-deltamirror=")
-    assert "secure" in behind.headers["set-cookie"].lower()
 
 
 def test_signing_in_leads_to_no_other_site(page: Served) -> None:
@@ -314,38 +314,120 @@ def test_no_page_says_a_secret(tmp_path: Path, lake: Catalog) -> None:
         assert "postgresql://me:***@db/lake" in client.get("/").text
 
 
-def test_a_wrong_token_is_logged_without_itself_and_slows_its_client_down(
-    page: Served, caplog: pytest.LogCaptureFixture
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """For how long answers to wrong tokens were held back; no test waits that long."""
+    found: list[float] = []
+
+    async def slept(seconds: float) -> None:
+        found.append(seconds)
+
+    monkeypatch.setattr("deltamirror.web.pages.app.anyio.sleep", slept)
+    return found
+
+
+def test_wrong_tokens_are_answered_late_and_logged_and_the_right_one_of_the_same_client_at_once(
+    page: Served, pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     client, right = page.client(), page.token()
     wrong = right[:-4] + "AAAA"
-    statuses = [client.sign_in(wrong).status for _ in range(5)]
-    assert statuses == [401, 401, 401, 401, 429]
-    answer = client.sign_in(right)
-    assert (answer.status, int(answer.headers["retry-after"]) >= 1) == (429, True)
-    assert client.get("/api/v1/status", Authorization=f"Bearer {right}").status == 429
-    assert "a wrong token from 127.0.0.1" in caplog.text
+    assert [client.sign_in(wrong).status for _ in range(5)] == [401] * 5
+    assert client.get("/api/v1/status", Authorization=f"Bearer {wrong}").status == 401
+    assert pauses == [2.0, 4.0, 8.0]
+    assert client.sign_in(right).status == 303
+    assert client.get("/api/v1/status", Authorization=f"Bearer {right}").status == 200
+    assert client.get("/nothing", Authorization=f"Bearer {wrong}").status == 404
+    assert client.get("/sign-in", Authorization=f"Bearer {wrong}").status == 200
+    assert pauses == [2.0, 4.0, 8.0]
+    said = [record.message for record in caplog.records if "wrong token" in record.message]
+    assert [each.partition(", ")[2] for each in said] == [f"{count} of late" for count in (1, 2, 3, 4)]
     assert wrong not in caplog.text
+
+
+def test_no_more_answers_are_held_back_than_leave_room_for_others(
+    page: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever many clients guess, right tokens and neighbours are served."""
+    monkeypatch.setattr("deltamirror.web.pages.app._HELD_BACK", 1)
+    held, go_on = threading.Event(), threading.Event()
+
+    async def slept(_: float) -> None:
+        held.set()
+        await anyio.to_thread.run_sync(go_on.wait)
+
+    monkeypatch.setattr("deltamirror.web.pages.app.anyio.sleep", slept)
+    client, right = page.client(), page.token()
+    for _ in range(3):
+        client.sign_in("dm_wrong")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.sign_in, "dm_wrong")
+        held.wait()
+        refused = page.client().sign_in("dm_wrong")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "4")
+        assert page.client().sign_in(right).status == 303
+        assert page.client().get("/").status == 200
+        go_on.set()
+        assert waiting.result().status == 401
 
 
 def test_wrong_tokens_cost_more_and_more_time() -> None:
     now = [0.0]
     throttle = Throttle(lambda: now[0])
-    waits = []
-    for _ in range(14):
-        now[0] += throttle.wait("a")
-        throttle.was_wrong("a")
-        waits.append(throttle.wait("a"))
-    assert waits[:6] == [0, 0, 0, 2, 4, 8]
-    assert waits[-1] == 300
-    assert throttle.wait("b") == 0
-    throttle.was_right("b")
+    assert [throttle.was_wrong("a").pause for _ in range(9)] == [0, 0, 0, 2, 4, 8, 16, 20, 20]
+    assert throttle.was_wrong("b").pause == 0
     for number in range(60):
         throttle.was_wrong(f"client {number}")
-    assert throttle.wait("c") > 0
-    assert throttle.wait("b") == 0
+    assert throttle.was_wrong("c").pause == 20, "many clients that guess together"
     now[0] += 61
-    assert throttle.wait("c") == 0
+    assert throttle.was_wrong("d").pause == 0
+    assert throttle.was_wrong("a").pause == 20
+    now[0] += 901
+    assert throttle.was_wrong("a") == Wrong(1, 0.0)
+
+
+def test_the_memory_of_wrong_tokens_is_bounded() -> None:
+    throttle = Throttle(lambda: 0.0)
+    for number in range(10_100):
+        throttle.was_wrong(f"client {number}")
+    assert len(throttle._clients) == 10_000
+    logged = sum(throttle.was_wrong("a").is_news for _ in range(5_000))
+    assert logged == 14, "three, and each doubling from four on"
+
+
+def test_forwarding_headers_count_only_where_a_setting_says_so(
+    page: Served, pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = {"X_Forwarded_For": "10.0.0.9, 10.0.0.7", "X_Forwarded_Proto": "https", "X_Forwarded_Host": "evil.example"}
+    token = page.token()
+    with served(page.catalog, behind_proxy=True) as behind:
+        assert behind.client().get("/api/v1/status").status == 401, "the proxy is a neighbour, those behind it are not"
+        for each, cookie, address in (
+            (page, "deltamirror=", "127.0.0.1"),
+            (behind, "__Host-deltamirror=", "10.0.0.7"),
+        ):
+            answer = each.client().post("/sign-in", {"token": token}, **sent)
+            assert answer.headers["set-cookie"].startswith(cookie)
+            assert ("secure" in answer.headers["set-cookie"].lower()) == (each is behind)
+            caplog.clear()
+            for number in range(4):  # an address that changes with each guess is one client all the same
+                forged = {**sent, "X_Forwarded_For": f"10.0.1.{number}, 10.0.0.7"}
+                each.client().post("/sign-in", {"token": "dm_wrong"}, **forged)
+            assert f"a wrong token from {address}, 4 of late" in caplog.text
+        for odd in ("", "evil", "10.0.0.7, ", "\xff"):
+            assert behind.client().post("/sign-in", {"token": token}, X_Forwarded_For=odd).status == 303
+    assert pauses == [2.0, 2.0]
+
+
+def test_the_sign_in_page_tells_strangers_nothing_of_the_catalog(lake: Catalog) -> None:
+    with served(lake) as first:
+        token = first.token("ada")
+    with served(lake, loopback_read=False) as page:
+        client = page.client()
+        wrong = client.sign_in("dm_wrong")
+        for answer in (client.get("/sign-in"), wrong, client.get("/nothing"), client.get("/static/none")):
+            assert "sqlite" not in answer.text
+        client.sign_in(token)
+        assert "sqlite" in client.get("/").text
 
 
 def test_a_request_that_a_proxy_hands_on_is_of_no_neighbour(page: Served) -> None:

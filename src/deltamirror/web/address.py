@@ -7,10 +7,10 @@ from typing import Final, Self
 
 from deltamirror.errors import DeltaMirrorError, InvalidInput, PermissionDenied, Unavailable
 
-__all__ = ["ListenAddress"]
+__all__ = ["LARGEST_PORT", "ListenAddress"]
 
 _LOOPBACK: Final = "127.0.0.1"
-_LARGEST_PORT: Final = 65_535
+LARGEST_PORT: Final = 65_535
 _BACKLOG: Final = 64
 
 
@@ -31,8 +31,8 @@ class ListenAddress:
             raise _malformed(text, "an IPv6 address stands in brackets: [::1]:9100")
         if colon and not host:
             raise _malformed(text, "the host before the colon is empty")
-        if not (port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
-            raise _malformed(text, f"the port is a number from 0 to {_LARGEST_PORT}")
+        if not (port.isascii() and port.isdecimal() and int(port) <= LARGEST_PORT):
+            raise _malformed(text, f"the port is a number from 0 to {LARGEST_PORT}")
         return cls(host or _LOOPBACK, int(port))
 
     def bound(self) -> socket.socket:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
+import anyio
 import anyio.to_thread
 import msgspec
 from starlette.applications import Starlette
@@ -47,6 +48,8 @@ Form = Mapping[str, str]
 Act = Callable[[Reader, str, Form], str]
 
 _THREADS: Final = 8
+_HELD_BACK: Final = 20
+"""So many answers to wrong tokens wait at once: a tenth of the connections, so that others are served."""
 _PATIENCE: Final = 5.0
 """How long a page waits for a DuckDB file that another process has open."""
 _API: Final = "/api/"
@@ -76,6 +79,7 @@ class _Pages:
         self._budgets = Budgets(self._counted)
         self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.live))
         self._threads = anyio.CapacityLimiter(_THREADS)
+        self._held_back = 0
 
     def app(self) -> Starlette:
         """All routes."""
@@ -90,7 +94,7 @@ class _Pages:
                 *(Route(path, self._read(self._silence_page)) for path in ("/silence", "/tables/{name}/silence")),
                 *(Route(f"/tables/{{name}}/{name}", self._change(act), methods=["POST"]) for name, act in acts.items()),
                 *(Route(f"/{name}", self._change(act), methods=["POST"]) for name, act in all_acts.items()),
-                Route("/sign-in", self._read(self._sign_in_page, known=False), methods=["GET"]),
+                Route("/sign-in", self._sign_in_page, methods=["GET"]),
                 Route("/sign-in", self._sign_in, methods=["POST"]),
                 Route("/sign-out", self._sign_out, methods=["POST"]),
                 Route(f"{_API}v1/status", self._read(self._api_status)),
@@ -143,8 +147,8 @@ class _Pages:
         shown: dict[str, Any] = {"rule": rule, "subject": subject, "table": table, "next": _next(request)}
         return self._page(request, reader, "silence.html", title="Silence", **shown)
 
-    def _sign_in_page(self, request: Request, reader: Reader | None) -> Response:
-        return self._page(request, reader, "sign_in.html", title="Sign in", next=_next(request), wrong="")
+    async def _sign_in_page(self, request: Request) -> Response:
+        return self._page(request, None, "sign_in.html", title="Sign in", next=_next(request), wrong="")
 
     def _api_status(self, request: Request, reader: Reader) -> Response:
         found = overview(self._database, wanted_of(request, reader.tables), self._switch)
@@ -218,17 +222,16 @@ class _Pages:
         return RedirectResponse(local_path(form.get("next", "/")), 303)
 
     async def _sign_in(self, request: Request) -> Response:
-        return await self._in_thread(self._signed_in, request, await form_of(request))
+        form = await form_of(request)
+        try:
+            return await self._in_thread(self._signed_in, request, form)
+        except Unknown:
+            shown = {"next": local_path(form.get("next", "/")), "wrong": "This token is not known, or has ended."}
+            return self._page(request, None, "sign_in.html", 401, title="Sign in", **shown)
 
     def _signed_in(self, request: Request, form: Form) -> Response:
         response = RedirectResponse(local_path(form.get("next", "/")), 303)
-        try:
-            self._doorkeeper.sign_in(request, form.get("token", "").strip(), response)
-        except Unknown:
-            wrong = "This token is not known, or has ended."
-            return self._page(
-                request, None, "sign_in.html", 401, title="Sign in", next=form.get("next", "/"), wrong=wrong
-            )
+        self._doorkeeper.sign_in(request, form.get("token", "").strip(), response)
         return response
 
     async def _sign_out(self, request: Request) -> Response:
@@ -242,24 +245,34 @@ class _Pages:
 
     # Answers
 
-    def _read(self, page: Callable[..., Response], *, known: bool = True) -> Callable[[Request], Awaitable[Response]]:
+    def _read(self, page: Callable[[Request, Reader], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            return await self._in_thread(self._answered, request, page, known)
+            return await self._in_thread(self._answered, request, page)
 
         return endpoint
 
-    def _answered(self, request: Request, page: Callable[..., Response], known: bool) -> Response:
-        reader = None
-        try:
-            reader = self._doorkeeper.reader(request)
-        except Unknown:
-            if known:
-                raise
-        return page(request, reader)
+    def _answered(self, request: Request, page: Callable[[Request, Reader], Response]) -> Response:
+        return page(request, self._doorkeeper.reader(request))
 
     async def _in_thread(self, work: Callable[..., Response], *arguments: Any) -> Response:
         """Do what asks the database, in one of a few threads, and let go of a file that others may wait for."""
-        return await anyio.to_thread.run_sync(partial(self._worked, work, *arguments), limiter=self._threads)
+        try:
+            return await anyio.to_thread.run_sync(partial(self._worked, work, *arguments), limiter=self._threads)
+        except Unknown as unknown:
+            await self._hold_back(unknown.pause)
+            raise
+
+    async def _hold_back(self, pause: float) -> None:
+        """Answer a wrong token later, which costs no thread; beyond a number of them at once, refuse it instead."""
+        if not pause:
+            return
+        if self._held_back >= _HELD_BACK:
+            raise TooMany(pause)
+        self._held_back += 1
+        try:
+            await anyio.sleep(pause)
+        finally:
+            self._held_back -= 1
 
     def _worked(self, work: Callable[..., Response], *arguments: Any) -> Response:
         try:
@@ -276,7 +289,7 @@ class _Pages:
         if session is not None and "x-live" not in request.headers:
             notice, session.notice = session.notice, None
         shared = {
-            "catalog": self._catalog,
+            "catalog": "" if reader is None else self._catalog,
             "csrf": "" if session is None else session.csrf,
             "here": _here(request),
             "notice": notice,
@@ -286,7 +299,7 @@ class _Pages:
         return HTMLResponse(render(template, **shared, **values), status)
 
     def _unknown(self, request: Request, _: Exception) -> Response:
-        if request.url.path.startswith(_FOR_PROGRAMS):
+        if request.scope["path"].startswith(_FOR_PROGRAMS):
             answer = {"error": {"code": "unauthorized", "message": "a token is needed: Authorization: Bearer dm_…"}}
             return _json(answer, 401, headers={"WWW-Authenticate": "Bearer"})
         if "x-live" in request.headers:
@@ -296,11 +309,11 @@ class _Pages:
     def _failed(self, request: Request, error: Exception) -> Response:
         status, code, message, hint = _told(error)
         headers = {"Retry-After": str(error.seconds)} if isinstance(error, TooMany) else {}
-        if request.url.path.startswith(_FOR_PROGRAMS):
+        if request.scope["path"].startswith(_FOR_PROGRAMS):
             return _json({"error": {"code": code, "message": message, "hint": hint}}, status, headers=headers)
         reader = None
-        with suppress(Unknown, TooMany, DeltaMirrorError):
-            reader = self._doorkeeper.reader(request)
+        with suppress(DeltaMirrorError):  # no token is looked at here: wrong ones were counted, and held back
+            reader = self._doorkeeper.signed_in(request)
         response = self._page(request, reader, "error.html", status, title=message, hint=hint)
         response.headers.update(headers)
         return response
@@ -349,7 +362,8 @@ def _json(document: Mapping[str, object], status: int = 200, headers: Mapping[st
 
 def _here(request: Request, *, quoted: bool = False) -> str:
     """The address of this page, to come back to."""
-    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    query = request.scope["query_string"].decode("latin-1")
+    path = quote(request.scope["path"]) + (f"?{query}" if query else "")
     here = path if request.method in ("GET", "HEAD") else "/"
     return quote(here, safe="/") if quoted else here
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -104,9 +104,8 @@ def silence_of(form: Mapping[str, str]) -> tuple[float, str]:
 
 def local_path(address: str) -> str:
     """An address to go on at after signing in, if it is one of ours; otherwise the overview."""
-    parts = urlsplit(address)
-    odd = parts.scheme or parts.netloc or not address.startswith("/") or address.startswith(("//", "/\\"))
-    return "/" if odd or not address.isprintable() or "\\" in address else address
+    is_ours = address.startswith("/") and not address.startswith("//")
+    return address if is_ours and address.isprintable() and "\\" not in address else "/"
 
 
 def _choice(kind: type[E], text: str | None, default: E, name: str) -> E:
