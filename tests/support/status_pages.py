@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
+from deltamirror.config import Settings
 from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.access.tokens import Right, issue_token
 from deltamirror.web.pages.addresses import binding_of
@@ -117,9 +118,11 @@ class Served:
 
 
 @contextmanager
-def served(catalog: Catalog, *, insecure_http: bool = False, **serve: Any) -> Iterator[Served]:
+def served(
+    catalog: Catalog, *, insecure_http: bool = False, settings: Settings | None = None, **serve: Any
+) -> Iterator[Served]:
     """The status page of a catalog at a free port."""
-    settings = local_settings()
+    settings = local_settings(settings)
     settings = replace(settings, serve=replace(settings.serve, **{"listen": "127.0.0.1:0", **serve}))
     with (
         MirrorEngine(settings=settings, database=catalog.database) as engine,

@@ -7,6 +7,7 @@ import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 import pytest
@@ -16,21 +17,31 @@ from deltamirror import Catalog
 from deltamirror.config import CatalogSettings, Secret, ServeSettings, Settings, StorageSettings
 from deltamirror.errors import InvalidSettings, Refused, Unavailable
 from deltamirror.ops.engine import MirrorEngine
+from deltamirror.ops.reconcile.repair import Repaired
+from deltamirror.storage.disk import DiskStore
 from deltamirror.txnlog.access.tokens import Right, revoke_token
 from deltamirror.txnlog.alerts import silence, silences
 from deltamirror.txnlog.alerts.records import AlertKey
+from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.guard import LONGEST_BODY, LONGEST_QUERY
 from deltamirror.web.pages.server import serving
 from deltamirror.web.pages.throttle import Throttle, Wrong
 from tests.support.lake import add, create, execute
-from tests.support.mirrors import until
+from tests.support.mirrors import local_settings, until
 from tests.support.status_pages import FIRING, Client, Served, served
 
 ACTS = (
     *("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/tables/t/silence", "/tables/t/unsilence"),
     *("/pause", "/resume", "/silence", "/unsilence"),
 )
+NOTHING = {
+    **dict.fromkeys(("missing", "replaced", "saved", "misleading", "checkpoints"), ()),
+    "table": "t",
+    "checked": 0,
+    "checksums": 0,
+    "published": 0,
+}
 SILENCE = {"rule": "lag-critical", "for": "1h", "reason": "moving the bucket"}
 EVERYWHERE = "0.0.0.0:0"
 SCRIPT = "<script>alert(1)</script>"
@@ -169,6 +180,59 @@ def test_a_repair_runs_in_the_background_and_says_how_it_went(lake: Catalog, tmp
         client.post("/tables/t/repair", {"csrf": client.csrf()})
         until(lambda: "published up to version 0" in client.get("/tables/t").text)
         assert (tmp_path / "t" / "_delta_log" / f"{0:020}.json").exists()
+
+
+def test_repairs_that_hang_hold_up_no_page_no_act_and_no_other_repair_for_long(
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000_000]
+    monkeypatch.setattr("deltamirror.web.pages.acts.now_ms", lambda: now[0])
+    for name in ("a", "b", "fine"):
+        lake.create_table(name, location=str(tmp_path / name), schema="id long")
+    hanging, go_on, listed = [tmp_path / "a", tmp_path / "b"], threading.Event(), DiskStore.list
+
+    def silent(store: DiskStore, *arguments: Any, **more: Any) -> Any:
+        return listed(store, *arguments, **more) if store.root not in hanging else go_on.wait() and iter(())
+
+    monkeypatch.setattr(DiskStore, "list", silent)
+    patient = Settings(storage=StorageSettings(timeout=86_400, transfer_timeout=86_400))
+    with served(lake, settings=patient) as page:
+        client = page.client("ada")
+        csrf = client.csrf()
+        for name in ("a", "b"):
+            client.post(f"/tables/{name}/repair", {"csrf": csrf})
+            assert "Repair under way" in client.get(f"/tables/{name}").text
+        client.post("/tables/fine/repair", {"csrf": csrf})
+        assert "busy: 2 tables being repaired; fine is not" in client.get("/tables/fine").text
+        client.post("/tables/fine/pause", {"csrf": csrf, "unpublished": "yes"})
+        assert "fine is paused" in client.get("/").text
+        client.post("/tables/fine/resume", {"csrf": csrf})
+        now[0] += 60_000
+        client.post("/tables/a/repair", {"csrf": csrf})
+        assert "a is being repaired already" in client.get("/").text
+        client.post("/tables/fine/repair", {"csrf": csrf})
+        until(lambda: "published up to version 0" in client.get("/tables/fine").text)
+        go_on.set()
+
+
+def test_repairs_that_hang_are_few_however_long_they_last(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, go_on = [0], threading.Event()
+    monkeypatch.setattr("deltamirror.web.pages.acts.now_ms", lambda: now[0])
+    monkeypatch.setattr("deltamirror.web.pages.acts.repair", lambda *_: go_on.wait() and Repaired(**NOTHING))
+    for number in range(9):
+        create(lake, f"t{number}")
+    with MirrorEngine(settings=local_settings(), database=lake.database) as engine:
+        operations = Operations(engine)
+        for number in range(8):
+            operations.repair(f"t{number}", operator="ada")
+            now[0] += 60_000
+        with pytest.raises(Refused, match="busy: 8 tables") as caught:
+            operations.repair("t8", operator="ada")
+        assert caught.value.hint == "try again when one is done"
+        go_on.set()
+        until(lambda: all(operations.repair_of(f"t{number}").ended_at is not None for number in range(8)))  # type: ignore[union-attr]
+        operations.repair("t8", operator="ada")
+        until(lambda: operations.repair_of("t8").ended_at is not None)  # type: ignore[union-attr]
 
 
 def test_a_token_that_reads_does_not_operate_and_one_for_some_tables_not_on_others(page: Served) -> None:
