@@ -93,7 +93,7 @@ def test_the_pages_show_lag_failures_and_what_to_do(outage: Served) -> None:
 def test_the_error_budget_is_shown_to_each_reader_of_their_tables_alone(outage: Served) -> None:
     execute(outage.catalog, "UPDATE dl_table_versions SET committed_at = committed_at - 600000 WHERE version = 2")
     client = outage.client()
-    until(lambda: "Error budget, 30 d" in client.get("/").text)
+    until(lambda: "<dt>Budget, 30 d</dt>" in client.get("/").text)
     assert '<span class="over">0 % left</span>' in client.get("/").text
     assert [row["versions"] for row in client.get("/api/v1/status").json["slo"]] == [6, 6, 6]
     assert [row["waiting"] for row in client.get("/api/v1/status").json["slo"]] == [2, 2, 2]
