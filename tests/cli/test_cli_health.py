@@ -87,7 +87,7 @@ def test_the_health_of_a_catalog_is_that_of_its_records_and_stores(orders, add) 
         (("reconcile", "--follow", "orders"), "--follow compares the logs of all tables"),
         (("reconcile", "--follow", "--strategy", "full"), "--follow compares the logs of all tables"),
         (("reconcile", "--follow", "--interval", "0"), "reconcile.interval is 0, which is never"),
-        (("health", "--url", "ftp://host"), "such as http://127.0.0.1:9100"),
+        (("health", "--url", "ftp://host"), "such as http://127.0.0.1:9180"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(orders, words: tuple[str, ...], said: str) -> None:

@@ -122,3 +122,15 @@ def test_the_settings_of_kubernetes_are_settings(tmp_path: Path) -> None:
     file.write_text(of_kind("ConfigMap")["data"]["deltamirror.toml"])
     _, problems = examine(environment=of_kind("Secret")["stringData"], config=file)
     assert not problems
+
+
+def test_guides_and_manifests_name_one_port_for_each_kind_of_service() -> None:
+    """A probe or a scrape that was copied from a guide reaches the service that a manifest started."""
+    named: dict[str, set[str]] = {"mirror": set(), "reconcile": set()}
+    for file in (*(ROOT / "docs" / "guides").glob("*.md"), *(each for each in DEPLOY.rglob("*") if each.is_file())):
+        lines = re.findall(r"(mirror|reconcile)\W+--follow.*?--listen\W+(?:\S+:)?([1-9][0-9]+)", file.read_text())
+        for kind, port in lines:
+            named[kind].add(port)
+    assert named == {"mirror": {"9180"}, "reconcile": {"9181"}}
+    [probed] = {*re.findall(r"path: /\w+, port: ([0-9]+)", (ROOT / "docs" / "guides" / "health.md").read_text())}
+    assert probed == "9180"

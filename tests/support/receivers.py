@@ -39,6 +39,8 @@ class HttpReceiver:
 
     url: str = ""
     status: int = 200
+    reason: str | None = None
+    """What the status line says, if it is not the usual phrase."""
     requests: "Queue[Received]" = field(default_factory=Queue)
     open: threading.Event = field(default_factory=threading.Event)
 
@@ -58,7 +60,7 @@ def http_receiver(status: int = 200) -> Iterator[HttpReceiver]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.requests.put(Received(self.path, dict(self.headers), body))
             receiver.open.wait(60)
-            self.send_response(receiver.status)
+            self.send_response(receiver.status, receiver.reason)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

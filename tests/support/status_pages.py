@@ -13,13 +13,19 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
+from deltamirror.config import Settings
 from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.access.tokens import Right, issue_token
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.server import serving
 from tests.support.mirrors import local_settings
 
-__all__ = ["Answer", "Client", "Served", "served", "served_page"]
+__all__ = ["FIRING", "Answer", "Client", "Served", "served", "served_page"]
+
+FIRING = """INSERT INTO dl_alerts
+    (rule, scope, subject, severity, state, since, fired_at, announced, reading, cause, action)
+    VALUES (:rule, :scope, :subject, 'critical', 'firing', 1, 2, true, '', :cause, 'run `deltamirror report t`')"""
+"""An alert that fires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +118,11 @@ class Served:
 
 
 @contextmanager
-def served(catalog: Catalog, *, insecure_http: bool = False, **serve: Any) -> Iterator[Served]:
+def served(
+    catalog: Catalog, *, insecure_http: bool = False, settings: Settings | None = None, **serve: Any
+) -> Iterator[Served]:
     """The status page of a catalog at a free port."""
-    settings = local_settings()
+    settings = local_settings(settings)
     settings = replace(settings, serve=replace(settings.serve, **{"listen": "127.0.0.1:0", **serve}))
     with (
         MirrorEngine(settings=settings, database=catalog.database) as engine,

@@ -10,9 +10,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from deltamirror import Catalog
+from deltamirror.txnlog.alerts import silence
 from tests.support.lake import add, execute, opened
 from tests.support.mirrors import mirror_of
-from tests.support.status_pages import Served, served
+from tests.support.status_pages import FIRING, Served, served
 
 expect.set_options(timeout=60_000)
 
@@ -51,6 +52,9 @@ def _fill(lake: Catalog, folder: Path) -> None:
         "INSERT INTO dl_breakers (store, state, failures, successes, changed_at, retry_at, error_code, error_message)"
         " VALUES ('s3://lake', 'open', 7, 0, 1700000000000, 1700000060000, 'unavailable', 'refused')",
     )
+    for scope, subject in (("table", "sales.failing"), ("store", "s3://lake")):
+        execute(lake, FIRING, rule="lag-critical", scope=scope, subject=subject, cause="305 s behind")
+    silence(lake.database, seconds=86_400, reason="known", author="eve", subject="s3://lake")
 
 
 @pytest.fixture
@@ -133,6 +137,33 @@ def test_an_operator_pauses_and_resumes(page: Page, page_of: Served) -> None:
     expect(page.get_by_role("link", name="Sign in")).to_be_visible()
 
 
+def test_the_error_budget_is_shown_of_all_tables_and_of_one(page: Page) -> None:
+    for path in ("/", "/tables/sales.orders"):
+        page.goto(path)
+        level = page.get_by_role("region", name="Service level")
+        expect(level.get_by_role("row")).to_have_count(4)
+        expect(level).to_contain_text("% left")
+
+
+def test_an_operator_silences_an_alert_and_ends_that(page: Page, page_of: Served) -> None:
+    alerts = page.get_by_role("region", name="Alerts")
+    expect(alerts).to_contain_text("known")
+    expect(alerts.get_by_role("link")).to_have_count(0)
+    sign_in(page, page_of)
+    expect(alerts.get_by_role("link", name="lag-critical", exact=True)).to_be_visible()
+    alerts.get_by_role("link", name="Silence lag-critical of sales.failing").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Silence rule lag-critical of sales.failing")
+    page.get_by_label("For", exact=True).select_option("4h")
+    page.get_by_label("Reason, for the others").fill("moving the folder")
+    page.get_by_role("button", name="Silence").click()
+    expect(page.get_by_text("no notification is sent")).to_be_visible()
+    mine = alerts.get_by_role("listitem").filter(has_text="moving the folder")
+    expect(mine).to_contain_text("by ada")
+    mine.get_by_role("button", name="End").click()
+    expect(page.get_by_text("No longer silenced: rule lag-critical of sales.failing.")).to_be_visible()
+    expect(mine).to_have_count(0)
+
+
 def test_everything_can_be_done_by_keyboard(page: Page, page_of: Served) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
@@ -177,7 +208,10 @@ def test_the_rules_of_accessibility_are_kept(
     chromium: Browser, page_of: Served, scheme: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pictures = tmp_path_factory.mktemp("pictures")
-    paths = ("", "tables/sales.orders", "tables/sales.failing", "tables/sales.failing/failures/2", "sign-in", "none")
+    paths = (
+        *("", "tables/sales.orders", "tables/sales.failing", "tables/sales.failing/failures/2", "sign-in", "none"),
+        "tables/sales.failing/silence?rule=lag-critical",
+    )
     context = chromium.new_context(base_url=page_of.url, color_scheme=scheme, reduced_motion="reduce")
     page = context.new_page()
     page.goto("/")

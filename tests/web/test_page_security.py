@@ -3,9 +3,13 @@
 import logging
 import socket
 import ssl
+import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
@@ -13,16 +17,32 @@ from deltamirror import Catalog
 from deltamirror.config import CatalogSettings, Secret, ServeSettings, Settings, StorageSettings
 from deltamirror.errors import InvalidSettings, Refused, Unavailable
 from deltamirror.ops.engine import MirrorEngine
+from deltamirror.ops.reconcile.repair import Repaired
+from deltamirror.storage.disk import DiskStore
 from deltamirror.txnlog.access.tokens import Right, revoke_token
+from deltamirror.txnlog.alerts import silence, silences
+from deltamirror.txnlog.alerts.records import AlertKey
+from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.guard import LONGEST_BODY, LONGEST_QUERY
 from deltamirror.web.pages.server import serving
-from deltamirror.web.pages.throttle import Throttle
+from deltamirror.web.pages.throttle import Throttle, Wrong
 from tests.support.lake import add, create, execute
-from tests.support.mirrors import until
-from tests.support.status_pages import Client, Served, served
+from tests.support.mirrors import local_settings, until
+from tests.support.status_pages import FIRING, Client, Served, served
 
-ACTS = ("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/pause", "/resume")
+ACTS = (
+    *("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/tables/t/silence", "/tables/t/unsilence"),
+    *("/pause", "/resume", "/silence", "/unsilence"),
+)
+NOTHING = {
+    **dict.fromkeys(("missing", "replaced", "saved", "misleading", "checkpoints"), ()),
+    "table": "t",
+    "checked": 0,
+    "checksums": 0,
+    "published": 0,
+}
+SILENCE = {"rule": "lag-critical", "for": "1h", "reason": "moving the bucket"}
 EVERYWHERE = "0.0.0.0:0"
 SCRIPT = "<script>alert(1)</script>"
 
@@ -46,9 +66,9 @@ def test_without_a_session_nothing_changes(page: Served) -> None:
         assert stranger.post(path, {"csrf": ""}).status == 403
         assert stranger.post(path, {}, Authorization=f"Bearer {bearer}").status == 403
         assert stranger.post(path, {}, Cookie="deltamirror=guessed").status == 403
-        for method in ("GET", "PUT", "DELETE", "PATCH", "HEAD"):
+        for method in ("PUT", "DELETE", "PATCH", *(() if path.endswith("/silence") else ("GET", "HEAD"))):
             assert reader.ask(method, path).status in (404, 405)
-    assert paused(page.catalog) == (False, False)
+    assert (paused(page.catalog), silences(page.catalog.database)) == ((False, False), [])
 
 
 def test_a_form_of_another_site_changes_nothing(page: Served) -> None:
@@ -57,11 +77,11 @@ def test_a_form_of_another_site_changes_nothing(page: Served) -> None:
     assert csrf != theirs
     for path in ACTS:
         for fields in ({}, {"csrf": ""}, {"csrf": csrf[:-1]}, {"csrf": theirs}, {"csrf": "é"}):
-            assert client.post(path, {"unpublished": "yes", **fields}).status == 403
+            assert client.post(path, {"unpublished": "yes", **SILENCE, **fields}).status == 403
         for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
-            assert client.post(path, {"csrf": csrf, "unpublished": "yes"}, **headers).status == 403
+            assert client.post(path, {"csrf": csrf, "unpublished": "yes", **SILENCE}, **headers).status == 403
         assert client.ask("POST", path, b"{}", {"Content-Type": "application/json"}).status == 400
-    assert paused(page.catalog) == (False, False)
+    assert (paused(page.catalog), silences(page.catalog.database)) == ((False, False), [])
 
 
 def test_an_operator_pauses_and_resumes(page: Served, caplog: pytest.LogCaptureFixture) -> None:
@@ -83,6 +103,76 @@ def test_an_operator_pauses_and_resumes(page: Served, caplog: pytest.LogCaptureF
     assert "ada paused t" in caplog.text
 
 
+@pytest.mark.requirement("R62")
+def test_an_operator_silences_an_alert_as_the_command_does(page: Served, caplog: pytest.LogCaptureFixture) -> None:
+    execute(page.catalog, FIRING, rule="lag-critical", scope="table", subject="t", cause="late")
+    client = page.client("ada")
+    csrf = client.csrf()
+    assert 'href="/tables/t/silence?rule=lag-critical&amp;next=%2F"' in client.get("/").text
+    assert "Silence rule lag-critical of t" in client.get("/tables/t/silence?rule=lag-critical").text
+    with caplog.at_level(logging.INFO, "deltamirror"):
+        client.post("/tables/t/silence", {"csrf": csrf, **SILENCE})
+    [made] = silences(page.catalog.database)
+    assert (made.rule, made.subject, made.author, made.reason) == ("lag-critical", "t", "ada", "moving the bucket")
+    assert made.ends_at - made.created_at == 3_600_000
+    assert made.covers(AlertKey("lag-critical", "table", "t"))
+    assert "ada silenced rule lag-critical of t until" in caplog.text
+    for path in ("/", "/tables/t"):
+        assert "moving the bucket" in client.get(path).text
+    status = client.get("/api/v1/status").json
+    assert [alert["silenced_until"] for alert in status["alerts"]] == [made.ends_at]
+    assert [each["author"] for each in status["silences"]] == ["ada"]
+    client.post("/unsilence", {"csrf": csrf, "silence": made.silence_id})
+    assert silences(page.catalog.database) == []
+    client.post("/silence", {"csrf": csrf, **SILENCE})
+    client.post("/tables/t/silence", {"csrf": csrf, **SILENCE, "rule": ""})
+    made_ones = {(each.rule, each.subject) for each in silences(page.catalog.database)}
+    assert made_ones == {("lag-critical", "*"), ("*", "t")}
+
+
+REFUSED = (
+    ({"for": "1y"}, "for: "),
+    ({"reason": "  "}, "reason: "),
+    ({"reason": "x" * 501}, "reason: "),
+    ({"rule": "no-such-rule"}, "no rule is called"),
+    ({"rule": "lag-*"}, "no rule is called"),
+    ({"rule": "", "subject": ""}, "a silence is for a rule"),
+    ({"subject": "x" * 2_000}, "subject: "),
+)
+
+
+def test_a_silence_that_cannot_be_is_refused_and_said(page: Served) -> None:
+    client = page.client("ada")
+    csrf = client.csrf()
+    for changed, said in REFUSED:
+        client.post("/silence", {"csrf": csrf, **SILENCE, **changed})
+        assert said in client.get("/").text
+    assert silences(page.catalog.database) == []
+
+
+def test_an_operator_of_some_tables_silences_these_alone(page: Served) -> None:
+    for subject, reason in (("hr.pay", "for hr"), ("*", "for all"), ("sales.[ab]", "for a pattern")):
+        silence(page.catalog.database, seconds=60, reason=reason, author="eve", subject=subject)
+    foreign = [each.silence_id for each in silences(page.catalog.database)]
+    for subject in ("sales.a", "hr.pay"):
+        execute(page.catalog, FIRING, rule="lag-critical", scope="table", subject=subject, cause="late")
+    page.token("narrow", Right.OPERATE, "sales.*")
+    client = page.client("narrow")
+    csrf = client.csrf()
+    for path in ("/tables/hr.pay/silence", "/silence", "/tables/hr.pay/unsilence", "/unsilence"):
+        assert client.post(path, {"csrf": csrf, **SILENCE, "silence": foreign[0]}).status == 403
+    for silence_id in foreign:
+        client.post("/tables/sales.a/unsilence", {"csrf": csrf, "silence": silence_id})
+    assert [each.silence_id for each in silences(page.catalog.database)] == foreign
+    text = client.get("/").text
+    assert not [reason for reason in ("for hr", "for all", "for a pattern") if reason in text]
+    client.post("/tables/sales.a/silence", {"csrf": csrf, **SILENCE})
+    [own] = [each for each in silences(page.catalog.database) if each.author == "narrow"]
+    assert 'action="/tables/sales.a/unsilence"' in client.get("/").text
+    client.post("/tables/sales.a/unsilence", {"csrf": csrf, "silence": own.silence_id})
+    assert [each.silence_id for each in silences(page.catalog.database)] == foreign
+
+
 def test_a_repair_runs_in_the_background_and_says_how_it_went(lake: Catalog, tmp_path: Path) -> None:
     lake.create_table("t", location=str(tmp_path / "t"), schema="id long")
     with served(lake) as page:
@@ -90,6 +180,59 @@ def test_a_repair_runs_in_the_background_and_says_how_it_went(lake: Catalog, tmp
         client.post("/tables/t/repair", {"csrf": client.csrf()})
         until(lambda: "published up to version 0" in client.get("/tables/t").text)
         assert (tmp_path / "t" / "_delta_log" / f"{0:020}.json").exists()
+
+
+def test_repairs_that_hang_hold_up_no_page_no_act_and_no_other_repair_for_long(
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000_000]
+    monkeypatch.setattr("deltamirror.web.pages.acts.now_ms", lambda: now[0])
+    for name in ("a", "b", "fine"):
+        lake.create_table(name, location=str(tmp_path / name), schema="id long")
+    hanging, go_on, listed = [tmp_path / "a", tmp_path / "b"], threading.Event(), DiskStore.list
+
+    def silent(store: DiskStore, *arguments: Any, **more: Any) -> Any:
+        return listed(store, *arguments, **more) if store.root not in hanging else go_on.wait() and iter(())
+
+    monkeypatch.setattr(DiskStore, "list", silent)
+    patient = Settings(storage=StorageSettings(timeout=86_400, transfer_timeout=86_400))
+    with served(lake, settings=patient) as page:
+        client = page.client("ada")
+        csrf = client.csrf()
+        for name in ("a", "b"):
+            client.post(f"/tables/{name}/repair", {"csrf": csrf})
+            assert "Repair under way" in client.get(f"/tables/{name}").text
+        client.post("/tables/fine/repair", {"csrf": csrf})
+        assert "busy: 2 tables being repaired; fine is not" in client.get("/tables/fine").text
+        client.post("/tables/fine/pause", {"csrf": csrf, "unpublished": "yes"})
+        assert "fine is paused" in client.get("/").text
+        client.post("/tables/fine/resume", {"csrf": csrf})
+        now[0] += 60_000
+        client.post("/tables/a/repair", {"csrf": csrf})
+        assert "a is being repaired already" in client.get("/").text
+        client.post("/tables/fine/repair", {"csrf": csrf})
+        until(lambda: "published up to version 0" in client.get("/tables/fine").text)
+        go_on.set()
+
+
+def test_repairs_that_hang_are_few_however_long_they_last(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, go_on = [0], threading.Event()
+    monkeypatch.setattr("deltamirror.web.pages.acts.now_ms", lambda: now[0])
+    monkeypatch.setattr("deltamirror.web.pages.acts.repair", lambda *_: go_on.wait() and Repaired(**NOTHING))
+    for number in range(9):
+        create(lake, f"t{number}")
+    with MirrorEngine(settings=local_settings(), database=lake.database) as engine:
+        operations = Operations(engine)
+        for number in range(8):
+            operations.repair(f"t{number}", operator="ada")
+            now[0] += 60_000
+        with pytest.raises(Refused, match="busy: 8 tables") as caught:
+            operations.repair("t8", operator="ada")
+        assert caught.value.hint == "try again when one is done"
+        go_on.set()
+        until(lambda: all(operations.repair_of(f"t{number}").ended_at is not None for number in range(8)))  # type: ignore[union-attr]
+        operations.repair("t8", operator="ada")
+        until(lambda: operations.repair_of("t8").ended_at is not None)  # type: ignore[union-attr]
 
 
 def test_a_token_that_reads_does_not_operate_and_one_for_some_tables_not_on_others(page: Served) -> None:
@@ -118,9 +261,6 @@ def test_the_cookie_is_for_this_site_and_no_script(page: Served) -> None:
     client = page.client()
     cookie = client.sign_in(page.token()).headers["set-cookie"].lower()
     assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in cookie.split(";")}
-    behind = page.client().post("/sign-in", {"token": page.token()}, X_Forwarded_Proto="https")
-    assert behind.headers["set-cookie"].startswith("__Host-deltamirror=")
-    assert "secure" in behind.headers["set-cookie"].lower()
 
 
 def test_signing_in_leads_to_no_other_site(page: Served) -> None:
@@ -238,38 +378,120 @@ def test_no_page_says_a_secret(tmp_path: Path, lake: Catalog) -> None:
         assert "postgresql://me:***@db/lake" in client.get("/").text
 
 
-def test_a_wrong_token_is_logged_without_itself_and_slows_its_client_down(
-    page: Served, caplog: pytest.LogCaptureFixture
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """For how long answers to wrong tokens were held back; no test waits that long."""
+    found: list[float] = []
+
+    async def slept(seconds: float) -> None:
+        found.append(seconds)
+
+    monkeypatch.setattr("deltamirror.web.pages.app.anyio.sleep", slept)
+    return found
+
+
+def test_wrong_tokens_are_answered_late_and_logged_and_the_right_one_of_the_same_client_at_once(
+    page: Served, pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     client, right = page.client(), page.token()
     wrong = right[:-4] + "AAAA"
-    statuses = [client.sign_in(wrong).status for _ in range(5)]
-    assert statuses == [401, 401, 401, 401, 429]
-    answer = client.sign_in(right)
-    assert (answer.status, int(answer.headers["retry-after"]) >= 1) == (429, True)
-    assert client.get("/api/v1/status", Authorization=f"Bearer {right}").status == 429
-    assert "a wrong token from 127.0.0.1" in caplog.text
+    assert [client.sign_in(wrong).status for _ in range(5)] == [401] * 5
+    assert client.get("/api/v1/status", Authorization=f"Bearer {wrong}").status == 401
+    assert pauses == [2.0, 4.0, 8.0]
+    assert client.sign_in(right).status == 303
+    assert client.get("/api/v1/status", Authorization=f"Bearer {right}").status == 200
+    assert client.get("/nothing", Authorization=f"Bearer {wrong}").status == 404
+    assert client.get("/sign-in", Authorization=f"Bearer {wrong}").status == 200
+    assert pauses == [2.0, 4.0, 8.0]
+    said = [record.message for record in caplog.records if "wrong token" in record.message]
+    assert [each.partition(", ")[2] for each in said] == [f"{count} of late" for count in (1, 2, 3, 4)]
     assert wrong not in caplog.text
+
+
+def test_no_more_answers_are_held_back_than_leave_room_for_others(
+    page: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever many clients guess, right tokens and neighbours are served."""
+    monkeypatch.setattr("deltamirror.web.pages.app._HELD_BACK", 1)
+    held, go_on = threading.Event(), threading.Event()
+
+    async def slept(_: float) -> None:
+        held.set()
+        await anyio.to_thread.run_sync(go_on.wait)
+
+    monkeypatch.setattr("deltamirror.web.pages.app.anyio.sleep", slept)
+    client, right = page.client(), page.token()
+    for _ in range(3):
+        client.sign_in("dm_wrong")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.sign_in, "dm_wrong")
+        held.wait()
+        refused = page.client().sign_in("dm_wrong")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "4")
+        assert page.client().sign_in(right).status == 303
+        assert page.client().get("/").status == 200
+        go_on.set()
+        assert waiting.result().status == 401
 
 
 def test_wrong_tokens_cost_more_and_more_time() -> None:
     now = [0.0]
     throttle = Throttle(lambda: now[0])
-    waits = []
-    for _ in range(14):
-        now[0] += throttle.wait("a")
-        throttle.was_wrong("a")
-        waits.append(throttle.wait("a"))
-    assert waits[:6] == [0, 0, 0, 2, 4, 8]
-    assert waits[-1] == 300
-    assert throttle.wait("b") == 0
-    throttle.was_right("b")
+    assert [throttle.was_wrong("a").pause for _ in range(9)] == [0, 0, 0, 2, 4, 8, 16, 20, 20]
+    assert throttle.was_wrong("b").pause == 0
     for number in range(60):
         throttle.was_wrong(f"client {number}")
-    assert throttle.wait("c") > 0
-    assert throttle.wait("b") == 0
+    assert throttle.was_wrong("c").pause == 20, "many clients that guess together"
     now[0] += 61
-    assert throttle.wait("c") == 0
+    assert throttle.was_wrong("d").pause == 0
+    assert throttle.was_wrong("a").pause == 20
+    now[0] += 901
+    assert throttle.was_wrong("a") == Wrong(1, 0.0)
+
+
+def test_the_memory_of_wrong_tokens_is_bounded() -> None:
+    throttle = Throttle(lambda: 0.0)
+    for number in range(10_100):
+        throttle.was_wrong(f"client {number}")
+    assert len(throttle._clients) == 10_000
+    logged = sum(throttle.was_wrong("a").is_news for _ in range(5_000))
+    assert logged == 14, "three, and each doubling from four on"
+
+
+def test_forwarding_headers_count_only_where_a_setting_says_so(
+    page: Served, pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = {"X_Forwarded_For": "10.0.0.9, 10.0.0.7", "X_Forwarded_Proto": "https", "X_Forwarded_Host": "evil.example"}
+    token = page.token()
+    with served(page.catalog, behind_proxy=True) as behind:
+        assert behind.client().get("/api/v1/status").status == 401, "the proxy is a neighbour, those behind it are not"
+        for each, cookie, address in (
+            (page, "deltamirror=", "127.0.0.1"),
+            (behind, "__Host-deltamirror=", "10.0.0.7"),
+        ):
+            answer = each.client().post("/sign-in", {"token": token}, **sent)
+            assert answer.headers["set-cookie"].startswith(cookie)
+            assert ("secure" in answer.headers["set-cookie"].lower()) == (each is behind)
+            caplog.clear()
+            for number in range(4):  # an address that changes with each guess is one client all the same
+                forged = {**sent, "X_Forwarded_For": f"10.0.1.{number}, 10.0.0.7"}
+                each.client().post("/sign-in", {"token": "dm_wrong"}, **forged)
+            assert f"a wrong token from {address}, 4 of late" in caplog.text
+        for odd in ("", "evil", "10.0.0.7, ", "\xff"):
+            assert behind.client().post("/sign-in", {"token": token}, X_Forwarded_For=odd).status == 303
+    assert pauses == [2.0, 2.0]
+
+
+def test_the_sign_in_page_tells_strangers_nothing_of_the_catalog(lake: Catalog) -> None:
+    with served(lake) as first:
+        token = first.token("ada")
+    with served(lake, loopback_read=False) as page:
+        client = page.client()
+        wrong = client.sign_in("dm_wrong")
+        for answer in (client.get("/sign-in"), wrong, client.get("/nothing"), client.get("/static/none")):
+            assert "sqlite" not in answer.text
+        client.sign_in(token)
+        assert "sqlite" in client.get("/").text
 
 
 def test_a_request_that_a_proxy_hands_on_is_of_no_neighbour(page: Served) -> None:

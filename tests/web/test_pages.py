@@ -8,8 +8,8 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.txnlog.access.tokens import Right
 from tests.support.lake import add, execute, opened
-from tests.support.mirrors import mirror_of
-from tests.support.status_pages import Served, served
+from tests.support.mirrors import mirror_of, until
+from tests.support.status_pages import FIRING, Served, served
 
 
 @pytest.fixture
@@ -89,9 +89,20 @@ def test_the_pages_show_lag_failures_and_what_to_do(outage: Served) -> None:
     assert "docs/guides/recovery.md" in failure
 
 
-FIRING = """INSERT INTO dl_alerts
-    (rule, scope, subject, severity, state, since, fired_at, announced, reading, cause, action)
-    VALUES (:rule, :scope, :subject, 'critical', 'firing', 1, 2, true, '', :cause, 'run `deltamirror report t`')"""
+@pytest.mark.requirement("R77")
+def test_the_error_budget_is_shown_to_each_reader_of_their_tables_alone(outage: Served) -> None:
+    execute(outage.catalog, "UPDATE dl_table_versions SET committed_at = committed_at - 600000 WHERE version = 2")
+    client = outage.client()
+    until(lambda: "<dt>Budget, 30 d</dt>" in client.get("/").text)
+    assert '<span class="over">0 % left</span>' in client.get("/").text
+    assert [row["versions"] for row in client.get("/api/v1/status").json["slo"]] == [6, 6, 6]
+    assert [row["waiting"] for row in client.get("/api/v1/status").json["slo"]] == [2, 2, 2]
+    until(lambda: "Budget of 95 % within 5 s" in client.get("/tables/sales.daily").text)
+    assert "0 % left</span>" not in client.get("/tables/sales.daily").text.replace("100 % left", "")
+    bearer = {"Authorization": f"Bearer {outage.token('daily', Right.READ, '*.daily')}"}
+    until(lambda: client.get("/api/v1/status", **bearer).json["slo"])
+    narrow = client.get("/api/v1/status", **bearer).json["slo"]
+    assert [(row["versions"], row["waiting"], row["budget_left"]) for row in narrow] == [(2, 0, 1.0)] * 3
 
 
 @pytest.mark.requirement("R60")

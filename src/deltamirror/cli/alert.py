@@ -4,7 +4,6 @@ import getpass
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from fnmatch import fnmatchcase
 from typing import Final
 
 import click
@@ -14,11 +13,11 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Grid, Lines, answer, counted, moment, say
 from deltamirror.cli.parameters import not_empty, span
-from deltamirror.config import Settings
 from deltamirror.errors import NotFound
 from deltamirror.ops.alerts.delivery import send_within
 from deltamirror.ops.alerts.messages import trial_message
-from deltamirror.ops.alerts.rules import channels_in_force, rules_in_force
+from deltamirror.ops.alerts.rules import channels_in_force
+from deltamirror.ops.alerts.silencing import patterns_of, words_of
 from deltamirror.txnlog.alerts import AlertRow, Silence, alerts_now, end_silence, silence, silences
 from deltamirror.txnlog.alerts.deliveries import Undelivered, undelivered
 
@@ -83,10 +82,10 @@ def silence_(invocation: Invocation, *, target: str, seconds: float, reason: str
     """
     with catalog_of(invocation) as catalog:
         names = [info.name for info in catalog.tables()]
-        rule, subject = _target(target, table, invocation.loaded().settings, names)
+        rule, subject = patterns_of(target, table, invocation.loaded().settings, names)
         made = silence(catalog.database, seconds=seconds, reason=reason, author=_author(), rule=rule, subject=subject)
     ending = f"`deltamirror alert unsilence {made.silence_id}` ends it"
-    said = f"Silenced {_named(made)} until {moment(made.ends_at)}; {ending}."
+    said = f"Silenced {words_of(made)} until {moment(made.ends_at)}; {ending}."
     answer(asdict(made), Lines((said,)), json=invocation.json)
 
 
@@ -100,19 +99,7 @@ def unsilence(invocation: Invocation, *, silence_id: str) -> None:
     """
     with catalog_of(invocation) as catalog:
         ended = end_silence(catalog.database, silence_id)
-    answer(asdict(ended), Lines((f"No longer silenced: {_named(ended)}.",)), json=invocation.json)
-
-
-def _target(target: str, table: str | None, settings: Settings, tables: Sequence[str]) -> tuple[str, str]:
-    """The patterns of rules and subjects that a silence is for."""
-    rules = [rule.name for rule in rules_in_force(settings)]
-    if any(fnmatchcase(rule, target) for rule in rules):
-        return target, table or "*"
-    if table is not None:
-        raise NotFound(f"no rule is called {target!r}", hint=f"the rules are: {', '.join(rules)}")
-    if any(fnmatchcase(name, target) for name in tables):
-        return "*", target
-    raise NotFound(f"neither a rule nor a table is called {target!r}", hint=f"the rules are: {', '.join(rules)}")
+    answer(asdict(ended), Lines((f"No longer silenced: {words_of(ended)}.",)), json=invocation.json)
 
 
 def _author() -> str:
@@ -154,15 +141,10 @@ def _is_silenced(row: AlertRow, quiet: Sequence[Silence]) -> bool:
     return any(each.covers(row.key) for each in quiet)
 
 
-def _named(quiet: Silence) -> str:
-    whose = "" if quiet.subject == "*" else f" of {quiet.subject}"
-    return f"{'all rules' if quiet.rule == '*' else f'rule {quiet.rule}'}{whose}"
-
-
 def _say_more(quiet: Sequence[Silence], failing: Sequence[Undelivered]) -> None:
     for each in quiet:
         by = f" by {each.author}" if each.author else ""
-        say(f"silence {each.silence_id}: {_named(each)} until {moment(each.ends_at)}{by}: {each.reason}")
+        say(f"silence {each.silence_id}: {words_of(each)} until {moment(each.ends_at)}{by}: {each.reason}")
     for bad in failing:
         say(f"channel {bad.channel}: {counted(bad.attempts, 'attempt')} failed: {one_line(bad.error)}; "
             f"`deltamirror alert test {bad.channel}` tries it")  # fmt: skip

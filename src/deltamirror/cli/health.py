@@ -26,7 +26,7 @@ _ANSWERS_WITHIN: Final = 30.0
 _LARGEST_ANSWER: Final = 1024 * 1024
 
 
-@click.command(epilog="Example: deltamirror health --url http://127.0.0.1:9100")
+@click.command(epilog="Example: deltamirror health --url http://127.0.0.1:9180")
 @click.option("--url", callback=not_empty, metavar="URL", help="Ask the process that listens there: mirror --listen.")
 @with_invocation
 def health(invocation: Invocation, *, url: str | None) -> None:
@@ -93,7 +93,7 @@ def _readyz(url: str) -> str:
     full = url if "://" in url else f"http://{url}"
     parts = urlsplit(full)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise click.UsageError("--url is the address of a process that listens, such as http://127.0.0.1:9100")
+        raise click.UsageError("--url is the address of a process that listens, such as http://127.0.0.1:9180")
     return full if parts.path.strip("/") else f"{full.rstrip('/')}/readyz"
 
 

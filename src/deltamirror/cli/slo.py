@@ -1,10 +1,10 @@
 """``deltamirror status --slo``: how long commits take to become visible, and what is left of the error budget."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final
 
 from deltamirror.cli.output import Grid
+from deltamirror.ops.documents import slo_row_document
 from deltamirror.ops.slo import SloReport, SloRow
 
 __all__ = ["slo_document", "slo_grid"]
@@ -14,17 +14,14 @@ _COLUMNS: Final = ("TABLE", "WINDOW", "VERSIONS", "WAITING", "P50", "P95", "P99"
 
 def slo_document(report: SloReport) -> dict[str, object]:
     """As ``--json`` shows it; times are in seconds."""
-    return {"overall": [_document(row) for row in report.overall], "tables": [_document(row) for row in report.tables]}
+    named = {"overall": report.overall, "tables": report.tables}
+    return {name: [slo_row_document(row) for row in rows] for name, rows in named.items()}
 
 
 def slo_grid(report: SloReport) -> Grid:
     """All windows, then those of each table."""
     rows = [_row(row) for row in (*report.overall, *report.tables)]
     return Grid(_COLUMNS, rows, "", optional=("P50", "VERSIONS"), colour=_colour)
-
-
-def _document(row: SloRow) -> dict[str, object]:
-    return {**asdict(row), "budget_left": row.budget_left, "burn_rate": row.burn_rate}
 
 
 def _row(row: SloRow) -> tuple[object, ...]:

@@ -29,7 +29,16 @@ from deltamirror.config.mirroring import (
 from deltamirror.config.overrides import Switch, settings_for
 from deltamirror.config.ready_rules import merged_rules, ready_made
 from deltamirror.config.rows import RowsSettings
-from deltamirror.config.secrets import FILE_SCHEMES, Secret, redact_text, redact_url, scrub, secret_pieces, unclear_url
+from deltamirror.config.secrets import (
+    FILE_SCHEMES,
+    MASK,
+    Secret,
+    redact_text,
+    redact_url,
+    scrub,
+    secret_pieces,
+    unclear_url,
+)
 from deltamirror.config.serving import ServeSettings
 from deltamirror.config.settings import (
     CatalogSettings,
@@ -48,6 +57,7 @@ __all__ = [
     "DEFAULT_FILE",
     "FILE_SCHEMES",
     "LOG_CHANNEL",
+    "MASK",
     "METRICS",
     "SEVERITIES",
     "AlertChannel",

@@ -222,7 +222,9 @@ class AlertChannel(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[
         Secret | None,
         described(
-            "Its address: `https://…`, or what `apprise` takes, such as `mailto://…`. Never shown.", reload=Reload.LIVE
+            "Its address: `https://…`, with `user:password@` where it wants HTTP Basic, or what `apprise` takes, such "
+            "as `mailto://…`. Never shown.",
+            reload=Reload.LIVE,
         ),
     ] = None
     bearer: Annotated[
@@ -317,6 +319,8 @@ def _channel_problems(channel: AlertChannel) -> Iterator[str]:
     url = "" if channel.url is None else channel.url.reveal()
     if url and channel.kind in ("webhook", "slack", "alertmanager") and not url.startswith(("http://", "https://")):
         yield "`url` does not begin with `https://` or `http://`"
+    if channel.bearer is not None and "@" in url.partition("://")[2].partition("/")[0]:
+        yield "its `url` has a user, and `bearer` is given: a request is authorised in one way"
     if channel.signing_key is not None and channel.kind != "webhook":
         yield "`signing_key` is for channels of kind `webhook`"
     if channel.bearer is not None and channel.kind not in ("webhook", "alertmanager"):

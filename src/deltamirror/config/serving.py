@@ -40,6 +40,15 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.START,
         ),
     ] = True
+    behind_proxy: Annotated[
+        bool,
+        described(
+            "Whether all requests come through a proxy that sets `X-Forwarded-For` and `X-Forwarded-Proto` itself: "
+            "they then tell who asks, and whether by TLS. Otherwise nothing is made of them, since any client can "
+            "send them. Every reader needs a token.",
+            reload=Reload.START,
+        ),
+    ] = False
     session: Annotated[
         float, POSITIVE, described("How long a browser stays signed in.", unit="s", reload=Reload.START)
     ] = 43_200.0

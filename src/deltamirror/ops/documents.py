@@ -5,10 +5,11 @@ from dataclasses import asdict
 from deltamirror.config import redact_text
 from deltamirror.ops.advice import advice, guide, remedy_of
 from deltamirror.ops.report import TableReport
+from deltamirror.ops.slo import SloRow
 from deltamirror.txnlog.queue.escalations import Escalation
 from deltamirror.txnlog.queue.status import Attempt, LastError, TableStatus
 
-__all__ = ["attempt_document", "report_document", "status_document"]
+__all__ = ["attempt_document", "report_document", "slo_row_document", "status_document"]
 
 
 def status_document(table: TableStatus) -> dict[str, object]:
@@ -57,3 +58,8 @@ def attempt_document(attempt: Attempt, table: TableStatus) -> dict[str, object]:
         return {**asdict(attempt), **told, "hint": None, "guide": None}
     hint = advice(table, code, stage=attempt.error_stage)
     return {**asdict(attempt), **told, "hint": hint, "guide": guide(code)}
+
+
+def slo_row_document(row: SloRow) -> dict[str, object]:
+    """A window of the service level objective, as ``status --slo --json`` and the API show it; times in seconds."""
+    return {**asdict(row), "budget_left": row.budget_left, "burn_rate": row.burn_rate}

@@ -7,10 +7,10 @@ from typing import Final, Self
 
 from deltamirror.errors import DeltaMirrorError, InvalidInput, PermissionDenied, Unavailable
 
-__all__ = ["ListenAddress"]
+__all__ = ["LARGEST_PORT", "ListenAddress"]
 
 _LOOPBACK: Final = "127.0.0.1"
-_LARGEST_PORT: Final = 65_535
+LARGEST_PORT: Final = 65_535
 _BACKLOG: Final = 64
 
 
@@ -23,16 +23,16 @@ class ListenAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``9100``, ``localhost:9100``, ``0.0.0.0:9100`` or ``[::1]:9100``."""
+        """Read ``9180``, ``localhost:9180``, ``0.0.0.0:9180`` or ``[::1]:9180``."""
         host, colon, port = text.strip().rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
-            raise _malformed(text, "an IPv6 address stands in brackets: [::1]:9100")
+            raise _malformed(text, "an IPv6 address stands in brackets: [::1]:9180")
         if colon and not host:
             raise _malformed(text, "the host before the colon is empty")
-        if not (port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
-            raise _malformed(text, f"the port is a number from 0 to {_LARGEST_PORT}")
+        if not (port.isascii() and port.isdecimal() and int(port) <= LARGEST_PORT):
+            raise _malformed(text, f"the port is a number from 0 to {LARGEST_PORT}")
         return cls(host or _LOOPBACK, int(port))
 
     def bound(self) -> socket.socket:
@@ -67,8 +67,8 @@ class ListenAddress:
             case PermissionError():
                 return PermissionDenied(f"{what}: this user may not", hint="choose a port from 1024 on")
             case _:
-                return InvalidInput(f"{what}: {error}", hint="name an address of this machine, such as 127.0.0.1:9100")
+                return InvalidInput(f"{what}: {error}", hint="name an address of this machine, such as 127.0.0.1:9180")
 
 
 def _malformed(text: str, why: str) -> InvalidInput:
-    return InvalidInput(f"{text!r:.100} is not [HOST:]PORT: {why}", hint="such as 9100, 127.0.0.1:9100 or [::1]:9100")
+    return InvalidInput(f"{text!r:.100} is not [HOST:]PORT: {why}", hint="such as 9180, 127.0.0.1:9180 or [::1]:9180")

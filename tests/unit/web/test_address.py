@@ -11,9 +11,9 @@ from deltamirror.web.address import ListenAddress
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [
-        ("9100", "127.0.0.1", 9100),
+        ("9180", "127.0.0.1", 9180),
         ("0", "127.0.0.1", 0),
-        ("localhost:9100", "localhost", 9100),
+        ("localhost:9180", "localhost", 9180),
         ("0.0.0.0:65535", "0.0.0.0", 65535),  # noqa: S104  it is only parsed
         ("[::1]:0", "::1", 0),
     ],
@@ -23,12 +23,12 @@ def test_an_address_is_a_port_with_or_without_a_host(text: str, host: str, port:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", ":9100", "::1:9100", "host:", "host:http", "70000", "-1", "٣", "1e3", "[]:1x"]
+    "text", ["", "x", ":9180", "::1:9180", "host:", "host:http", "70000", "-1", "٣", "1e3", "[]:1x"]
 )
 def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape("is not [HOST:]PORT")) as caught:
         ListenAddress.parse(text)
-    assert "127.0.0.1:9100" in caught.value.hint
+    assert "127.0.0.1:9180" in caught.value.hint
 
 
 def test_port_0_becomes_one_that_is_free() -> None:

@@ -10,8 +10,9 @@ import apprise
 
 from deltamirror.config import AlertChannel
 from deltamirror.errors import Unavailable
-from deltamirror.ops.alerts.channels import HINT, without_secrets, wrong_url
+from deltamirror.ops.alerts.channels import HINT, wrong_url
 from deltamirror.ops.alerts.messages import Message, text_of
+from deltamirror.ops.alerts.secrecy import without_secrets
 
 __all__ = ["AppriseChannel"]
 
@@ -21,6 +22,8 @@ _KINDS: Final = {
     "info": apprise.NotifyType.INFO,
 }
 _LOGGER: Final = logging.getLogger("apprise")
+_LOGGERS: Final = (_LOGGER, *(logging.getLogger(f"urllib3.{name}") for name in ("connectionpool", "util.retry")))
+"""That name addresses, by which apprise sends."""
 
 
 class AppriseChannel:
@@ -32,7 +35,7 @@ class AppriseChannel:
         url = "" if settings.url is None else settings.url.reveal()
         with _listening():
             is_known = self._services.add(url)
-        if not is_known:
+        if not is_known or len(self._services) != 1:  # several are told in threads, whose log lines are not kept back
             raise wrong_url(settings)
 
     def send(self, message: Message) -> None:
@@ -49,18 +52,20 @@ class AppriseChannel:
 def _listening() -> Iterator[list[str]]:
     """What apprise says in this thread: it has no other way to tell of a failure. None of it reaches the log.
 
-    It may repeat addresses.
+    It may repeat addresses, and so may the library that it sends by.
     """
     said: list[str] = []
 
     def kept_back(record: logging.LogRecord) -> bool:
         is_ours = record.thread == threading.get_ident()
-        if is_ours:
+        if is_ours and record.name == _LOGGER.name:
             said.append(record.getMessage())
         return not is_ours
 
-    _LOGGER.addFilter(kept_back)
+    for logger in _LOGGERS:
+        logger.addFilter(kept_back)
     try:
         yield said
     finally:
-        _LOGGER.removeFilter(kept_back)
+        for logger in _LOGGERS:
+            logger.removeFilter(kept_back)

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import http
 import http.client
 import logging
 import time
@@ -12,18 +13,21 @@ from typing import Final, Protocol
 
 import msgspec
 
-from deltamirror.config import AlertChannel, Secret, redact_text, scrub, secret_pieces
+from deltamirror.config import AlertChannel, Secret
 from deltamirror.errors import DeltaMirrorError, InvalidSettings, MissingExtra, Unavailable
 from deltamirror.ops.alerts.messages import Message, document, text_of, timestamp
+from deltamirror.ops.alerts.secrecy import login_of, without_secrets
 from deltamirror.txnlog.alerts.records import AlertRow
 
-__all__ = ["HINT", "Channel", "open_channel", "repeat_of", "without_secrets", "wrong_url"]
+__all__ = ["HINT", "Channel", "open_channel", "repeat_of", "wrong_url"]
 
 HINT: Final = "check its url, and whether it is reachable; `deltamirror alert test CHANNEL` tries it"
 
 _log = logging.getLogger("deltamirror.alerts")
 _LEVELS: Final = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
 _COLOURS: Final = {"critical": "#d92d20", "warning": "#dc8a00", "info": "#2563eb"}
+_PHRASES: Final = {status.value: status.phrase for status in http.HTTPStatus}
+"""A phrase of the server's own may repeat the address."""
 _RESOLVED_COLOUR: Final = "#16a34a"
 _ALERTMANAGER_REPEAT: Final = 60.0
 _FORGOTTEN_AFTER: Final = 4
@@ -59,13 +63,6 @@ def repeat_of(settings: AlertChannel) -> float:
     return _ALERTMANAGER_REPEAT if settings.kind == "alertmanager" else 0.0
 
 
-def without_secrets(settings: AlertChannel, text: str) -> str:
-    """A text of a library about a channel, without the secrets of the channel."""
-    given = [secret.reveal() for secret in (settings.url, settings.bearer, settings.signing_key) if secret is not None]
-    pieces = {*given, *(piece for each in given if "://" in each for piece in secret_pieces(each))}
-    return redact_text(" ".join(scrub(text, pieces).split()))
-
-
 class _LogChannel:
     """Lines of this process's own log."""
 
@@ -86,11 +83,11 @@ class _HttpChannel:
         self._settings, self._timeout = settings, timeout
 
     def _post(self, body: object, *, path: str = "") -> None:
-        data, url = msgspec.json.encode(body), _revealed(self._settings.url)
+        data, (url, login) = msgspec.json.encode(body), login_of(_revealed(self._settings.url))
         request = urllib.request.Request(  # noqa: S310  the settings take http and https alone
             f"{url.rstrip('/')}{path}" if path else url,
             data=data,
-            headers={"Content-Type": "application/json", "User-Agent": "deltamirror", **self._signed(data)},
+            headers={"Content-Type": "application/json", "User-Agent": "deltamirror", **self._signed(data, login)},
             method="POST",
         )
         try:
@@ -98,12 +95,13 @@ class _HttpChannel:
                 answer.read(1)
         except urllib.error.HTTPError as error:
             error.close()
-            raise self._failed(f"HTTP {error.code} {error.reason}") from None
+            raise self._error(f"HTTP {error.code} {_PHRASES.get(error.code, '')}".rstrip()) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise self._failed(f"{type(error).__name__}: {getattr(error, 'reason', error)}") from None
+            said = without_secrets(self._settings, str(getattr(error, "reason", error)))
+            raise self._error(f"{type(error).__name__}: {said}") from None
 
-    def _signed(self, data: bytes) -> dict[str, str]:
-        headers = {}
+    def _signed(self, data: bytes, login: str) -> dict[str, str]:
+        headers = {"Authorization": f"Basic {login}"} if login else {}
         if self._settings.bearer is not None:
             headers["Authorization"] = f"Bearer {self._settings.bearer.reveal()}"
         if self._settings.signing_key is not None:
@@ -111,9 +109,8 @@ class _HttpChannel:
             headers["X-Deltamirror-Signature"] = f"sha256={digest}"
         return headers
 
-    def _failed(self, reason: str) -> DeltaMirrorError:
-        said = without_secrets(self._settings, reason)
-        return Unavailable(f"channel {self._settings.name!r}: {said}", hint=HINT)
+    def _error(self, reason: str) -> DeltaMirrorError:
+        return Unavailable(f"channel {self._settings.name!r}: {reason}", hint=HINT)
 
 
 class _Webhook(_HttpChannel):
@@ -194,5 +191,5 @@ def _apprise(settings: AlertChannel) -> Channel:
 
 def wrong_url(settings: AlertChannel) -> InvalidSettings:
     """The error for an address that a library does not take."""
-    message = f"channel {settings.name!r}: its `url` is none that apprise knows"
+    message = f"channel {settings.name!r}: its `url` is not that of one service that apprise knows"
     return InvalidSettings(message, hint="https://github.com/caronc/apprise lists them", key="alerts.channels")

@@ -7,8 +7,9 @@ from queue import Empty, SimpleQueue
 
 from deltamirror.config import AlertChannel, AlertSettings
 from deltamirror.errors import DeltaMirrorError, Unavailable
-from deltamirror.ops.alerts.channels import open_channel, repeat_of, without_secrets
+from deltamirror.ops.alerts.channels import HINT, open_channel, repeat_of
 from deltamirror.ops.alerts.messages import Message
+from deltamirror.ops.alerts.secrecy import without_secrets
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.alerts.deliveries import Claim, channels_due, claim, record_failed, record_sent
@@ -123,6 +124,6 @@ class Dispatcher:
 
 
 def _ours(channel: AlertChannel, error: BaseException) -> DeltaMirrorError:
-    ours = our_error(error)
-    ours.message = without_secrets(channel, ours.message)
-    return ours
+    if isinstance(error, DeltaMirrorError):  # it tells no secret
+        return error
+    return Unavailable(f"channel {channel.name!r}: {without_secrets(channel, our_error(error).message)}", hint=HINT)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.config import Settings, SloSettings, Switch
+from deltamirror.txnlog.access.patterns import ALL_TABLES, TablePattern
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.visibility import VisibleCount, visible_counts
 from deltamirror.txnlog.tables.registry import table_info
@@ -80,15 +81,29 @@ class SloReport:
     """Of tables that published something in the longest window, or wait for it; by name, then by window."""
 
 
-def report(database: Database, settings: Settings, *, table: str | None = None, by_table: bool = True) -> SloReport:
-    """How long commits of all tables, or of one, take to become visible. ``by_table`` False leaves single tables out.
+def report(
+    database: Database,
+    settings: Settings,
+    *,
+    table: str | None = None,
+    visible: TablePattern = ALL_TABLES,
+    by_table: bool = True,
+) -> SloReport:
+    """How long commits of the ``visible`` tables, or of one, take to become visible to readers.
+
+    ``by_table`` False leaves single tables out.
 
     The number of queries does not depend on the number of tables.
     """
     with database.read() as connection:
         table_id = None if table is None else table_info(connection, table).id
         counts = visible_counts(
-            connection, [*WINDOWS.values()], Switch.of(settings), table_id=table_id, by_table=by_table
+            connection,
+            [*WINDOWS.values()],
+            Switch.of(settings),
+            table_id=table_id,
+            visible=visible,
+            by_table=by_table,
         )
     named = defaultdict[str, list[VisibleCount]](list)
     for count in counts:

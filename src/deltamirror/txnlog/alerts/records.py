@@ -29,6 +29,7 @@ __all__ = [
     "Move",
     "alerts_now",
     "firing_alerts",
+    "has_alerts",
     "known_alerts",
     "record",
 ]
@@ -132,6 +133,11 @@ def known_alerts(connection: Connection, *, resolved: bool = True) -> list[Alert
 def firing_alerts(connection: Connection, *, limit: int) -> list[AlertRow]:
     """The alerts that fire, the newest first, no more than so many."""
     return _newest(connection, alerts.c.state == AlertState.FIRING.value, limit=limit)
+
+
+def has_alerts(connection: Connection, rule: str) -> bool:
+    """Whether SQL holds an alert of a rule."""
+    return connection.execute(select(alerts.c.rule).where(alerts.c.rule == rule).limit(1)).first() is not None
 
 
 def _newest(connection: Connection, wanted: ColumnElement[bool], *, limit: int | None = None) -> list[AlertRow]:

@@ -1,5 +1,6 @@
 """Silences: alerts of which no notification is sent, until a time. They fire, and are listed, all the same."""
 
+import re
 import uuid
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -14,6 +15,8 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import silences as rows
 
 __all__ = ["Silence", "active_silences", "end_silence", "silence", "silences"]
+
+_PATTERN: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,11 @@ class Silence:
     def covers(self, key: AlertKey) -> bool:
         """Whether an alert is one of them."""
         return fnmatchcase(key.rule, self.rule) and fnmatchcase(key.subject, self.subject)
+
+    @property
+    def only_subject(self) -> str | None:
+        """The one table, store or channel that it is for; None: all that match a pattern."""
+        return None if _PATTERN.search(self.subject) else self.subject
 
 
 def silence(
@@ -58,10 +66,11 @@ def active_silences(connection: Connection) -> list[Silence]:
     return [Silence(**row._asdict()) for row in connection.execute(lasting)]
 
 
-def end_silence(database: Database, silence_id: str) -> Silence:
-    """End a silence before its time."""
+def end_silence(database: Database, silence_id: str, *, subject: str | None = None) -> Silence:
+    """End a silence before its time; with a ``subject``, only if it is for that and for no other."""
+    own = rows.c.silence_id == silence_id
     with database.write() as session:
-        gone = delete(rows).where(rows.c.silence_id == silence_id).returning(*_COLUMNS)
+        gone = delete(rows).where(own if subject is None else own & (rows.c.subject == subject)).returning(*_COLUMNS)
         found = session.execute(gone).first()
     if found is None:
         raise NotFound(f"there is no silence {silence_id!r}", hint="`deltamirror alert list` shows the silences")

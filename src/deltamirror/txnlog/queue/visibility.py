@@ -8,6 +8,7 @@ from sqlalchemy import Connection, and_, case, func, literal, or_, select
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.config import Switch
+from deltamirror.txnlog.access.patterns import ALL_TABLES, TablePattern
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import heads, mirror_status, tables, versions
 from deltamirror.txnlog.tables.switch import is_switched_on
@@ -35,13 +36,14 @@ def visible_counts(
     switch: Switch,
     *,
     table_id: int | None = None,
+    visible: TablePattern = ALL_TABLES,
     by_table: bool = True,
 ) -> list[VisibleCount]:
     """The versions that became visible within the longest window, and all that wait; by one query.
 
     Versions that wait belong to every window, whatever keeps them (paused and quarantined tables, too), but for those
-    of tables that ``switch`` disables. Imported versions, which other writers published, do not count. Without
-    ``by_table`` the table of every row is empty.
+    of tables that ``switch`` disables. Imported versions, which other writers published, do not count, nor do those of
+    tables that are not ``visible``. Without ``by_table`` the table of every row is empty.
     """
     s = mirror_status.c
     waits = s.version > tables.c.published_version
@@ -58,6 +60,7 @@ def visible_counts(
         .join(heads, heads.c.table_id == s.table_id)
         .join(versions, same)
         .where(tables.c.name.is_not(None), or_(and_(waits, is_late), by_us))
+        .where(visible.clause(tables.c.name, connection.dialect.name))
     )
     if table_id is not None:
         each = each.where(tables.c.table_id == table_id)

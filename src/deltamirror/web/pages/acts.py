@@ -1,4 +1,4 @@
-"""What operators do on the page: pause, resume, repair. Each act is logged with its operator's name."""
+"""What operators do on the page: pause, resume, repair, silence. Each act is logged with its operator's name."""
 
 import logging
 import threading
@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from deltamirror.errors import DeltaMirrorError, Refused
+from deltamirror.ops.alerts.silencing import exact_patterns, words_of
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.reconcile.repair import Repaired, repair
-from deltamirror.ops.wording import counted
+from deltamirror.ops.wording import counted, moment
 from deltamirror.pipeline.run.execution import our_error
+from deltamirror.txnlog.alerts import end_silence, silence
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from deltamirror.txnlog.tables.registry import pause_mirror, table_info
 from deltamirror.web.pages.gathering import now_ms
@@ -21,6 +23,10 @@ __all__ = ["Operations", "RepairState"]
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 2
+_LONG_MS: Final = 60_000
+"""A repair that lasts longer leaves its place to others: its store may hang, and theirs may not."""
+_MOST: Final = 8
+"""Repairs under way, however long they last: each has a thread."""
 _REMEMBERED: Final = 200
 
 
@@ -66,27 +72,52 @@ class Operations:
         _log.info("%s resumed all tables", operator)
         return "Tables are mirrored again, but for those that were paused one by one."
 
+    def silence(self, rule: str, subject: str, *, seconds: float, reason: str, operator: str) -> str:
+        """Let no notification be sent of a rule, a table, or one alert, for a while; what to say about it."""
+        database = self._engine.database
+        rules, subjects = exact_patterns(database, rule, subject, self._engine.live.current)
+        made = silence(database, seconds=seconds, reason=reason, author=operator, rule=rules, subject=subjects)
+        _log.info("%s silenced %s until %s: %s", operator, words_of(made), moment(made.ends_at), reason)
+        return f"Silenced {words_of(made)} until {moment(made.ends_at)}: no notification is sent."
+
+    def unsilence(self, silence_id: str, *, operator: str, table: str | None = None) -> str:
+        """End a silence; with a ``table``, only one of that table alone. What to say about it."""
+        ended = end_silence(self._engine.database, silence_id, subject=table)
+        _log.info("%s ended the silence of %s", operator, words_of(ended))
+        return f"No longer silenced: {words_of(ended)}."
+
     def repair(self, table: str, *, operator: str) -> str:
         """Begin to repair a table as ``deltamirror repair TABLE`` does, in the background; what to say about it."""
         with self._engine.database.read() as connection:
             table_info(connection, table)
         with self._lock:
-            under_way = [name for name, each in self._repairs.items() if each.ended_at is None]
-            if table in under_way:
-                raise Refused(f"{table} is being repaired already", hint="this page shows when it is done", table=table)
-            if len(under_way) >= _AT_ONCE:
-                raise Refused(
-                    f"{len(under_way)} tables are being repaired", hint="try again when one is done", table=table
-                )
+            self._require_place(table)
             begun = self._repairs[table] = RepairState(operator=operator, started_at=now_ms())
-            while len(self._repairs) > _REMEMBERED:
-                self._repairs.popitem(last=False)
+            self._repairs.move_to_end(table)
+            self._forget()
         _log.info("%s began to repair %s", operator, table)
         # A repair that is cut short by the end of the process is taken up by the next one.
         threading.Thread(
             target=self._repair, args=[table, begun], name=f"deltamirror-repair-{table}", daemon=True
         ).start()
         return f"The repair of {table} has begun."
+
+    def _require_place(self, table: str) -> None:
+        under_way = {name: each for name, each in self._repairs.items() if each.ended_at is None}
+        if table in under_way:
+            raise Refused(f"{table} is being repaired already", hint="this page shows when it is done", table=table)
+        recent = sum(now_ms() - each.started_at < _LONG_MS for each in under_way.values())
+        if recent >= _AT_ONCE or len(under_way) >= _MOST:
+            free = "when one is done" if recent < _AT_ONCE else "when one is done, or in a minute"
+            raise Refused(
+                f"busy: {counted(len(under_way), 'table')} being repaired; {table} is not", hint=f"try again {free}"
+            )
+
+    def _forget(self) -> None:
+        """Forget the oldest repairs that are over."""
+        over = [name for name, each in self._repairs.items() if each.ended_at is not None]
+        for name in over[: max(len(self._repairs) - _REMEMBERED, 0)]:
+            del self._repairs[name]
 
     def repair_of(self, table: str) -> RepairState | None:
         """The last repair of a table that was begun on the page."""

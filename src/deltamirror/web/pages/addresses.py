@@ -1,16 +1,20 @@
 """Where the page listens, and which names of the host a request may carry."""
 
 import ipaddress
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.config import ServeSettings
 from deltamirror.errors import InvalidSettings
-from deltamirror.web.address import ListenAddress
+from deltamirror.web.address import LARGEST_PORT, ListenAddress
 
 __all__ = ["Binding", "binding_of", "host_name"]
 
+_HOST: Final = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?))(?::(?P<port>[0-9]{0,5}))?"
+)
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -24,10 +28,12 @@ class Binding:
     hosts: Collection[str] | None
     """The names of the host that requests may carry; None: any."""
     reads_without_token: bool
+    is_behind_proxy: bool
+    """Whether a proxy in front says who asks, and whether by TLS."""
 
-    def accepts(self, host_header: str) -> bool:
-        """Whether a request with this Host is for us: a page of another site may lead its name to this address."""
-        return self.hosts is None or host_name(host_header) in self.hosts
+    def accepts(self, host: str) -> bool:
+        """Whether a request for this host is for us: a page of another site may lead its name to this address."""
+        return self.hosts is None or host in self.hosts
 
 
 def binding_of(settings: ServeSettings, *, insecure_http: bool) -> Binding:
@@ -47,7 +53,8 @@ def binding_of(settings: ServeSettings, *, insecure_http: bool) -> Binding:
         tls=tls,
         hosts=own if named or is_loopback else None,
         # A proxy on this machine makes every client look like a neighbour.
-        reads_without_token=is_loopback and settings.loopback_read and not insecure_http,
+        reads_without_token=is_loopback and settings.loopback_read and not insecure_http and not settings.behind_proxy,
+        is_behind_proxy=settings.behind_proxy,
     )
 
 
@@ -72,8 +79,9 @@ def _tls(settings: ServeSettings) -> tuple[str, str] | None:
     )
 
 
-def host_name(header: str) -> str:
-    """The name in a Host header, without its port."""
-    bracketed = header.startswith("[")
-    name = header[1:].partition("]")[0] if bracketed else header.partition(":")[0]
-    return name.rstrip(".").lower()
+def host_name(header: str) -> str | None:
+    """The name in a Host header, without its port and the dot of a full name; None if it is no such header."""
+    found = _HOST.fullmatch(header)
+    if found is None or int(found["port"] or 0) > LARGEST_PORT:
+        return None
+    return (found["address"] or found["name"].removesuffix(".")).lower()

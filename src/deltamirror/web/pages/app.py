@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
+import anyio
 import anyio.to_thread
 import msgspec
 from starlette.applications import Starlette
@@ -23,12 +24,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from deltamirror import errors
 from deltamirror.config import Switch, redact_text, redact_url
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.ops.alerts.silencing import exact_patterns
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.health import HealthMonitor
+from deltamirror.ops.slo import SloRow
+from deltamirror.ops.slo import report as slo_report
+from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.web.listener import monitoring_app
 from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import Binding
-from deltamirror.web.pages.asked import form_of, local_path, number_of, wanted_of, window_of
+from deltamirror.web.pages.asked import form_of, local_path, number_of, silence_of, text_of, wanted_of, window_of
+from deltamirror.web.pages.budgets import Budgets
 from deltamirror.web.pages.documents import overview_document, table_document
 from deltamirror.web.pages.gathering import failure_view, for_reader, overview, table_view
 from deltamirror.web.pages.guard import Guard
@@ -42,6 +48,8 @@ Form = Mapping[str, str]
 Act = Callable[[Reader, str, Form], str]
 
 _THREADS: Final = 8
+_HELD_BACK: Final = 20
+"""So many answers to wrong tokens wait at once: a tenth of the connections, so that others are served."""
 _PATIENCE: Final = 5.0
 """How long a page waits for a DuckDB file that another process has open."""
 _API: Final = "/api/"
@@ -68,21 +76,25 @@ class _Pages:
         self._catalog = redact_url(engine.settings.catalog.url)
         self._doorkeeper = Doorkeeper(engine.database, binding, Sessions(engine.settings.serve.session))
         self._operations = Operations(engine)
+        self._budgets = Budgets(self._counted)
         self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.live))
         self._threads = anyio.CapacityLimiter(_THREADS)
+        self._held_back = 0
 
     def app(self) -> Starlette:
         """All routes."""
-        acts: dict[str, Act] = {"pause": self._pause, "resume": self._resume, "repair": self._repair}
-        all_acts: dict[str, Act] = {"pause": self._pause_all, "resume": self._resume_all}
+        both: dict[str, Act] = {"silence": self._silence, "unsilence": self._unsilence}
+        acts: dict[str, Act] = {"pause": self._pause, "resume": self._resume, "repair": self._repair, **both}
+        all_acts: dict[str, Act] = {"pause": self._pause_all, "resume": self._resume_all, **both}
         return Starlette(
             routes=[
                 Route("/", self._read(self._overview)),
                 Route("/tables/{name}", self._read(self._table)),
                 Route("/tables/{name}/failures/{version}", self._read(self._failure)),
+                *(Route(path, self._read(self._silence_page)) for path in ("/silence", "/tables/{name}/silence")),
                 *(Route(f"/tables/{{name}}/{name}", self._change(act), methods=["POST"]) for name, act in acts.items()),
                 *(Route(f"/{name}", self._change(act), methods=["POST"]) for name, act in all_acts.items()),
-                Route("/sign-in", self._read(self._sign_in_page, known=False), methods=["GET"]),
+                Route("/sign-in", self._sign_in_page, methods=["GET"]),
                 Route("/sign-in", self._sign_in, methods=["POST"]),
                 Route("/sign-out", self._sign_out, methods=["POST"]),
                 Route(f"{_API}v1/status", self._read(self._api_status)),
@@ -110,31 +122,50 @@ class _Pages:
 
     def _overview(self, request: Request, reader: Reader) -> Response:
         found = overview(self._database, wanted_of(request, reader.tables), self._switch)
-        return self._page(request, reader, "overview.html", title="Overview", found=found)
+        slo = self._budgets.of(reader.tables)
+        return self._page(request, reader, "overview.html", title="Overview", found=found, slo=slo)
 
     def _table(self, request: Request, reader: Reader) -> Response:
         name = request.path_params["name"]
         before, window = number_of(request.query_params, "before"), window_of(request)
         found = table_view(self._database, name, reader.tables, self._switch, before=before, window=window)
-        repaired = self._operations.repair_of(name)
-        return self._page(request, reader, "table.html", title=name, found=found, before=before, repaired=repaired)
+        repaired, slo = self._operations.repair_of(name), self._budgets.of(reader.tables, name)
+        shown: dict[str, Any] = {"found": found, "before": before, "repaired": repaired, "slo": slo}
+        return self._page(request, reader, "table.html", title=name, **shown)
 
     def _failure(self, request: Request, reader: Reader) -> Response:
         name, version = request.path_params["name"], number_of(request.path_params, "version") or 0
         found = failure_view(self._database, name, reader.tables, self._switch, version)
         return self._page(request, reader, "failure.html", title=f"{name}, version {version}", found=found)
 
-    def _sign_in_page(self, request: Request, reader: Reader | None) -> Response:
-        return self._page(request, reader, "sign_in.html", title="Sign in", next=_next(request), wrong="")
+    def _silence_page(self, request: Request, reader: Reader) -> Response:
+        """What to silence is in the address: it says why it cannot be before a reason is asked for."""
+        table = request.path_params.get("name", "")
+        _require_operator(reader, table)
+        rule, subject = text_of(request.query_params, "rule"), table or text_of(request.query_params, "subject")
+        exact_patterns(self._database, rule, subject, self._live.current)
+        shown: dict[str, Any] = {"rule": rule, "subject": subject, "table": table, "next": _next(request)}
+        return self._page(request, reader, "silence.html", title="Silence", **shown)
+
+    async def _sign_in_page(self, request: Request) -> Response:
+        return self._page(request, None, "sign_in.html", title="Sign in", next=_next(request), wrong="")
 
     def _api_status(self, request: Request, reader: Reader) -> Response:
         found = overview(self._database, wanted_of(request, reader.tables), self._switch)
-        return _json(overview_document(found))
+        return _json(overview_document(found, self._budgets.of(reader.tables)))
 
     def _api_table(self, request: Request, reader: Reader) -> Response:
         name, before = request.path_params["name"], number_of(request.query_params, "before")
         found = table_view(self._database, name, reader.tables, self._switch, before=before, window="1h")
-        return _json(table_document(found))
+        return _json(table_document(found, self._budgets.of(reader.tables, name)))
+
+    def _counted(self, visible: TablePattern, table: str | None) -> tuple[SloRow, ...]:
+        settings = self._live.current
+        try:
+            with self._database.patience(_PATIENCE):
+                return slo_report(self._database, settings, table=table, visible=visible, by_table=False).overall
+        finally:
+            self._database.let_go()
 
     async def _monitors(self, request: Request) -> None:
         """Let a reader who may see all tables look at health and metrics."""
@@ -162,6 +193,14 @@ class _Pages:
     def _resume_all(self, reader: Reader, _: str, __: Form) -> str:
         return self._operations.resume_all(operator=reader.name)
 
+    def _silence(self, reader: Reader, table: str, form: Form) -> str:
+        seconds, reason = silence_of(form)
+        rule, subject = text_of(form, "rule"), table or text_of(form, "subject")
+        return self._operations.silence(rule, subject, seconds=seconds, reason=reason, operator=reader.name)
+
+    def _unsilence(self, reader: Reader, table: str, form: Form) -> str:
+        return self._operations.unsilence(text_of(form, "silence"), operator=reader.name, table=table or None)
+
     def _change(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             return await self._in_thread(self._changed, request, act, await form_of(request))
@@ -172,8 +211,7 @@ class _Pages:
         """Carry out an act, and lead back to where it was asked for, which tells how it went."""
         reader = self._doorkeeper.operator(request, form.get("csrf", ""))
         table = request.path_params.get("name", "")
-        if not reader.is_operator or not (reader.tables.covers(table) if table else reader.tables.covers_all):
-            raise Forbidden(f"The token {reader.name} does not allow this.")
+        _require_operator(reader, table)
         try:
             notice = act(reader, table, form), "good"
         except DeltaMirrorError as refused:
@@ -184,17 +222,16 @@ class _Pages:
         return RedirectResponse(local_path(form.get("next", "/")), 303)
 
     async def _sign_in(self, request: Request) -> Response:
-        return await self._in_thread(self._signed_in, request, await form_of(request))
+        form = await form_of(request)
+        try:
+            return await self._in_thread(self._signed_in, request, form)
+        except Unknown:
+            shown = {"next": local_path(form.get("next", "/")), "wrong": "This token is not known, or has ended."}
+            return self._page(request, None, "sign_in.html", 401, title="Sign in", **shown)
 
     def _signed_in(self, request: Request, form: Form) -> Response:
         response = RedirectResponse(local_path(form.get("next", "/")), 303)
-        try:
-            self._doorkeeper.sign_in(request, form.get("token", "").strip(), response)
-        except Unknown:
-            wrong = "This token is not known, or has ended."
-            return self._page(
-                request, None, "sign_in.html", 401, title="Sign in", next=form.get("next", "/"), wrong=wrong
-            )
+        self._doorkeeper.sign_in(request, form.get("token", "").strip(), response)
         return response
 
     async def _sign_out(self, request: Request) -> Response:
@@ -208,24 +245,34 @@ class _Pages:
 
     # Answers
 
-    def _read(self, page: Callable[..., Response], *, known: bool = True) -> Callable[[Request], Awaitable[Response]]:
+    def _read(self, page: Callable[[Request, Reader], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            return await self._in_thread(self._answered, request, page, known)
+            return await self._in_thread(self._answered, request, page)
 
         return endpoint
 
-    def _answered(self, request: Request, page: Callable[..., Response], known: bool) -> Response:
-        reader = None
-        try:
-            reader = self._doorkeeper.reader(request)
-        except Unknown:
-            if known:
-                raise
-        return page(request, reader)
+    def _answered(self, request: Request, page: Callable[[Request, Reader], Response]) -> Response:
+        return page(request, self._doorkeeper.reader(request))
 
     async def _in_thread(self, work: Callable[..., Response], *arguments: Any) -> Response:
         """Do what asks the database, in one of a few threads, and let go of a file that others may wait for."""
-        return await anyio.to_thread.run_sync(partial(self._worked, work, *arguments), limiter=self._threads)
+        try:
+            return await anyio.to_thread.run_sync(partial(self._worked, work, *arguments), limiter=self._threads)
+        except Unknown as unknown:
+            await self._hold_back(unknown.pause)
+            raise
+
+    async def _hold_back(self, pause: float) -> None:
+        """Answer a wrong token later, which costs no thread; beyond a number of them at once, refuse it instead."""
+        if not pause:
+            return
+        if self._held_back >= _HELD_BACK:
+            raise TooMany(pause)
+        self._held_back += 1
+        try:
+            await anyio.sleep(pause)
+        finally:
+            self._held_back -= 1
 
     def _worked(self, work: Callable[..., Response], *arguments: Any) -> Response:
         try:
@@ -242,7 +289,7 @@ class _Pages:
         if session is not None and "x-live" not in request.headers:
             notice, session.notice = session.notice, None
         shared = {
-            "catalog": self._catalog,
+            "catalog": "" if reader is None else self._catalog,
             "csrf": "" if session is None else session.csrf,
             "here": _here(request),
             "notice": notice,
@@ -252,7 +299,7 @@ class _Pages:
         return HTMLResponse(render(template, **shared, **values), status)
 
     def _unknown(self, request: Request, _: Exception) -> Response:
-        if request.url.path.startswith(_FOR_PROGRAMS):
+        if request.scope["path"].startswith(_FOR_PROGRAMS):
             answer = {"error": {"code": "unauthorized", "message": "a token is needed: Authorization: Bearer dm_…"}}
             return _json(answer, 401, headers={"WWW-Authenticate": "Bearer"})
         if "x-live" in request.headers:
@@ -262,11 +309,11 @@ class _Pages:
     def _failed(self, request: Request, error: Exception) -> Response:
         status, code, message, hint = _told(error)
         headers = {"Retry-After": str(error.seconds)} if isinstance(error, TooMany) else {}
-        if request.url.path.startswith(_FOR_PROGRAMS):
+        if request.scope["path"].startswith(_FOR_PROGRAMS):
             return _json({"error": {"code": code, "message": message, "hint": hint}}, status, headers=headers)
         reader = None
-        with suppress(Unknown, TooMany, DeltaMirrorError):
-            reader = self._doorkeeper.reader(request)
+        with suppress(DeltaMirrorError):  # no token is looked at here: wrong ones were counted, and held back
+            reader = self._doorkeeper.signed_in(request)
         response = self._page(request, reader, "error.html", status, title=message, hint=hint)
         response.headers.update(headers)
         return response
@@ -282,6 +329,14 @@ class _Monitoring:
         """Answer as the process of a service does."""
         await self._check(Request(scope))
         await self._app(scope, receive, send)
+
+
+def _require_operator(reader: Reader, table: str) -> None:
+    """Refuse a reader who may not change this table or, where none is named, all tables."""
+    if reader.session is None:
+        raise Forbidden("Sign in with a token that may operate.")
+    if not reader.is_operator or not (reader.tables.covers(table) if table else reader.tables.covers_all):
+        raise Forbidden(f"The token {reader.name} does not allow this.")
 
 
 def _told(error: Exception) -> tuple[int, str, str, str]:
@@ -307,7 +362,8 @@ def _json(document: Mapping[str, object], status: int = 200, headers: Mapping[st
 
 def _here(request: Request, *, quoted: bool = False) -> str:
     """The address of this page, to come back to."""
-    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    query = request.scope["query_string"].decode("latin-1")
+    path = quote(request.scope["path"]) + (f"?{query}" if query else "")
     here = path if request.method in ("GET", "HEAD") else "/"
     return quote(here, safe="/") if quoted else here
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -12,7 +12,17 @@ from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.queue.overview import Show, Sort, Wanted
 from deltamirror.web.pages.gathering import WINDOWS
 
-__all__ = ["form_of", "local_path", "number_of", "wanted_of", "window_of"]
+__all__ = [
+    "LONGEST_REASON",
+    "SILENCES",
+    "form_of",
+    "local_path",
+    "number_of",
+    "silence_of",
+    "text_of",
+    "wanted_of",
+    "window_of",
+]
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -21,6 +31,10 @@ _LARGEST: Final = 2**63 - 1
 _MOST_PAGES: Final = 1_000_000
 _SIZES: Final = (1, 100)
 _FIELDS: Final = 10
+_LONGEST_NAME: Final = 1_000
+LONGEST_REASON: Final = 500
+SILENCES: Final[Mapping[str, float]] = {"15min": 900.0, "1h": 3_600.0, "4h": 14_400.0, "1d": 86_400.0, "7d": 604_800.0}
+"""How long notifications may be silenced from the page, in seconds."""
 
 
 def wanted_of(request: Request, visible: TablePattern) -> Wanted:
@@ -70,11 +84,28 @@ async def form_of(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
+def text_of(values: Mapping[str, str], name: str) -> str:
+    """A name that was given, of bounded length; empty if none was."""
+    text = values.get(name) or ""
+    if len(text) > _LONGEST_NAME or not text.isprintable():
+        raise InvalidInput(f"{name}: {text[:20]!r}… is no name of a rule, a table or a silence")
+    return text
+
+
+def silence_of(form: Mapping[str, str]) -> tuple[float, str]:
+    """For how many seconds alerts are to be silenced, and why."""
+    asked, reason = form.get("for", ""), _printable(form.get("reason", "").strip())
+    if asked not in SILENCES:
+        raise InvalidInput(f"for: {asked[:20]!r} is none of {', '.join(SILENCES)}")
+    if not 0 < len(reason) <= LONGEST_REASON:
+        raise InvalidInput(f"reason: say why, for the others, in at most {LONGEST_REASON} letters")
+    return SILENCES[asked], reason
+
+
 def local_path(address: str) -> str:
     """An address to go on at after signing in, if it is one of ours; otherwise the overview."""
-    parts = urlsplit(address)
-    odd = parts.scheme or parts.netloc or not address.startswith("/") or address.startswith(("//", "/\\"))
-    return "/" if odd or not address.isprintable() or "\\" in address else address
+    is_ours = address.startswith("/") and not address.startswith("//")
+    return address if is_ours and address.isprintable() and "\\" not in address else "/"
 
 
 def _choice(kind: type[E], text: str | None, default: E, name: str) -> E:

@@ -1,15 +1,18 @@
 """The answers of the API: the numbers of the pages as JSON, with the names that ``--json`` has."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from deltamirror.config import redact_text
-from deltamirror.ops.documents import attempt_document, status_document
+from deltamirror.ops.documents import attempt_document, slo_row_document, status_document
+from deltamirror.ops.slo import SloRow
+from deltamirror.txnlog.alerts import AlertRow, Silence
 from deltamirror.web.pages.gathering import Overview, TableView
 
 __all__ = ["overview_document", "table_document"]
 
 
-def overview_document(found: Overview) -> dict[str, object]:
+def overview_document(found: Overview, slo: Sequence[SloRow]) -> dict[str, object]:
     """``/api/v1/status``."""
     counted = asdict(found.totals)
     return {
@@ -17,7 +20,9 @@ def overview_document(found: Overview) -> dict[str, object]:
         "all_paused": counted.pop("all_paused"),
         "totals": counted,
         "stores": [asdict(store) for store in found.stores],
-        "alerts": [{**asdict(alert), "cause": redact_text(alert.cause)} for alert in found.alerts],
+        "alerts": [_alert_document(alert, found) for alert in found.alerts],
+        "silences": [_silence_document(each) for each in found.silences],
+        "slo": [slo_row_document(row) for row in slo],
         "tables": [status_document(table) for table in found.found.tables],
         "matching": found.found.matching,
         "page": found.found.page,
@@ -25,12 +30,26 @@ def overview_document(found: Overview) -> dict[str, object]:
     }
 
 
-def table_document(found: TableView) -> dict[str, object]:
+def _alert_document(alert: AlertRow, found: Overview) -> dict[str, object]:
+    return {
+        **asdict(alert),
+        "cause": redact_text(alert.cause),
+        "silenced_until": found.silenced_until.get(alert.key),
+    }
+
+
+def _silence_document(silence: Silence) -> dict[str, object]:
+    return {**asdict(silence), "reason": redact_text(silence.reason)}
+
+
+def table_document(found: TableView, slo: Sequence[SloRow]) -> dict[str, object]:
     """``/api/v1/tables/NAME``."""
     return {
         "now": found.now,
         "table": status_document(found.status),
         "files": found.files,
+        "silences": [_silence_document(each) for each in found.silences],
+        "slo": [slo_row_document(row) for row in slo],
         "versions": [{**asdict(each), "lag_ms": each.lag_ms} for each in found.versions],
         "older": found.older,
         "attempts": [attempt_document(each, found.status) for each in found.attempts],

@@ -1,7 +1,7 @@
 """What the pages show, gathered from the database: each page from one snapshot, with a bounded number of queries."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -10,7 +10,8 @@ from deltamirror.config import Switch
 from deltamirror.errors import DeltaMirrorError, NotFound
 from deltamirror.ops.report import TableReport, report_on
 from deltamirror.txnlog.access.patterns import TablePattern
-from deltamirror.txnlog.alerts.records import AlertRow, firing_alerts
+from deltamirror.txnlog.alerts.records import AlertKey, AlertRow, firing_alerts
+from deltamirror.txnlog.alerts.silences import Silence, active_silences
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import count_files
 from deltamirror.txnlog.queue.breakers import Breaker, all_breakers
@@ -36,6 +37,7 @@ _FAILURES: Final = 6
 _ALERTS: Final = 50
 _ALERTS_READ: Final = 5_000
 """Of these, a reader of some tables is shown theirs."""
+_SILENCES: Final = 50
 _ATTEMPTS: Final = 12
 _CHECKPOINTS: Final = 8
 _VERSIONS: Final = 20
@@ -64,6 +66,10 @@ class Overview:
     """All that something happened to; none for a reader who may not see all tables."""
     alerts: tuple[AlertRow, ...]
     """The newest that fire; of stores and channels for a reader of all tables only."""
+    silenced_until: Mapping[AlertKey, int]
+    """Of these alerts, until when no notification is sent."""
+    silences: tuple[Silence, ...]
+    """The first to end; for a reader of some tables, those of one of these tables."""
 
     @property
     def shut_stores(self) -> int:
@@ -86,6 +92,8 @@ class TableView:
     checkpoints: tuple[CheckpointRecord, ...]
     compared: Compared
     files: int
+    silences: tuple[Silence, ...]
+    """Those of this table alone."""
 
 
 def now_ms() -> int:
@@ -104,6 +112,7 @@ def overview(database: Database, wanted: Wanted, switch: Switch) -> Overview:
         stores = tuple(all_breakers(connection)) if wanted.visible.covers_all else ()
         firing = firing_alerts(connection, limit=_ALERTS if wanted.visible.covers_all else _ALERTS_READ)
         alerts = tuple(each for each in firing if _may_see(wanted.visible, each))[:_ALERTS]
+        quiet = active_silences(connection)
     now = now_ms()
     sparklines = {
         table.table_id: sparkline_of(lags[table.table_id], waiting_ms=_waiting_ms(table), now=now)
@@ -118,6 +127,8 @@ def overview(database: Database, wanted: Wanted, switch: Switch) -> Overview:
         sparklines=sparklines,
         stores=stores,
         alerts=alerts,
+        silenced_until=_silenced_until(alerts, quiet),
+        silences=tuple(each for each in quiet if _may_see_silence(wanted.visible, each))[:_SILENCES],
     )
 
 
@@ -143,6 +154,7 @@ def table_view(
             checkpoints=tuple(checkpoints_of(connection, key, limit=_CHECKPOINTS)),
             compared=compared(connection, key),
             files=count_files(connection, key, status.head),
+            silences=tuple(each for each in active_silences(connection) if each.only_subject == name)[:_SILENCES],
         )
 
 
@@ -159,6 +171,15 @@ def _waiting_ms(table: TableStatus) -> int:
 
 def _may_see(visible: TablePattern, alert: AlertRow) -> bool:
     return visible.covers_all or (alert.scope == "table" and visible.covers(alert.subject))
+
+
+def _may_see_silence(visible: TablePattern, silence: Silence) -> bool:
+    return visible.covers_all or (silence.only_subject is not None and visible.covers(silence.only_subject))
+
+
+def _silenced_until(alerts: Sequence[AlertRow], quiet: Sequence[Silence]) -> dict[AlertKey, int]:
+    ends = {alert.key: max((each.ends_at for each in quiet if each.covers(alert.key)), default=0) for alert in alerts}
+    return {key: end for key, end in ends.items() if end}
 
 
 @contextmanager

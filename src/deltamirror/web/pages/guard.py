@@ -1,6 +1,7 @@
 """What holds for every request and every answer, whichever page it is: bounds, the Host, headers."""
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -9,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deltamirror.pipeline.run.execution import our_error
-from deltamirror.web.pages.addresses import Binding
+from deltamirror.web.pages.addresses import Binding, host_name
 
 __all__ = ["LONGEST_BODY", "LONGEST_HEADERS", "LONGEST_QUERY", "Guard"]
 
@@ -19,6 +20,7 @@ LONGEST_BODY: Final = 8 * 1024
 LONGEST_HEADERS: Final = 16 * 1024
 LONGEST_QUERY: Final = 2 * 1024
 
+_LENGTH: Final = re.compile(r"[0-9]{1,9}")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -55,13 +57,16 @@ class Guard:
     def _refused(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
         hosts, length = headers.getlist("host"), headers.get("content-length", "0")
-        if len(hosts) != 1 or not self._binding.accepts(hosts[0]):
+        host = host_name(hosts[0]) if len(hosts) == 1 else None
+        if host is None:
+            return PlainTextResponse("The Host of the request cannot be read.\n", 400)
+        if not self._binding.accepts(host):
             return PlainTextResponse("This server has another name; see serve.hosts.\n", 421)
         if sum(len(name) + len(value) for name, value in headers.raw) > LONGEST_HEADERS:
             return PlainTextResponse("The headers are too large.\n", 431)
         if len(scope["query_string"]) > LONGEST_QUERY:
             return PlainTextResponse("The address is too long.\n", 414)
-        if not length.isdigit() or int(length) > LONGEST_BODY:
+        if not _LENGTH.fullmatch(length) or int(length) > LONGEST_BODY:
             return PlainTextResponse("The request is too large.\n", 413)
         return None
 

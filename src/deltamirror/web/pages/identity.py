@@ -1,12 +1,12 @@
 """Who asks: a browser that is signed in, a program with a token, a process of this machine, or a stranger."""
 
 import hmac
+import ipaddress
 import logging
 import math
 import time
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +28,11 @@ _FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
 
 
 class Unknown(Exception):
-    """A reader has to say who they are."""
+    """A reader has to say who they are; after wrong tokens, the answer is held back for ``pause`` seconds."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        super().__init__(pause)
+        self.pause = pause
 
 
 class Forbidden(Exception):
@@ -36,7 +40,7 @@ class Forbidden(Exception):
 
 
 class TooMany(Exception):
-    """Too many wrong tokens."""
+    """More wrong tokens than answers are held back at once."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -66,8 +70,8 @@ class Doorkeeper:
         """Who asks; ``Unknown`` if that has to be said first."""
         kind, _, text = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return _reader(self._checked(text.strip(), _client(request)))
-        if (signed_in := self._signed_in(request)) is not None:
+            return _reader(self._checked(text.strip(), self._client(request)))
+        if (signed_in := self.signed_in(request)) is not None:
             return signed_in
         if self._binding.reads_without_token and not any(name in request.headers for name in _FORWARDED):
             return Reader(name="", tables=ALL_TABLES, is_operator=False)
@@ -76,7 +80,7 @@ class Doorkeeper:
     def operator(self, request: Request, csrf: str) -> Reader:
         """Who asks for a change: a browser that is signed in, by a form of ours, with the right to operate."""
         require_same_site(request)
-        reader = self._signed_in(request)
+        reader = self.signed_in(request)
         if reader is None or reader.session is None:
             raise Forbidden("Sign in with a token that may operate.")
         if not hmac.compare_digest(reader.session.csrf.encode(), csrf.encode()):
@@ -86,8 +90,9 @@ class Doorkeeper:
     def sign_in(self, request: Request, text: str, response: Response) -> None:
         """Begin a session with a token, in a cookie of the response."""
         require_same_site(request)
-        token = self._checked(text, _client(request))
-        _log.info("%s signed in from %s", token.name, _client(request))
+        client = self._client(request)
+        token = self._checked(text, client)
+        _log.info("%s signed in from %s", token.name, client)
         secure = self._is_secure(request)
         response.set_cookie(
             _cookie(secure=secure),
@@ -104,7 +109,8 @@ class Doorkeeper:
         self._sessions.end(request.cookies.get(name, ""))
         response.delete_cookie(name, path="/", secure=self._is_secure(request), httponly=True, samesite="strict")
 
-    def _signed_in(self, request: Request) -> Reader | None:
+    def signed_in(self, request: Request) -> Reader | None:
+        """The reader whose session the browser shows; None without one that lasts."""
         session = self._sessions.of(request.cookies.get(_cookie(secure=self._is_secure(request)), ""))
         if session is None:
             return None
@@ -113,15 +119,13 @@ class Doorkeeper:
         return None if token is None or not token.allows(Right.READ) else _reader(token, session)
 
     def _checked(self, text: str, client: str) -> AccessToken:
-        if (seconds := self._throttle.wait(client)) > 0:
-            raise TooMany(seconds)
         with self._database.read() as connection:
             token = verified_token(connection, text)
         if token is None or not token.allows(Right.READ):
-            self._throttle.was_wrong(client)
-            _log.warning("a wrong token from %s", client)
-            raise Unknown
-        self._throttle.was_right(client)
+            wrong = self._throttle.was_wrong(client)
+            if wrong.is_news:
+                _log.warning("a wrong token from %s, %d of late", client, wrong.count)
+            raise Unknown(wrong.pause)
         self._touch(token)
         return token
 
@@ -137,14 +141,26 @@ class Doorkeeper:
             _log.warning("the use of token %s was not written down: %s", token.name, error)
 
     def _is_secure(self, request: Request) -> bool:
-        """Whether the browser speaks TLS, with us or with a proxy before us."""
-        return self._binding.tls is not None or request.headers.get("x-forwarded-proto", "") == "https"
+        """Whether the browser speaks TLS, with us or with a proxy in front that we trust to say so."""
+        told = request.headers.get("x-forwarded-proto", "") if self._binding.is_behind_proxy else ""
+        return self._binding.tls is not None or told == "https"
+
+    def _client(self, request: Request) -> str:
+        """The address that asks; behind a proxy that we trust, the one that it wrote down last."""
+        own = "unknown" if request.client is None else request.client.host
+        if not self._binding.is_behind_proxy:
+            return own
+        told = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        try:
+            return str(ipaddress.ip_address(told))
+        except ValueError:
+            return own
 
 
 def require_same_site(request: Request) -> None:
     """Refuse a form that a page of another site sent, as far as the browser tells."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    other = origin is not None and urlsplit(origin).netloc != request.headers["host"]
+    other = origin is not None and origin.partition("://")[2] != request.headers["host"]
     if other or site not in ("same-origin", "none"):
         raise Forbidden("This form is from another site.")
 
@@ -152,10 +168,6 @@ def require_same_site(request: Request) -> None:
 def _reader(token: AccessToken, session: Session | None = None) -> Reader:
     is_operator = token.allows(Right.OPERATE)
     return Reader(name=token.name, tables=token.tables, is_operator=is_operator, session=session)
-
-
-def _client(request: Request) -> str:
-    return "unknown" if request.client is None else request.client.host
 
 
 def _cookie(*, secure: bool) -> str:

@@ -1,5 +1,6 @@
 """HTML from templates: every text is escaped, and errors are redacted first."""
 
+import math
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -9,9 +10,11 @@ from markupsafe import Markup
 
 from deltamirror.config import redact_text
 from deltamirror.ops.advice import advice, errors_of, guide, remedy_of
+from deltamirror.ops.alerts.silencing import words_of
 from deltamirror.ops.wording import counted, duration, moment
 from deltamirror.pipeline.failures.breaker import reason
 from deltamirror.pipeline.failures.policy import way_out
+from deltamirror.web.pages.asked import LONGEST_REASON, SILENCES
 
 __all__ = ["STATIC", "render"]
 
@@ -51,6 +54,18 @@ def _size(value: int | None) -> str:
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def _share(value: float) -> str:
+    """Per cent, rounded down: 100 % is all of it."""
+    return f"{math.floor(value * 1000) / 10:g} %"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:g} s" if value < _IN_SECONDS else duration(int(value * 1000))
+
+
+_IN_SECONDS: Final = 120
+
+
 def _prose(text: str | None) -> Markup:
     """A sentence without its secrets; texts in backticks are code."""
     parts = redact_text(text or "").split("`")
@@ -76,6 +91,8 @@ _ENVIRONMENT.filters.update(
     ago=_ago,
     number=_number,
     size=_size,
+    share=_share,
+    seconds=_seconds,
     duration=duration,
     counted=counted,
     milliseconds=lambda value: f"{value:,.1f} ms",
@@ -88,7 +105,10 @@ _ENVIRONMENT.globals.update(
     errors_of=errors_of,
     guide=guide,
     query=_query,
+    longest_reason=LONGEST_REASON,
     remedy_of=remedy_of,
+    silence_lengths=tuple(SILENCES),
     store_reason=reason,
     way_out=way_out,
+    words_of=words_of,
 )
