@@ -18,7 +18,7 @@ from typing import Final
 
 from deltamirror.delta.schema import DataType, Decimal, Primitive
 
-__all__ = ["PartitionValue", "java_double", "parse_partition", "partition_text"]
+__all__ = ["PartitionValue", "has_negative_fraction", "java_double", "parse_partition", "partition_text"]
 
 PartitionValue = str | int | float | bool | Number | date | datetime | bytes | None
 
@@ -84,6 +84,11 @@ def partition_text(value: PartitionValue, kind: DataType) -> str | None:
             return typed
 
 
+def has_negative_fraction(value: PartitionValue) -> bool:
+    """Whether this is a decimal such as -1.50: delta-rs opens no table with such a value as Arrow or pandas data."""
+    return isinstance(value, Number) and value < 0 and value != value.to_integral_value()
+
+
 def java_double(value: float) -> str:
     """``Double.toString``: positional from 1e-3 up to 1e7, otherwise with an exponent, and always a fraction."""
     return _java_digits(value, repr(value))
@@ -119,9 +124,10 @@ def _decimal(value: PartitionValue, kind: Decimal) -> Number:
         raise ValueError
     number = Number(text)
     scaled = number.quantize(Number(1).scaleb(-kind.scale), context=_DIGITS)
-    if scaled != number or abs(scaled) >= Number(1).scaleb(kind.precision - kind.scale):
+    magnitude = scaled.copy_abs()  # abs() rounds to the 28 digits of Python's context
+    if scaled != number or magnitude >= Number(1).scaleb(kind.precision - kind.scale):
         raise InvalidOperation
-    return abs(scaled) if scaled == 0 else scaled
+    return magnitude if scaled == 0 else scaled
 
 
 def _double(value: PartitionValue) -> float:

@@ -1,7 +1,8 @@
 """Statistics as text, from the typed columns of a checkpoint that has no text: as Spark's ``to_json`` writes them.
 
-Nulls are left out. Times are cut to milliseconds. All of it is done column by column, without a Python object for
-any file.
+Nulls are left out, and so are dates and times outside of the years 1 to 9999: delta-rs fails at some of Spark's texts
+of them, and a bound that is missing excludes no file. Times are cut to milliseconds. All of it is done column by
+column, without a Python object for any file.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,6 +20,11 @@ __all__ = ["needed_columns", "statistics_texts", "with_texts", "zoned_times"]
 
 _PREFIX: Final = f"add.{STATS_PARSED}."
 _TEXT: Final = pa.large_string()
+_DAYS: Final = (-719_162, 2_932_896)
+_SECONDS: Final = (_DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1)
+"""The first and the last of the years 1 to 9999, from 1970 on."""
+_PARTS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000}
+"""How many make a second. Nanoseconds do not reach beyond these years."""
 
 
 def needed_columns(file: pq.ParquetFile, groups: Sequence[int]) -> list[str]:
@@ -91,14 +97,26 @@ def _value(column: pa.Array, path: str, zoned: Collection[str]) -> pa.Array:
     if pa.types.is_struct(kind):
         return _object(column, f"{path}.", zoned)
     if pa.types.is_timestamp(kind):
-        return _joined('"', _time(column, is_zoned=path in zoned), '"')
-    if pa.types.is_date(kind):
-        return _joined('"', column.cast(_TEXT), '"')
+        return _joined('"', _time(_common_times(column), is_zoned=path in zoned), '"')
+    if pa.types.is_date32(kind):
+        return _joined('"', _within(column, column.cast(pa.int32()), *_DAYS).cast(_TEXT), '"')
     if pa.types.is_floating(kind):  # the text that Arrow gives has as few digits as the width of the number allows
         return _each(column.cast(_TEXT), _number)
     if pa.types.is_decimal(kind):
         return _each(column, str)
     return column.cast(_TEXT) if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else _each(column, _string)
+
+
+def _common_times(column: pa.Array) -> pa.Array:
+    if (parts := _PARTS.get(column.type.unit)) is None:
+        return column
+    return _within(column, column.cast(pa.int64()), _SECONDS[0] * parts, (_SECONDS[1] + 1) * parts - 1)
+
+
+def _within(column: pa.Array, numbers: pa.Array, first: int, last: int) -> pa.Array:
+    """The column, and null where its number is outside of a range."""
+    inside = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+    return pc.if_else(inside, column, pa.scalar(None, column.type))
 
 
 def _time(column: pa.Array, *, is_zoned: bool) -> pa.Array:

@@ -1,7 +1,8 @@
 """Arrow columns brought to the types of a table: cast where that loses nothing, refused by name elsewhere.
 
 Types are compared before any row is looked at (``require_castable``). Rows are refused where a value does not fit after
-all (nanoseconds in a column of microseconds), or is null in a column that is NOT NULL.
+all (nanoseconds in a column of microseconds), or is null in a column that is NOT NULL. A null struct is refused where a
+field of it is NOT NULL, as Delta Spark does: delta-rs opens no such table as Arrow or pandas data.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -71,8 +72,7 @@ def _require_optional(field: Field, parent: str, layout: Layout) -> None:
 
 
 def _require_type(source: pa.DataType, kind: DataType, path: str, layout: Layout) -> None:
-    if kinds.is_dictionary(source):
-        source = source.value_type
+    source = _decoded_type(source)
     match kind:
         case StructType() if kinds.is_struct(source):
             _require_fields([source.field(i) for i in range(source.num_fields)], kind, f"{path}.", layout)
@@ -145,29 +145,26 @@ class Caster:
             self._layout.schema,
             "",
             length=batch.num_rows,
-            nulls=0,
         )
         return pa.record_batch(list(columns), schema=self.schema)
 
     def _fields(
-        self, given: Mapping[str, pa.Array], wanted: StructType, parent: str, *, length: int, nulls: int
+        self, given: Mapping[str, pa.Array], wanted: StructType, parent: str, *, length: int
     ) -> Iterator[pa.Array]:
         for field in wanted.fields:
-            path, kind = parent + field.name, field.type
-            source = given.get(field.name.lower())
-            column = (
-                pa.nulls(length, self._layout.arrow_type(kind)) if source is None else self._cast(source, kind, path)
-            )
-            if not field.nullable and column.null_count > nulls:
-                self._refuse_nulls(path, column.null_count - nulls)
+            path = parent + field.name
+            column = self._cast(given.get(field.name.lower(), pa.nulls(length)), field.type, path)
+            if not field.nullable and column.null_count:
+                self._refuse_nulls(path, column.null_count)
             yield column
 
     def _cast(self, column: pa.Array, kind: DataType, path: str) -> pa.Array:
         target = self._layout.arrow_type(kind)
         if column.type == target and not _is_nested(kind):
             return column
-        if kinds.is_dictionary(column.type):
-            column = column.dictionary_decode()
+        column = _decoded(column)
+        if column.null_count and (required := _required_field(kind)) is not None:
+            self._refuse_null_structs(path, column.null_count, required)
         if kinds.is_null(column.type):
             return pa.nulls(len(column), target)
         match kind:
@@ -184,9 +181,8 @@ class Caster:
                 return self._plain(column, target, kind, path)
 
     def _struct(self, column: pa.StructArray, kind: StructType, target: pa.DataType, path: str) -> pa.StructArray:
-        # Flattened, a child is null wherever its parent is: its further nulls are its own.
-        given = {each.name.lower(): child for each, child in zip(column.type, column.flatten(), strict=True)}
-        children = self._fields(given, kind, f"{path}.", length=len(column), nulls=column.null_count)
+        given = {each.name.lower(): child for each, child in zip(column.type, _children(column), strict=True)}
+        children = self._fields(given, kind, f"{path}.", length=len(column))
         return pa.StructArray.from_arrays(list(children), fields=list(target), mask=column.is_null())
 
     def _map(self, column: pa.MapArray, kind: MapType, target: pa.DataType, path: str) -> pa.MapArray:
@@ -201,13 +197,67 @@ class Caster:
     def _plain(self, column: pa.Array, target: pa.DataType, kind: DataType, path: str) -> pa.Array:
         try:
             return column.cast(target)
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             problem = f"the column {path!r} is {type_text(kind)}, and a value of the data does not fit: {error}"
             raise _refused(self._layout, problem, "round or correct the values beforehand") from error
 
     def _refuse_nulls(self, path: str, count: int) -> None:
         problem = f"the column {path!r} is NOT NULL, and {count:,} of its values in one batch of the data are null"
         raise _refused(self._layout, problem, "fill or drop these rows")
+
+    def _refuse_null_structs(self, path: str, count: int, required: str) -> None:
+        problem = (
+            f"the struct {path!r} has the field {required!r}, which is NOT NULL, and {count:,} of the structs in one "
+            "batch of the data are null"
+        )
+        raise _refused(self._layout, problem, "fill or drop these rows")
+
+
+def _is_encoded(kind: pa.DataType) -> bool:
+    return bool(kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind))
+
+
+def _decoded_type(kind: pa.DataType) -> pa.DataType:
+    while _is_encoded(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    """The values one by one, of whichever type they are: Arrow itself does this for some types only."""
+    while _is_encoded(column.type):
+        is_dictionary = kinds.is_dictionary(column.type)
+        values = column.dictionary if is_dictionary else column.values
+        column = _without_views(values).take(column.indices if is_dictionary else _run_numbers(column))
+    return column
+
+
+def _run_numbers(column: pa.RunEndEncodedArray) -> pa.Array:
+    """In which of the runs each value is."""
+    runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, pa.array(range(len(column.values)), pa.int64()))
+    return pc.run_end_decode(runs.slice(column.offset, len(column)))
+
+
+def _without_views(values: pa.Array) -> pa.Array:
+    if kinds.is_string_view(values.type):
+        return values.cast(pa.large_string())
+    return values.cast(pa.large_binary()) if kinds.is_binary_view(values.type) else values
+
+
+def _children(column: pa.StructArray) -> list[pa.Array]:
+    """The fields of structs, null wherever the struct is; runs cannot say so, and the struct does."""
+    flat = enumerate(column.flatten())
+    return [column.field(number) if kinds.is_run_end_encoded(child.type) else child for number, child in flat]
+
+
+def _required_field(kind: DataType) -> str | None:
+    """The first field of a struct that is NOT NULL, however deep in structs."""
+    for field in kind.fields if isinstance(kind, StructType) else ():
+        if not field.nullable:
+            return field.name
+        if (inside := _required_field(field.type)) is not None:
+            return f"{field.name}.{inside}"
+    return None
 
 
 def _is_nested(kind: DataType) -> bool:

@@ -1,18 +1,20 @@
 """Conditions on rows, as texts of SQL: ``day = '2026-11-16' AND (amount > 10 OR note IS NULL)``.
 
 A condition compares columns with values; there are no functions and no arithmetic. Values are read by the type of their
-column, so a condition that could not be true of any row is refused. Null is neither true nor false, as in SQL.
+column, so a condition that could not be true of any row is refused. Null is neither true nor false, as in SQL. NaN
+equals itself and is above all other numbers, as in Spark.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 from deltamirror.delta.partitions import PartitionValue, parse_partition
 from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType, type_text
@@ -36,7 +38,20 @@ _COMPARED: Final[Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression
     ">": operator.gt,
     ">=": operator.ge,
 }
+_ABOVE: Final = frozenset({">", ">="})
+_BESIDE_NAN: Final[Mapping[str, Callable[[pc.Expression], pc.Expression]]] = {
+    "=": lambda is_nan: is_nan,
+    "==": lambda is_nan: is_nan,
+    "!=": operator.invert,
+    "<>": operator.invert,
+    "<": operator.invert,
+    "<=": lambda is_nan: is_nan | ~is_nan,
+    ">": lambda is_nan: is_nan & ~is_nan,
+    ">=": lambda is_nan: is_nan,
+}
+_DEEPEST: Final = 100
 _NUMBERS: Final = frozenset({"byte", "short", "integer", "long", "float", "double"})
+_LONGEST_SHOWN: Final = 200
 _EXAMPLE: Final = "write it like: day = '2026-11-16' AND (amount > 10 OR note IS NULL)"
 
 
@@ -48,24 +63,41 @@ class _Compared:
     sign: str
     value: pa.Scalar
 
-    def expression(self) -> pc.Expression:
+    def of_rows(self) -> pc.Expression:
+        if not kinds.is_floating(self.value.type) or self.sign not in _ABOVE or self._is_beside_nan:
+            return self.of_bounds()
+        return self.of_bounds() | pc.is_nan(pc.field(*self.column))
+
+    def of_bounds(self) -> pc.Expression:
+        if self._is_beside_nan:
+            return _BESIDE_NAN[self.sign](pc.is_nan(pc.field(*self.column)))
         return _COMPARED[self.sign](pc.field(*self.column), self.value)
+
+    @property
+    def _is_beside_nan(self) -> bool:
+        return kinds.is_floating(self.value.type) and math.isnan(self.value.as_py())
 
 
 @dataclass(frozen=True, slots=True)
 class _IsNull:
     column: tuple[str, ...]
 
-    def expression(self) -> pc.Expression:
+    def of_rows(self) -> pc.Expression:
         return pc.field(*self.column).is_null()
+
+    def of_bounds(self) -> pc.Expression:
+        return self.of_rows()
 
 
 @dataclass(frozen=True, slots=True)
 class _Not:
     inner: "Condition"
 
-    def expression(self) -> pc.Expression:
-        return ~self.inner.expression()
+    def of_rows(self) -> pc.Expression:
+        return ~self.inner.of_rows()
+
+    def of_bounds(self) -> pc.Expression:
+        return ~self.inner.of_bounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +107,23 @@ class _Joined:
     parts: tuple["Condition", ...]
     all: bool
 
-    def expression(self) -> pc.Expression:
+    def of_rows(self) -> pc.Expression:
+        return self._joined([each.of_rows() for each in self.parts])
+
+    def of_bounds(self) -> pc.Expression:
+        return self._joined([each.of_bounds() for each in self.parts])
+
+    def _joined(self, parts: list[pc.Expression]) -> pc.Expression:
+        """By halves: Arrow goes down into an expression call by call, and its stack is finite."""
+        if len(parts) == 1:
+            return parts[0]
+        half = len(parts) // 2
         join = operator.and_ if self.all else operator.or_
-        return reduce(join, (each.expression() for each in self.parts))
+        return join(self._joined(parts[:half]), self._joined(parts[half:]))
 
 
 Condition: TypeAlias = _Compared | _IsNull | _Not | _Joined
+"""``of_rows`` is true of the rows that are wanted, ``of_bounds`` in a file whose bounds are numbers, so without NaN."""
 
 
 def condition_of(text: str, layout: Layout) -> Condition:
@@ -111,7 +154,8 @@ def partition_box(condition: Condition, layout: Layout) -> dict[str, list[Partit
 def _choice(condition: Condition) -> tuple[str, list[PartitionValue]] | None:
     match condition:
         case _Compared((column,), "=" | "==", value):
-            return column, [value.as_py()]
+            given = value.as_py()
+            return column, [] if given in ("", b"") else [given]  # which is null as a value of partitions
         case _IsNull((column,)):
             return column, [None]
         case _Joined(parts, all=False):
@@ -142,7 +186,7 @@ class _Parser:
     def __init__(self, text: str, layout: Layout) -> None:
         self._text, self._layout = text, layout
         self._tokens = list(self._read())
-        self._at = 0
+        self._at = self._depth = 0
 
     def condition(self) -> Condition:
         """The whole text."""
@@ -173,12 +217,20 @@ class _Parser:
 
     def _one(self) -> Condition:
         if self._take_word("NOT"):
-            return _Not(self._one())
+            return _Not(self._deeper(self._one))
         if self._take_sign("("):
-            inner = self._any()
+            inner = self._deeper(self._any)
             self._need_sign(")")
             return inner
         return self._comparison()
+
+    def _deeper(self, parse: Callable[[], Condition]) -> Condition:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._wrong(f"it has more than {_DEEPEST} levels of brackets and NOT")
+        found = parse()
+        self._depth -= 1
+        return found
 
     def _comparison(self) -> Condition:
         path, field = self._column()
@@ -254,7 +306,7 @@ class _Parser:
             # An empty text is null as the value of a partition only.
             value = given if given == "" else parse_partition(given, kind)
             return pa.scalar(value, self._layout.arrow_type(kind))
-        except (ValueError, pa.ArrowException, TypeError):
+        except (ValueError, pa.ArrowException, TypeError, ArithmeticError):
             raise self._wrong(f"{given!r} is no value of {'.'.join(path)!r}, which is {type_text(kind)}") from None
 
     def _peek(self) -> _Token:
@@ -281,4 +333,5 @@ class _Parser:
             raise self._wrong(f"{sign!r} is expected, not {self._peek().text!r}")
 
     def _wrong(self, problem: str) -> InvalidInput:
-        return InvalidInput(f"the condition {self._text!r} on table {self._layout.table!r}: {problem}", hint=_EXAMPLE)
+        shown = self._text if len(self._text) <= _LONGEST_SHOWN else f"{self._text[:_LONGEST_SHOWN]}…"
+        return InvalidInput(f"the condition {shown!r} on table {self._layout.table!r}: {problem}", hint=_EXAMPLE)

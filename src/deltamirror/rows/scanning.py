@@ -4,6 +4,7 @@ Files that the filter excludes are not opened. The others are read by Arrow's ow
 they are read; files with deletion vectors one after the other, since that needs the number of each row.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from pyarrow import fs
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.paths import decode_path, is_absolute
-from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
+from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, primitive_names
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
 from deltamirror.rows.casting import Caster
@@ -41,6 +42,9 @@ _READ: Final = frozenset(
 )
 """The features for readers that make a difference to rows and are understood here, or make none."""
 _FIELD_ID: Final = b"PARQUET:field_id"
+_FLOATING: Final = frozenset({"float", "double"})
+_NUMBERED: Final = "FieldPath("
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
 
 
@@ -90,6 +94,7 @@ class Scan:
     files: Sequence[Mapping[str, Any]]
     fields: tuple[Field, ...]
     condition: pc.Expression | None
+    """Of rows."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -102,14 +107,21 @@ class Scan:
 
     @property
     def _pushed(self) -> pc.Expression | None:
-        """The filter that Arrow's scanner can take: it knows columns by their names in the files."""
-        return self.condition if self.layout.mode == "none" else None
+        """The filter that Arrow's scanner can take: it knows columns by their names in the files.
+
+        It takes the bounds of a row group, which leave NaN out, for those of all its values: with NaN, rows get lost.
+        """
+        return None if self.layout.mode != "none" or _has_floats(self._needed) else self.condition
+
+    @property
+    def _needed(self) -> list[Field]:
+        """The columns that the filter may name."""
+        return [] if self.condition is None else mentioned(self.condition, self.layout.schema.fields)
 
     @property
     def _read_fields(self) -> tuple[Field, ...]:
         """The columns to be read: those that come out, and those that a filter needs afterwards."""
-        needed = () if self.condition is None else mentioned(self.condition, self.layout.schema.fields)
-        return (*self.fields, *(each for each in needed if each not in self.fields))
+        return (*self.fields, *(each for each in self._needed if each not in self.fields))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         whole = [file for file in self.files if file["deletion_vector"] is None]
@@ -131,12 +143,14 @@ class Scan:
 
     def _finished(self, batch: pa.RecordBatch, *, is_filtered: bool) -> Iterator[pa.RecordBatch]:
         """The columns and rows that were asked for, under the names that users know."""
-        if self.layout.mode != "none":
+        if self.layout.mode != "none" and batch.num_columns:
             batch = Caster(batch.schema, self._renamed).cast(batch)
         if self.condition is not None and not is_filtered:
             batch = batch.filter(self.condition)
-        if batch.num_rows:
+        if batch.num_rows and self.fields:
             yield pa.record_batch([batch.column(each.name) for each in self.fields], schema=self.schema)
+        elif batch.num_rows:
+            yield batch.select([])  # which keeps the number of rows
 
     @property
     def _renamed(self) -> Layout:
@@ -183,11 +197,11 @@ def scan_of(
     """The scan of the files of a snapshot; InvalidInput for an unknown column."""
     _require_readable(layout)
     fields = layout.schema.fields if columns is None else tuple(_column(name, layout) for name in columns)
-    expression = _expression(condition, layout)
+    of_rows, of_bounds = _expressions(condition, layout)
     listed = [{**each, "partition_values": msgspec.json.decode(each["partition_values"])} for each in files.to_pylist()]
-    if expression is not None:
-        listed = [listed[number] for number in possible_files(listed, expression, layout)]
-    return Scan(layout, opener, listed, fields, expression)
+    if of_bounds is not None:
+        listed = [listed[number] for number in possible_files(listed, of_bounds, layout)]
+    return Scan(layout, opener, listed, fields, of_rows)
 
 
 def _require_readable(layout: Layout) -> None:
@@ -209,21 +223,34 @@ def _column(name: str, layout: Layout) -> Field:
     return found
 
 
-def _expression(condition: object, layout: Layout) -> pc.Expression | None:
+def _expressions(condition: object, layout: Layout) -> tuple[pc.Expression | None, pc.Expression | None]:
+    """The filter as one of rows, and as one of the bounds of files."""
     if condition is None:
-        return None
+        return None, None
     if isinstance(condition, str):
-        return condition_of(condition, layout).expression()
+        found = condition_of(condition, layout)
+        return found.of_rows(), found.of_bounds()
     if not isinstance(condition, pc.Expression):
         hint = "write it like \"day = '2026-11-16'\", or give an expression: pc.field('day') == …"
         raise InvalidInput(f"filter has to be a condition, not {type(condition).__name__}", hint=hint)
+    _require_expression(condition, layout)
+    return condition, condition
+
+
+def _require_expression(condition: pc.Expression, layout: Layout) -> None:
     schema = layout.arrow_schema
     try:
         schema.empty_table().filter(condition)
+        if _NUMBERED in _QUOTED.sub("", str(condition)):
+            raise KeyError("it names a column by its number")
     except (pa.ArrowException, KeyError, TypeError) as error:
-        hint = f"its columns: {', '.join(schema.names)}"
+        hint = f"name its columns, as in pc.field({schema.names[0]!r}) == …: there are {', '.join(schema.names)}"
         raise InvalidInput(f"table {layout.table!r} cannot be filtered by {condition}: {error}", hint=hint) from error
-    return condition
+
+
+def _has_floats(fields: Sequence[Field]) -> bool:
+    every = (each.type for _, each in StructType(tuple(fields)).walk())
+    return any(name in _FLOATING for kind in every for name in primitive_names(kind))
 
 
 def _swapped(field: Field) -> Field:

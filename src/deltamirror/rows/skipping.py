@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from deltamirror.delta.partitions import parse_partition
+from deltamirror.delta.partitions import PartitionValue, parse_partition
 from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
+from deltamirror.errors import Unsupported
 from deltamirror.rows.layout import Layout
 
 __all__ = ["mentioned", "partition_guarantee", "possible_files"]
@@ -50,21 +51,36 @@ def partition_guarantee(
     values: Mapping[str, str | None], layout: Layout, naming: Callable[[Field], str]
 ) -> pc.Expression:
     """The values of a file's partition columns, as something that all of its rows have."""
-    return _all(_partition_value(naming(each), each, values, layout) for each in layout.partition_fields)
+    return _all(
+        _has_value(naming(each), each, _value(each, values, layout), layout) for each in layout.partition_fields
+    )
 
 
 def _guarantee(file: Mapping[str, Any], named: Sequence[Field], layout: Layout) -> pc.Expression:
     partitions = {each.name for each in layout.partition_fields}
-    known = [
-        _partition_value(each.name, each, file["partition_values"], layout) for each in named if each.name in partitions
-    ]
+    values = {each: _value(each, file["partition_values"], layout) for each in named if each.name in partitions}
+    known = (_has_value(each.name, each, value, layout) for each, value in values.items() if not _is_nan(value))
     stats = _decoded(file["stats"])
     bounds = (part for each in named if each.name not in partitions for part in _bounds(each, stats, layout))
     return _all([*known, *bounds])
 
 
-def _partition_value(name: str, field: Field, values: Mapping[str, str | None], layout: Layout) -> pc.Expression:
-    value = parse_partition(values.get(layout.naming(field)), field.type)
+def _is_nan(value: object) -> bool:
+    """Arrow compares NaN with nothing: of a file with it, nothing is guaranteed."""
+    return value == "NaN" or value != value
+
+
+def _value(field: Field, values: Mapping[str, str | None], layout: Layout) -> PartitionValue:
+    text = values.get(layout.naming(field))
+    try:
+        return parse_partition(text, field.type)
+    except ValueError as error:  # of another writer: years beyond 9999
+        problem = f"a file has {text!r} as its value of the partition column {field.name!r}, which cannot be read"
+        hint = "read this table by Delta Spark"
+        raise Unsupported(f"table {layout.table!r}: {problem}", hint=hint, table=layout.table) from error
+
+
+def _has_value(name: str, field: Field, value: PartitionValue, layout: Layout) -> pc.Expression:
     if value is None:
         return pc.field(name).is_null()
     return pc.field(name) == pa.scalar(value, layout.arrow_type(field.type))
@@ -75,8 +91,8 @@ def _bounds(field: Field, stats: Mapping[str, Any], layout: Layout) -> Iterator[
         return
     name, column = layout.naming(field), pc.field(field.name)
     nulls, low, high = (_member(stats, part, name) for part in ("nullCount", "minValues", "maxValues"))
-    if "NaN" in (low, high):
-        return  # Arrow compares NaN with nothing
+    if _is_nan(low) or _is_nan(high):
+        return
     with suppress(ValueError, TypeError, ArithmeticError, pa.ArrowException):  # then it says nothing
         if nulls is not None and nulls == stats.get("numRecords"):
             yield column.is_null()

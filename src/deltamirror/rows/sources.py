@@ -5,6 +5,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from deltamirror.arguments import shown
+from deltamirror.errors import InvalidInput
+
 __all__ = ["RowData", "as_reader", "is_row_data"]
 
 RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ds.Dataset | Any
@@ -18,6 +21,14 @@ def is_row_data(data: object) -> bool:
 
 def as_reader(data: RowData) -> pa.RecordBatchReader:
     """The data batch by batch; a reader is used up, all else can be read again."""
+    try:
+        return _as_reader(data)
+    except (pa.ArrowException, OSError) as error:
+        hint = "look at what its library says; a column has values of one type"
+        raise InvalidInput(f"{shown(data)} cannot be read as Arrow data: {error}", hint=hint) from error
+
+
+def _as_reader(data: RowData) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatchReader):
         return data
     if isinstance(data, ds.Dataset):

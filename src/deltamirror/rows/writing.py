@@ -9,19 +9,20 @@ import random
 import string
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamirror.config import RowsSettings
 from deltamirror.delta.actions import Add, Metadata
-from deltamirror.delta.partitions import partition_text
+from deltamirror.delta.partitions import has_negative_fraction, partition_text
 from deltamirror.delta.paths import encode_path, partition_directory
 from deltamirror.delta.properties import is_enabled
-from deltamirror.delta.schema import Field
+from deltamirror.delta.schema import DataType, Field
 from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.rows.casting import Caster
 from deltamirror.rows.duties import require_writable_rows
@@ -41,6 +42,7 @@ _ROW: Final = "row"
 _ENDINGS: Final = {"snappy": ".snappy", "zstd": ".zstd", "gzip": ".gz", "none": "", "uncompressed": ""}
 _LETTERS: Final = string.ascii_letters + string.digits
 _PREFIX_LENGTH: Final = 2
+_UNITS: Final = {pa.Date32Scalar: "days from 1970", pa.TimestampScalar: "microseconds from 1970"}
 
 
 @dataclass(slots=True)
@@ -70,15 +72,27 @@ class RowFiles:
         require_writable_rows(self.layout, rows_checked=rows_checked)
         caster = Caster(reader.schema, self.layout)
         try:
-            for batch in _batches(reader):
-                for values, rows in self._split(caster.cast(batch)):
-                    self._take(values, rows, accepts)
-            while self._open:
-                self._close(next(iter(self._open)))
+            with self._translated():
+                for batch in _batches(reader):
+                    for values, rows in self._split(caster.cast(batch)):
+                        self._take(values, rows, accepts)
+                while self._open:
+                    self._close(next(iter(self._open)))
         except BaseException:
             self._open.clear()
             self.discard()
             raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What Arrow cannot write, in our words."""
+        try:
+            yield
+        except (pa.ArrowException, OverflowError, RecursionError) as error:
+            raise InvalidInput(
+                f"table {self.layout.table!r}: the rows cannot be written: {error}",
+                hint="nothing was committed; give the rows in smaller batches, or correct them",
+            ) from error
 
     @property
     def partitions(self) -> list[PartitionValues]:
@@ -166,26 +180,25 @@ class RowFiles:
             return
         names = [str(number) for number in range(len(partitions))]
         keys = table.select(partitions).rename_columns(names)
-        numbered = keys.append_column(_ROW, pa.array(range(table.num_rows), pa.int64()))
+        numbered = keys.append_column(_ROW, _row_numbers(table.num_rows))
         groups = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")]).combine_chunks()
         rows = table.drop_columns(partitions)
-        for values, numbers in zip(groups.select(names).to_pylist(), groups.column(f"{_ROW}_list"), strict=True):
-            yield self._texts(values.values()), rows.take(numbers.values)
+        for *values, numbers in zip(*(groups.column(each) for each in (*names, f"{_ROW}_list")), strict=True):
+            yield self._texts(values), rows.take(numbers.values)
 
-    def _texts(self, values: Iterable[object]) -> tuple[str | None, ...]:
+    def _texts(self, values: Iterable[pa.Scalar]) -> tuple[str | None, ...]:
         return tuple(self._text(each, value) for each, value in zip(self.layout.partition_fields, values, strict=True))
 
-    def _text(self, field: Field, value: object) -> str | None:
+    def _text(self, field: Field, value: pa.Scalar) -> str | None:
         try:
-            text = partition_text(value, field.type)  # type: ignore[arg-type]  # ValueError for what is no such value
-            if text is not None and "\0" in text:
-                raise ValueError("no folder can have its name")
-        except ValueError as error:
+            return _partition_text(value, field.type)
+        except (ValueError, OverflowError) as error:
+            far = isinstance(error, OverflowError)
+            shown = f"{value.value:,} {_UNITS[type(value)]}" if far else repr(value.as_py())
             raise InvalidInput(
-                f"table {self.layout.table!r}: the partition column {field.name!r} cannot be {value!r}: {error}",
+                f"table {self.layout.table!r}: the partition column {field.name!r} cannot be {shown}: {error}",
                 hint="leave these rows out, or correct them",
             ) from error
-        return text
 
 
 class _OpenFile:
@@ -232,6 +245,25 @@ class _OpenFile:
         self._writer.write_table(group, row_group_size=group.num_rows)
         self._raw_bytes += self._pending_bytes
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
+
+
+def _partition_text(value: pa.Scalar, kind: DataType) -> str | None:
+    """The text of a partition value; ValueError or OverflowError where there is none that every reader takes."""
+    try:
+        found = value.as_py()
+    except OverflowError as error:
+        raise OverflowError("the log has the years 1 to 9999") from error
+    if has_negative_fraction(found):
+        raise ValueError("delta-rs opens no table with a partition of a negative fraction as Arrow or pandas data")
+    text = partition_text(found, kind)
+    if text is not None and "\0" in text:
+        raise ValueError("no folder can have its name")
+    return text
+
+
+def _row_numbers(count: int) -> pa.Array:
+    """0, 1, 2…, without a Python object for each."""
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

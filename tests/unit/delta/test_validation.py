@@ -154,8 +154,18 @@ def statistics_cases() -> list[Case]:
 
 
 def misfit_cases() -> list[Case]:
-    bad = changed(ADD, stats='{"numRecords":1,"nullCount":{"id":"x"}}')
-    return [Case("add.stats.type", [bad], [changed(ADD, stats='{"numRecords":1,"nullCount":{"id":0}}')], EXTENDED)]
+    """What delta-rs fails at."""
+    counted = [changed(ADD, stats=f'{{"numRecords":1,"nullCount":{{"id":{count}}}}}') for count in ('"x"', "0")]
+    placed = [changed(ADD, partition_values={"d": value}) for value in ("-1.50", "-1.00")]
+    dated = [
+        changed(ADD, partition_values={"h": "1"}, stats=f'{{"minValues":{{"day":"{day}"}}}}')
+        for day in ("0000-12-31", "0001-01-01")
+    ]
+    return [
+        Case("add.stats.type", counted[:1], counted[1:], EXTENDED),
+        Case("add.partition.negative-fraction", placed[:1], placed[1:], metadata=metadata_of(partition_by=["d"])),
+        Case("add.stats.date", dated[:1], dated[1:], metadata=metadata_of(partition_by=["h"])),
+    ]
 
 
 def nested(levels: int) -> Metadata:

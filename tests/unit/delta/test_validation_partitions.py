@@ -34,7 +34,7 @@ AUTHORED: list[tuple[str, dict[str, str | None], list[str]]] = [
     ("n", {"127": "127"}, ["128"]),
     ("id", {"9223372036854775807": "9223372036854775807"}, ["9223372036854775808"]),
     ("b", {"true": "true", "False": "false"}, ["1", "yes"]),
-    ("d", {"1.5": "1.50", "-999.99": "-999.99", "5": "5.00", "-0": "0.00"}, ["1.505", "1000.00", "1,5", "NaN"]),
+    ("d", {"1.5": "1.50", "-999.00": "-999.00", "5": "5.00", "-0": "0.00"}, ["1.505", "1000.00", "1,5", "NaN"]),
     ("f", {"1.0E10": "1.0E10", "1": "1.0", "1e3": "1000.0", "inf": "Infinity", "nan": "NaN"}, ["one", "0x1", "1e999"]),
     (
         "t",
@@ -78,7 +78,7 @@ VERBATIM: list[tuple[str, list[str], list[str]]] = [
     ("h", ["7", "07", "+7"], ["7.0", " 7", "2147483648"]),
     ("b", ["true", "TRUE"], ["t", "1"]),
     ("day", ["2024-01-01", "2024-1-1"], ["2024", "2024-01-01 00:00:00", "10000-01-01"]),
-    ("d", ["1.50", "+1.50", "0.00"], ["1.5", "1.500", "1", "1.555", "1000.00", "NaN"]),
+    ("d", ["1.50", "+1.50", "0.00", "-1.50"], ["1.5", "1.500", "1", "1.555", "1000.00", "NaN"]),
     ("f", ["1", "1e3", "NaN", "-Infinity"], ["1d", "x"]),
     (
         "t",
@@ -132,6 +132,17 @@ def test_a_file_that_is_added_again_keeps_a_spelling_that_readers_take(restated:
     admitted = rules.admit(odd)
     assert isinstance(admitted, Add)
     assert admitted.partition_values == {"t": "2024-01-01T00:00:00.000000Z"}
+
+
+@pytest.mark.parametrize("restated", [{"data_change": False}, {"deletion_vector": VECTOR}])
+def test_a_negative_fraction_is_refused_only_in_files_that_are_new(restated: dict[str, object]) -> None:
+    """At it, delta-rs fails for the whole table: "The string '-1.-50' is not a valid decimal128 number"."""
+    rules, new = rules_of("d"), add_in("d", "-1.5")
+    with pytest.raises(InvalidAction) as caught:
+        rules.admit(new)
+    assert (caught.value.rule, caught.value.found) == ("add.partition.negative-fraction", "-1.50")
+    assert plain_block(rules, [add_in("d", "-1.50")]) is None
+    assert rules.admit(msgspec.structs.replace(add_in("d", "-1.50"), **restated))
 
 
 def test_a_remove_repeats_the_values_of_its_file() -> None:

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from deltamirror.delta.actions import Add
 from deltamirror.delta.schema import from_ddl, schema_string
-from deltamirror.delta.validation import TableRules
+from deltamirror.delta.validation import TableRules, plain_block
 from deltamirror.delta.validation.statistics import stats_rules
 from deltamirror.errors import InvalidAction
 from tests.support.validation import ADD, PLAIN, changed, metadata_of
@@ -100,3 +101,35 @@ def test_numbers_of_any_length_are_refused_and_no_defect(digits: str) -> None:
         for part in ("minValues", "nullCount"):
             with pytest.raises(InvalidAction):
                 TableRules.of(PLAIN, metadata_of()).check(changed(ADD, stats=f'{{"{part}":{{"id":{value}}}}}'))
+
+
+UNREAD_DATES = ("0000-12-31", "-0001-12-31", "-2024-01-01", "+10000-01-01", "+5881580-07-11", "\\u002d0001-12-31")
+READ_DATES = ("0001-01-01", "9999-12-31", "+2024-01-01", "2024-1-1", "10000-01-01", "junk", "")
+DATED = metadata_of("s struct<day: date>, name string", partition_by=())
+
+
+def dated(day: str) -> Add:
+    bound = f'{{"s":{{"day":"{day}"}},"name":"-"}}'
+    return changed(ADD, partition_values={}, stats=f'{{"numRecords":1,"minValues":{bound},"maxValues":{bound}}}')
+
+
+def test_dates_that_python_has_not_are_refused_in_files_that_are_new() -> None:
+    """At them, delta-rs fails for the whole table, where it is opened as Arrow or pandas data."""
+    rules = TableRules.of(PLAIN, DATED)
+    for day in UNREAD_DATES:
+        with pytest.raises(InvalidAction, match=r"minValues\.s\.day") as caught:
+            rules.check(dated(day))
+        assert caught.value.rule == "add.stats.date"
+        rules.check(changed(dated(day), data_change=False))
+        TableRules.of(PLAIN, DATED, verbatim=True).check(dated(day))
+    for day in READ_DATES:
+        rules.check(dated(day))
+
+
+def test_a_date_that_python_has_not_is_found_among_many() -> None:
+    rules = TableRules.of(PLAIN, DATED)
+    plain = changed(dated("2024-01-01"), stats='{"numRecords":1,"minValues":{"s":{"day":"2024-01-01"},"name":"a"}}')
+    assert plain_block(rules, [plain, plain]) is not None
+    for day in UNREAD_DATES:
+        odd = changed(plain, stats=str(plain.stats).replace("2024-01-01", day))
+        assert plain_block(rules, [odd, plain]) is None

@@ -57,6 +57,30 @@ def test_a_time_whose_type_hides_its_zone_is_in_utc() -> None:
     assert text_of(0, pa.timestamp("us"), zoned=True) == '{"v":"1970-01-01T00:00:00.000Z"}'
 
 
+DAYS = (date.min.toordinal(), date.max.toordinal())
+EPOCH = date(1970, 1, 1).toordinal()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_times_outside_of_the_years_1_to_9999_are_left_out(unit: str, zone: str | None) -> None:
+    kind, day = pa.timestamp(unit, zone), 86_400 * {"s": 1, "ms": 1_000, "us": 1_000_000}[unit]
+    first, behind = (DAYS[0] - EPOCH) * day, (DAYS[1] + 1 - EPOCH) * day
+    for number in (-(2**63), first - 1, behind, 2**63 - 1):
+        assert text_of(number, kind) == "{}"
+    end = "Z" if zone else ""
+    assert text_of(first, kind) == f'{{"v":"0001-01-01T00:00:00.000{end}"}}'
+    assert text_of(behind - 1, kind).startswith('{"v":"9999-12-31T23:59:59.')
+
+
+def test_dates_outside_of_the_years_1_to_9999_are_left_out() -> None:
+    """Arrow would write 10000-01-01 for +10000-01-01; at the reference writer's 0000-12-31, delta-rs fails."""
+    first, last = (day - EPOCH for day in DAYS)
+    for number in (-(2**31), first - 1, last + 1, 2**31 - 1):
+        assert text_of(number, pa.date32()) == "{}"
+    assert text_of(last, pa.date32()) == '{"v":"9999-12-31"}'
+
+
 def test_what_is_null_is_left_out() -> None:
     kind = pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string())])), ("d", pa.int64())])
     column = pa.array([None, {}, {"d": 1}, {"a": 1, "b": {}}, {"a": 1, "b": {"c": ","}, "d": 2}], kind)

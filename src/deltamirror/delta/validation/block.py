@@ -97,6 +97,8 @@ def _num_records(stats: Sequence[str | None], rules: TableRules) -> Sequence[int
     if len(texts) < len(stats):
         return None
     joined = "\n".join(texts)
+    if rules.stats.may_have_unread_dates(joined):
+        return None
     records = [each.num_records for each in rules.stats.decode_block(joined)]
     if joined.count('"numRecords"') > len(texts) or not _are_plain_stats(texts, joined, rules):
         return None

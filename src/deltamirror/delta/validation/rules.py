@@ -84,7 +84,18 @@ _PARTITION_VALUES = {
         "give the value, or drop NOT NULL from the column",
     ),
 }
+_NEW_PARTITION_VALUES = {
+    "partition.negative-fraction": (
+        "a decimal partition value is not a negative fraction: delta-rs opens no such table as Arrow or pandas data",
+        "partition by another column; lines of Delta Spark with such values can be committed verbatim",
+    ),
+}
 _STATS_OF_ADDS = {
+    "stats.date": (
+        "a date in minValues or maxValues is of the years 1 to 9999: at another one, delta-rs opens no such table as "
+        "Arrow or pandas data",
+        "leave this bound out; lines of Delta Spark with such dates can be committed verbatim",
+    ),
     "stats.type": (
         "statistics fit their columns: where one does not, delta-rs fails for the whole table",
         "give minValues, maxValues, nullCount and structs as objects, integers within the range of their column, "
@@ -129,7 +140,10 @@ _ROW_IDS = {
     ),
 }
 _OF_FILES: Mapping[str, tuple[Mapping[str, tuple[str, str]], ...]] = {
-    "add": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES, _STATS, _STATS_OF_ADDS, _VECTORS, _ROW_IDS),
+    "add": (
+        *(_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES, _NEW_PARTITION_VALUES),
+        *(_STATS, _STATS_OF_ADDS, _VECTORS, _ROW_IDS),
+    ),
     "remove": (_PATHS, _SIZES, _PARTITIONS, _STATS, _VECTORS, _ROW_IDS),
     "cdc": (_PATHS, _NEW_PATHS, _SIZES, _PARTITIONS, _PARTITION_VALUES),
 }

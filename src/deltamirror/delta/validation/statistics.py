@@ -3,6 +3,8 @@
 The Delta kernel decodes statistics by the schema of the table; delta-rs does so for every file of a table that has a
 boolean column. The checks here refuse what fails there: another kind of JSON where a struct or a number has to be, and
 integers beyond the column's range. Dates, times, decimals and texts that make no sense are read as null.
+
+delta-rs hands dates to Python where a table is opened as Arrow or pandas data, and Python has the years 1 to 9999 only.
 """
 
 import json
@@ -30,6 +32,10 @@ _MOST_DIGITS: Final = 40
 """Python turns texts of some thousand digits into no number; those of so many are beyond every column already."""
 _INTEGER: Final = re.compile(rf"\s*[+-]?[0-9]{{1,{_MOST_DIGITS}}}\s*")
 _FLOAT: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+|nan|inf|infinity)(?:e[+-]?[0-9]+)?\s*", re.IGNORECASE)
+_PYTHON_DATE: Final = r"^(?!0000)[0-9]{4}-"
+_UNREAD_DATE: Final = re.compile(r"-|0000-|[+][0-9]{5}")
+_UNREAD_DATES: Final = ('"-', '"0000-', '"+', "\\u00")
+"""How such dates, and other texts, are spelled in JSON: looked for in many statistics at once."""
 _REMEMBERED: Final = 64
 
 
@@ -49,6 +55,17 @@ class StatsRules:
     """Raises msgspec's errors unless the values surely fit; what it refuses may still be in order."""
     decode_block: Callable[[str], list[Stats]]
     """Many statistics, one a line, at the price of one check each only where readers would fail otherwise."""
+    has_dates: bool
+
+    def may_have_unread_dates(self, lines: str) -> bool:
+        """Whether one of many statistics may have a bound that ``unread_date`` finds."""
+        return self.has_dates and any(begin in lines for begin in _UNREAD_DATES)
+
+    def unread_date(self, stats: str) -> str | None:
+        """The first bound that is a date outside of the years 1 to 9999, with its place; None where there is none."""
+        found = json.loads(stats, parse_int=_number) if self.has_dates else {}
+        unread = (_unread_date(found.get(part), self.columns, part, mapped=self.mapped) for part in _BOUNDS)
+        return next((each for each in unread if each is not None), None)
 
     def misfit(self, stats: str) -> str | None:
         """The first value of a JSON object that does not fit, with its place; None where all do."""
@@ -76,15 +93,16 @@ class StatsRules:
 
 
 @lru_cache(_REMEMBERED)
-def stats_rules(schema_string: str | None, *, mapped: bool) -> StatsRules:
+def stats_rules(schema_string: str | None, *, mapped: bool, partition_by: tuple[str, ...] = ()) -> StatsRules:
     """The rules of a table with this schema; ``mapped``: its columns are known by their physical names."""
     schema = parse_schema(schema_string)
+    has_dates = _has(StructType(tuple(each for each in schema.fields if each.name not in partition_by)), "date")
     try:
         typed = msgspec.json.Decoder(_shape(schema, mapped))
     except ValueError:  # columns whose names msgspec does not take, such as those with a quote
-        return StatsRules(tuple(schema.fields), mapped, _undecided, _undecided)
-    quick = typed if _has_booleans(schema) else msgspec.json.Decoder(Stats)
-    return StatsRules(tuple(schema.fields), mapped, typed.decode, quick.decode_lines)
+        return StatsRules(tuple(schema.fields), mapped, _undecided, _undecided, has_dates)
+    quick = typed if _has(schema, "boolean") else msgspec.json.Decoder(Stats)
+    return StatsRules(tuple(schema.fields), mapped, typed.decode, quick.decode_lines, has_dates)
 
 
 def _undecided(stats: str) -> Any:
@@ -121,6 +139,8 @@ def _leaf(kind: DataType, *, counts: bool) -> _Shape:
             return bool
         case Primitive("float" | "double"):
             return float
+        case Primitive("date"):
+            return Annotated[str, msgspec.Meta(pattern=_PYTHON_DATE)]
         case _:
             return None if _is_unread(kind) else str | float | bool
 
@@ -165,5 +185,20 @@ def _is_unread(kind: DataType) -> bool:
     return isinstance(kind, ArrayType | MapType) or (isinstance(kind, Primitive) and kind.name in _UNREAD)
 
 
-def _has_booleans(schema: StructType) -> bool:
-    return any(column.type == Primitive("boolean") for _, column in schema.walk())
+def _has(schema: StructType, name: str) -> bool:
+    return any(column.type == Primitive(name) for _, column in schema.walk())
+
+
+def _unread_date(value: object, columns: tuple[Field, ...], place: str, *, mapped: bool) -> str | None:
+    if not isinstance(value, Mapping):
+        return None
+    for column in columns:
+        name = column.physical_name if mapped else column.name
+        inner, below, unread = value.get(name), f"{place}.{name}", None
+        if isinstance(column.type, StructType):
+            unread = _unread_date(inner, column.type.fields, below, mapped=mapped)
+        elif column.type == Primitive("date") and isinstance(inner, str) and _UNREAD_DATE.match(inner):
+            unread = f"{below}: {inner!r}"
+        if unread is not None:
+            return unread
+    return None

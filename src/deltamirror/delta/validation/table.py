@@ -107,7 +107,11 @@ class TableRules:
             partitions=_partitions(schema, metadata),
             left_partitions={} if previous is None else _partitions(parse_schema(previous.schema_string), previous),
             duties=() if verbatim or rows_checked else tuple(row_duties(metadata, schema).values()),
-            stats=stats_rules(metadata.schema_string, mapped=column_mapping_mode(metadata) != "none"),
+            stats=stats_rules(
+                metadata.schema_string,
+                mapped=column_mapping_mode(metadata) != "none",
+                partition_by=tuple(metadata.partition_columns),
+            ),
             stats_needed=_needs_stats(metadata),
             verbatim=verbatim,
             system_domains=frozenset(system_domains),
@@ -211,6 +215,8 @@ class TableRules:
         records = _num_records(add, add.stats, index)
         if add.stats is not None and (misfit := self.stats.misfit(add.stats)) is not None:
             raise _broken("stats.type", add, index, "stats", misfit)
+        if add.stats is not None and not (self.verbatim or _restates(add)):
+            self._check_dates(add, add.stats, index)
         self._check_row_ids(add, index)
         self._check_vector(add, add.deletion_vector, index)
         if add.deletion_vector is not None:
@@ -221,6 +227,10 @@ class TableRules:
             raise _broken("iceberg.num-records", add, index, "stats", add.stats)
         if self.duties and add.data_change:
             raise _broken("rows-unchecked", add, index, "dataChange", "; ".join(self.duties))
+
+    def _check_dates(self, add: Add, stats: str, index: int | None) -> None:
+        if (unread := self.stats.unread_date(stats)) is not None:
+            raise _broken("stats.date", add, index, "stats", unread)
 
     def _check_modification_time(self, add: Add, index: int | None) -> None:
         time = add.modification_time
@@ -291,10 +301,17 @@ class TableRules:
             if name not in self.partitions and not (isinstance(action, Remove) and name in self.left_partitions):
                 raise _broken("partition.unknown", action, index, "partitionValues", name)
             # Readers do not parse the values of a remove, and it has to repeat those of its file.
-            if value and not isinstance(action, Remove) and not self.partitions[name].is_readable(value, exact=exact):
-                raise _broken("partition.value", action, index, f"partitionValues.{name}", value)
+            if value and not isinstance(action, Remove):
+                self._check_value(action, name, value, index, exact=exact)
         if not isinstance(action, Remove):  # which leaves out null values, and may leave out all of them
             self._check_presence(action, values, index)
+
+    def _check_value(self, action: Add | Cdc, name: str, value: str, index: int | None, *, exact: bool) -> None:
+        column, field = self.partitions[name], f"partitionValues.{name}"
+        if not column.is_readable(value, exact=exact):
+            raise _broken("partition.value", action, index, field, value)
+        if exact and isinstance(action, Add) and column.has_negative_fraction(value):
+            raise _broken("partition.negative-fraction", action, index, field, value)
 
     def _check_presence(self, action: Add | Cdc, values: Mapping[str, str | None], index: int | None) -> None:
         for name, column in self.partitions.items():

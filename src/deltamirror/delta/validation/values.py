@@ -14,7 +14,7 @@ from decimal import Decimal as Number
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
-from deltamirror.delta.partitions import parse_partition, partition_text
+from deltamirror.delta.partitions import has_negative_fraction, parse_partition, partition_text
 from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
 
 __all__ = ["Parses", "PartitionColumn", "value_test"]
@@ -36,7 +36,7 @@ class PartitionColumn:
     kind: DataType
     nullable: bool
     is_canonical: Parses | None
-    """Whether a text is the reference writer's; None where every text is, as for strings."""
+    """Whether a text is the reference writer's, and every reader takes it; None where all are, as for strings."""
 
     @classmethod
     def of(cls, field: Field) -> "PartitionColumn":
@@ -67,6 +67,10 @@ class PartitionColumn:
                 return _LOCAL.fullmatch(text) is not None
             case _:
                 return True
+
+    def has_negative_fraction(self, text: str) -> bool:
+        """Whether a text that is readable spells a value at which delta-rs, and no other reader, fails."""
+        return isinstance(self.kind, Decimal) and has_negative_fraction(parse_partition(text, self.kind))
 
     def respelled(self, text: str | None, *, restates: bool) -> str | None:
         """The reference writer's text of the value; the text itself where it spells none.
@@ -103,6 +107,6 @@ def _is_value(kind: DataType, text: str) -> bool:
 
 def _is_canonical(kind: DataType, text: str) -> bool:
     try:
-        return partition_text(text, kind) == text
+        return partition_text(text, kind) == text and not has_negative_fraction(parse_partition(text, kind))
     except ValueError:
         return False
