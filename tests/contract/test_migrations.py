@@ -6,10 +6,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from deltamirror import Catalog
+from deltamirror.config.overrides import switched_by
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
 from tests.support import schema_v1, schema_v2, schema_v3, schema_v4, schema_v5
@@ -169,15 +171,19 @@ def test_a_migrated_catalog_is_committed_to_and_mirrored(old_url: str) -> None:
 def test_a_migration_keeps_what_tables_say_of_their_mirror_by_their_property(
     catalog_url: str,
 ) -> None:
-    properties = {0: "", 1: '"deltamirror.mirrorEnabled":"true"', 2: '"deltamirror.mirrorEnabled":"false"'}
+    name = "deltamirror.mirrorEnabled"
+    said = {name: ("true", "false", "True", "FALSE", "1", "0", "maybe"), name.upper(): ("false",), "k": (name,)}
+    properties = dict(enumerate(["", *(f'"{key}":"{each}"' for key, values in said.items() for each in values)]))
     with connected(catalog_url) as connection:
         for statement in schema_v5.statements(engine_of(catalog_url)):
             connection.execute(text(statement))
-        for version, said in properties.items():
-            row = {"version": version, "line": f'{{"metaData":{{"id":"1","configuration":{{{said}}}}}}}'}
+        for version, configured in properties.items():
+            row = {"version": version, "line": f'{{"metaData":{{"id":"1","configuration":{{{configured}}}}}}}'}
             connection.execute(
                 text("INSERT INTO dl_metadata (table_id, version, line) VALUES (1, :version, :line)"), row
             )
     with connected(migrated(catalog_url)) as connection:
         found = connection.execute(text("SELECT mirror_enabled FROM dl_metadata ORDER BY version")).scalars().all()
-    assert [None if each is None else bool(each) for each in found] == [None, True, False]
+    expected = [switched_by(msgspec.json.decode(f"{{{configured}}}")) for configured in properties.values()]
+    assert [None if each is None else bool(each) for each in found] == expected
+    assert expected == [None, True, False, True, False, True, False, None, None, None]

@@ -10,10 +10,9 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
-from deltamirror.errors import Diverged, InvalidLocation, LogChanged, NotFound
+from deltamirror.errors import Diverged, LogChanged, NotFound
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import Repaired, repair
-from deltamirror.pipeline.failures.policy import way_out
 from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lake import opened, paths
 from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
@@ -314,30 +313,6 @@ def test_a_link_in_the_place_of_an_object_is_taken_away_and_the_object_written_a
     assert {path.name: path.read_bytes() for path in log_of(table).iterdir()} == before
     assert not any(path.is_symlink() for path in log_of(table).iterdir())
     assert (tmp_path / "donor").read_bytes() == b"somebody's"
-    assert_seen(table)
-
-
-@pytest.mark.parametrize("name", [f"{5:020}.crc", "_last_checkpoint", f"{4:020}.json"])
-def test_a_folder_in_the_place_of_an_object_stops_the_table_and_keeps_nothing_else_from_coming_back(
-    engine: MirrorEngine, table: Table, name: str
-) -> None:
-    place, lost = log_of(table) / name, log_of(table) / f"{2:020}.json"
-    before = lost.read_bytes()
-    place.unlink()
-    place.mkdir()
-    lost.unlink()
-    found, _ = reconciled(engine, Strategy.SMART)
-    assert isinstance(found.error, InvalidLocation)
-    assert lost.read_bytes() == before
-    (status,) = engine.status("t")
-    assert (status.state, f"_delta_log/{name} is a folder" in str(status.quarantine_reason)) == ("quarantined", True)
-    if not name.endswith(".json"):  # a commit that is not there is altered, too
-        assert way_out(status).startswith("move what is named there out of the log, and `deltamirror repair t`")
-    with pytest.raises(InvalidLocation, match=f"_delta_log/{name} is a folder"):
-        repaired(engine)
-    place.rmdir()
-    repaired(engine)
-    assert engine.status("t")[0].state == "active"
     assert_seen(table)
 
 

@@ -7,15 +7,19 @@ from uuid import uuid4
 import pytest
 
 from deltamirror import Catalog
+from deltamirror.catalog import catalog as catalog_module
 from deltamirror.config import StorageSettings
 from deltamirror.errors import AlreadyExists, DeltaMirrorError, InvalidLocation
 from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage import clients
 from deltamirror.storage.open import store_at
+from deltamirror.txnlog.tables.registry import insert_table
+from tests.support.catalogs import ENGINES
 from tests.support.foreign_logs import HISTORY, put_log
 from tests.support.importers import imported, importer_of
-from tests.support.lake import opened
+from tests.support.lake import opened, row_counts
+from tests.support.takers import IMPORTED, taken_at_once
 
 LOG = dict(enumerate(HISTORY))
 
@@ -83,6 +87,54 @@ def test_a_table_is_imported_once_whichever_path_leads_to_it(catalog: Catalog, l
     with importer_of(catalog) as (importer, reader), pytest.raises(AlreadyExists, match="by another path"):
         getattr(importer, act)(ImportOrder(location=str(links / "current" / "t"), name="u"))
     assert reader.slices == []
+
+
+@pytest.mark.parametrize("act", ["create", "import"])
+def test_a_folder_that_is_taken_in_meanwhile_by_another_path_is_refused(
+    catalog: Catalog, links: Path, sqlite_lake: str, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    others = iter([links / "blue" / "t"])
+
+    def meanwhile(other: Catalog) -> None:
+        for location in others:
+            create(other, "t", location)
+
+    with opened(sqlite_lake) as other:
+        if act == "create":
+            looked = catalog_module.has_delta_log
+            monkeypatch.setattr(catalog_module, "has_delta_log", lambda *given: (meanwhile(other), looked(*given))[1])
+            with pytest.raises(AlreadyExists, match="by another path"):
+                create(catalog, "u", links / "current" / "t")
+        else:
+            there = store_at(str(links / "current" / "t"), StorageSettings())
+            put_log(there, LOG)
+            monkeypatch.setattr(catalog_module, "has_delta_log", lambda *_: False)
+            with pytest.raises(AlreadyExists, match="by another path"):
+                imported(catalog, there, meddling=lambda _: meanwhile(other))
+    assert [table.name for table in catalog.tables()] == ["t"]
+    assert row_counts(catalog)["dl_imports"] == 0
+
+
+def test_of_two_processes_that_take_one_folder_in_by_two_paths_one_wins(links: Path, sqlite_lake: str) -> None:
+    folders = [f"{kind}{number}" for number in range(4) for kind in ("created", IMPORTED)]
+    for folder in folders:
+        if folder.startswith(IMPORTED):
+            put_log(store_at(str(links / "blue" / folder), StorageSettings()), LOG)
+    told = taken_at_once(sqlite_lake, [f"{links}/blue", f"/{links}/current"], folders)
+    assert [sorted(pair) for pair in zip(*told, strict=True)] == [["already-exists", "taken"]] * len(folders)
+    with opened(sqlite_lake) as catalog:
+        assert len(catalog.tables()) == len(folders)
+
+
+@pytest.mark.default_on(*ENGINES)
+def test_the_database_itself_keeps_two_tables_from_one_location(accepting: Catalog) -> None:
+    def insert(table_id: int) -> None:
+        with accepting.database.write() as session:
+            insert_table(session, table_id, name=f"t{table_id}", location="file:///nowhere/t", created_at=0)
+
+    insert(1)
+    with pytest.raises(DeltaMirrorError, match="location"):
+        insert(2)
 
 
 def test_a_log_is_not_rebuilt_into_a_table_behind_a_link(catalog: Catalog, links: Path) -> None:

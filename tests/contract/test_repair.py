@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
+from deltamirror.config import Switch
 from deltamirror.errors import Diverged, NotFound, Refused
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy
@@ -175,16 +176,16 @@ def test_a_report_has_every_attempt_with_what_was_expected_and_found(engine: Mir
     theirs = altered(table, 4)
     reconciled(engine, Strategy.SMART)
     repaired(engine, replace_altered=True)
-    found = report_on(engine.database, "t", 4)
+    found = report_on(engine.database, "t", 4, switch=Switch.of(engine.settings))
     assert [each.outcome for each in found.attempts] == ["FAILED", "FAILED", "SUCCESS"]
     first = found.attempts[0]
     assert (first.version, first.lane, first.error_code, first.error_key) == (4, "commits", "diverged", commit_key(4))
     assert first.expected_digest == hashlib.sha256(table.commit_file(4)).hexdigest()
     assert first.found_digest == hashlib.sha256(theirs).hexdigest()
-    assert report_on(engine.database, "t", 5).attempts == ()
-    assert report_on(engine.database, "t").attempts == found.attempts
+    assert report_on(engine.database, "t", 5, switch=Switch.of(engine.settings)).attempts == ()
+    assert report_on(engine.database, "t", switch=Switch.of(engine.settings)).attempts == found.attempts
     with pytest.raises(NotFound, match="no version 99"):
-        report_on(engine.database, "t", 99)
+        report_on(engine.database, "t", 99, switch=Switch.of(engine.settings))
 
 
 @pytest.mark.requirement("R52")

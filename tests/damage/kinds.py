@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -126,8 +127,7 @@ def _add_their_checkpoint(lake: Lake, random: Random) -> str:
         (lake.log / "_sidecars").mkdir(parents=True, exist_ok=True)
         shutil.copy(sidecar, lake.log / "_sidecars")
     suffix = {"classic": "parquet", "part": "0000000001.0000000001.parquet", "uuid": f"{_UUID}{theirs.suffix}"}[form]
-    target = lake.log / f"{version:020}.checkpoint.{suffix}"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = _ready(lake.log / f"{version:020}.checkpoint.{suffix}")
     shutil.copy(theirs, target)
     return f"added {target.name} as {theirs.name}"
 
@@ -136,8 +136,7 @@ def _add_compaction(lake: Lake, random: Random) -> str:
     first = random.randrange(_HIGHEST - 1)
     last = random.randrange(first + 1, _HIGHEST)
     commits = [path for version in range(first, last + 1) for path in lake.donor.glob(f"{version:020}.json")]
-    path = lake.log / f"{first:020}.{last:020}.compacted.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _ready(lake.log / f"{first:020}.{last:020}.compacted.json")
     data = random.choice([b"".join(each.read_bytes() for each in commits), b"", b"no lines"])
     path.write_bytes(data)
     return f"added {path.name} of {len(data)} bytes"
@@ -147,8 +146,7 @@ def _add_nothing(lake: Lake, random: Random) -> str:
     """An object without a byte, or with some that are nothing."""
     version, data = random.randrange(_HIGHEST), random.choice([b"", b"nothing"])
     kind = random.choice(["json", "crc", "checkpoint.parquet", f"checkpoint.{_UUID}.json", "tmp", "json.bak"])
-    path = lake.log / f"{version:020}.{kind}"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _ready(lake.log / f"{version:020}.{kind}")
     path.write_bytes(data)
     return f"wrote {data!r} to {path.name}"
 
@@ -165,8 +163,7 @@ def _misspell(lake: Lake, random: Random) -> str:
     number = random.choice(
         [f"{version}", f"{version:010}", f"{version:021}", f"{version:026}", "9" * 19, "9" * 20, "9" * 30]
     )
-    path = lake.log / f"{number}.{kind}"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _ready(lake.log / f"{number}.{kind}")
     path.write_bytes(random.choice([b"", theirs.read_bytes()]))
     return f"added {path.name}"
 
@@ -200,9 +197,56 @@ def _folder(lake: Lake, random: Random) -> str:
     return f"made {_name(lake, path)} a folder"
 
 
+def _pipe(lake: Lake, random: Random) -> str:
+    """An object becomes a pipe: a process that opens it waits for ever."""
+    path = random.choice(_objects(lake))
+    path.unlink()
+    os.mkfifo(path)
+    return f"made {_name(lake, path)} a pipe"
+
+
+def _add_special(lake: Lake, random: Random) -> str:
+    """A pipe or a socket under a name of the log that is free."""
+    version, kind = random.randrange(_HIGHEST), random.choice(["json", "crc", "checkpoint.parquet"])
+    path, what = lake.log / f"{version:020}.{kind}", random.choice(["pipe", "socket"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() or path.is_symlink():
+        return "added nothing"
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        _listen(path, lake.folder / "s")
+    return f"added {path.name} as a {what}"
+
+
+def _listen(path: Path, short: Path) -> None:
+    """A socket at a path, by way of a short one: addresses of sockets have 107 characters at most."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short))
+    short.rename(path)
+
+
+def _link_folder(lake: Lake, random: Random) -> str:
+    """The log, or its sidecars, become a link to the same folder elsewhere, or to that of another table."""
+    place = random.choice([lake.log, lake.log / "_sidecars"])
+    moved = lake.folder / f"moved{place.name}"
+    shutil.rmtree(moved, ignore_errors=True)
+    if place.is_symlink():
+        place.unlink()
+    elif place.exists():
+        place.rename(moved)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    what = "moved" if moved.exists() and random.random() < 0.5 else "another table's"
+    if what != "moved":
+        shutil.rmtree(moved, ignore_errors=True)
+        shutil.copytree(lake.donor, moved)
+    place.symlink_to(moved)
+    return f"linked {place.name} to {what}"
+
+
 def _point(lake: Lake, random: Random) -> str:
     """The pointer names another version, another form, or is no pointer."""
-    path, version = lake.log / "_last_checkpoint", random.randrange(_HIGHEST)
+    path, version = _ready(lake.log / "_last_checkpoint"), random.randrange(_HIGHEST)
     told = decode(path.read_bytes()).pointer if path.exists() else None
     data = random.choice(
         [
@@ -216,19 +260,31 @@ def _point(lake: Lake, random: Random) -> str:
             (lake.donor / "_last_checkpoint").read_bytes(),
         ]
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return f"pointed by {data[:80]!r}"
 
 
 def _lose_log(lake: Lake, _: Random) -> str:
-    shutil.rmtree(lake.log)
+    if lake.log.is_symlink():
+        lake.log.unlink()
+    else:
+        shutil.rmtree(lake.log)
     return "deleted _delta_log/"
 
 
 def _lose_place(lake: Lake, _: Random) -> str:
     shutil.rmtree(lake.table)
     return "deleted the table's folder"
+
+
+def _ready(path: Path) -> Path:
+    """A path that can be written to: a pipe would wait for a reader, and a link lead to another table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    elif not path.is_file() or path.is_symlink():
+        path.unlink(missing_ok=True)
+    return path
 
 
 def _objects(lake: Lake) -> list[Path]:
@@ -259,6 +315,9 @@ KINDS: Final[Mapping[str, Damage]] = {
     "link": _link,
     "add link": _add_link,
     "folder": _folder,
+    "pipe": _pipe,
+    "add special": _add_special,
+    "link folder": _link_folder,
     "point": _point,
     "lose log": _lose_log,
     "lose place": _lose_place,

@@ -1,5 +1,6 @@
 """The independent readers that other tests rely on agree on tables that other writers made."""
 
+import shutil
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from deltamirror.config import StorageSettings
+from deltamirror.delta.names import LOG_DIRECTORY, listing_prefix, parse
 from tests.support.copies import Place, copy_table
 from tests.support.logfolder import read_log, write_log
 from tests.support.readers import Reader, RequestFailed, assert_same_table
@@ -122,3 +124,54 @@ def test_a_reader_sees_every_later_commit(reader: Reader, delta_rs_table: Path) 
 def test_a_reader_that_does_not_start_fails_its_tests(tmp_path: Path) -> None:
     with pytest.raises(WorkerDied, match="No module named"):
         Worker("tests.support.no_such_reader", tmp_path)
+
+
+UNIQUE = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
+NAMES = (
+    f"{5:020}.json",
+    "5.json",
+    "2.json",
+    f"{5:026}.json",
+    "0000.json",
+    "9" * 20 + ".json",
+    f"{5:020}.json.bak",
+    f"{5:020}.{UNIQUE}.json",
+    f"{4:020}.checkpoint.parquet",
+    "4.checkpoint.parquet",
+    f"{4:020}.checkpoint.1.1.parquet",
+    f"{4:020}.checkpoint.{UNIQUE}.parquet",
+    f"{4:020}.checkpoint.parquet.tmp",
+    f"_sidecars/{4:020}.checkpoint.0000000001.0000000001.{UNIQUE}.parquet",
+    f"{2:020}.{3:020}.compacted.json",
+    "2.3.compacted.json",
+    f"{2:020}-{3:020}-compacted-json",
+)
+LISTED_ONLY = {"2.3.compacted.json"}
+"""A compaction that does not lie among the commits of its versions is listed, and takes the place of none."""
+
+
+@pytest.mark.spark
+@pytest.mark.requirement("R39")
+def test_delta_spark_takes_those_names_for_files_of_a_log_that_we_say_it_does(
+    tmp_path: Path, delta_spark: Reader
+) -> None:
+    """Checksums apart: Delta Spark passes over what it cannot read of one, whatever its name."""
+    plain, other = tmp_path / "plain", tmp_path / "other"
+    for number in range(5):
+        deltalake.write_deltalake(plain, pa.table({"id": [number]}), mode="append")
+    shutil.copytree(plain, other)
+    removed = min(path.name for path in plain.glob("*.parquet"))
+    commit = b'{"remove":{"path":"%s","deletionTimestamp":1,"dataChange":true}}\n' % removed.encode()
+    (other / LOG_DIRECTORY / f"{4:020}.json").write_bytes(commit)
+    deltalake.DeltaTable(other).create_checkpoint()
+    checkpoint = (other / LOG_DIRECTORY / f"{4:020}.checkpoint.parquet").read_bytes()
+    folders = {name: tmp_path / str(number) for number, name in enumerate(NAMES)}
+    for name, folder in folders.items():
+        path = shutil.copytree(plain, folder) / LOG_DIRECTORY / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(checkpoint if "checkpoint" in name else commit)
+    [expected, *found] = delta_spark.rows_of([(str(folder), None) for folder in (plain, *folders.values())])
+    assert len(expected["rows"]) == 5
+    taken = {name for name, answer in zip(folders, found, strict=True) if answer != expected}
+    ours = {name for name in folders if parse(name) is not None and name >= listing_prefix(0)}
+    assert taken == ours - LISTED_ONLY

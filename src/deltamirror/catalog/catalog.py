@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
 from os import PathLike
 from types import TracebackType
@@ -25,7 +26,7 @@ from deltamirror.arguments import (
 )
 from deltamirror.catalog.cut import Cut
 from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of, table_properties
-from deltamirror.catalog.places import require_own_folder
+from deltamirror.catalog.places import with_own_folder
 from deltamirror.catalog.rows import RowWriter
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
@@ -126,16 +127,19 @@ class Catalog:
             features=texts(features, "features"),
             description=optional_text(description, "description"),
         )
-        require_own_folder(definition.location, self.tables(), self.settings.storage)
+        create = partial(self._create, definition)
+        self._publish_inline(with_own_folder(definition.location, self.tables, self.settings.storage, create))
+        return Table(self, definition.name)
+
+    def _create(self, definition: TableDefinition, compared: frozenset[str]) -> Committed:
         if has_delta_log(definition.location, self.settings.storage):
             raise AlreadyExists(
                 f"there is a Delta table at {definition.location} already",
                 hint="choose another location: a table that is there is imported, not created",
-                table=name,
+                table=definition.name,
                 location=definition.location,
             )
-        self._publish_inline(self.writer.create_table(definition))
-        return Table(self, definition.name)
+        return self.writer.create_table(definition, compared=compared)
 
     def table(self, name: str) -> Table:
         """A table that exists."""

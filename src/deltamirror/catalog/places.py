@@ -1,13 +1,39 @@
 """Whether a table has its folder to itself, before the catalog takes it in."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from deltamirror.config import StorageSettings
-from deltamirror.errors import AlreadyExists, InvalidLocation
+from deltamirror.errors import AlreadyExists, InvalidLocation, Transient
 from deltamirror.storage.places import overlap_on_disk
-from deltamirror.txnlog.tables.registry import TableInfo
+from deltamirror.txnlog.tables.registry import PlacesMoved, TableInfo
 
-__all__ = ["require_own_folder"]
+__all__ = ["require_own_folder", "with_own_folder"]
+
+T = TypeVar("T")
+
+_TRIES: Final = 20
+
+
+def with_own_folder(
+    location: str,
+    tables: Callable[[], Iterable[TableInfo]],
+    storage: StorageSettings,
+    take: Callable[[frozenset[str]], T],
+) -> T:
+    """What ``take`` makes of a location, once its folder is no other table's; told the locations that this is so for.
+
+    The disk is asked before the catalog is locked, and another process may take the folder in by another path between
+    the two. ``take`` then raises ``PlacesMoved``, and the folder is held against the tables that there are by now.
+    """
+    for _ in range(_TRIES):
+        known = list(tables())
+        require_own_folder(location, known, storage)
+        try:
+            return take(frozenset(table.location for table in known))
+        except PlacesMoved:
+            continue
+    raise Transient(f"tables are taken in faster than {location} can be compared with them", hint="try again")
 
 
 def require_own_folder(location: str, tables: Iterable[TableInfo], storage: StorageSettings) -> None:

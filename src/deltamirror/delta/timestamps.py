@@ -21,6 +21,7 @@ __all__ = [
 
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+_PROVENANCE = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
 
 LAST_TIMESTAMP = 253_402_300_799_999
 """The end of the year 9999 (ms). After a later one no commit could follow for long, and readers show no such date."""
@@ -43,18 +44,21 @@ def with_enablement(before: Metadata | None, after: Metadata, *, version: int, t
 
     ``before`` is the metadata in force so far, ``None`` for a table that does not exist. The commit that enables
     in-commit timestamps states both properties, unless it is version 0; later metadata keeps them. A commit that
-    is rebased calls this again with its version and timestamp: values of an earlier attempt are replaced.
+    is rebased calls this again with its version and timestamp: values of an earlier attempt, or of an earlier time at
+    which the timestamps were enabled, are replaced.
     """
-    if version == 0 or not in_commit_timestamps(after):
+    if not in_commit_timestamps(after):
         return after
-    if before is None or not in_commit_timestamps(before):
-        provenance = {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp)}
-    else:
-        provenance = _provenance(before)
-    configuration = {**after.configuration, **provenance}
+    provenance = _provenance(before, version=version, timestamp=timestamp)
+    kept = {key: value for key, value in after.configuration.items() if key in provenance or key not in _PROVENANCE}
+    configuration = {**kept, **provenance}
     return after if configuration == after.configuration else replace(after, configuration=ordered(configuration))
 
 
-def _provenance(metadata: Metadata) -> dict[str, str]:
-    keys = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
-    return {key: metadata.configuration[key] for key in keys if key in metadata.configuration}
+def _provenance(before: Metadata | None, *, version: int, timestamp: int) -> dict[str, str]:
+    """Since when in-commit timestamps hold; nothing where they have held from version 0 on."""
+    if version == 0:
+        return {}
+    if before is None or not in_commit_timestamps(before):
+        return {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp)}
+    return {key: before.configuration[key] for key in _PROVENANCE if key in before.configuration}

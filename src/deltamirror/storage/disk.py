@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -100,7 +101,8 @@ class DiskStore:
             except FileNotFoundError:
                 return None
             if stat.S_ISLNK(found.st_mode):
-                raise files.link_below_table()
+                raise files.link_below_table(key)
+            files.require_openable(found)
             return None if stat.S_ISDIR(found.st_mode) else _meta(key, found)
 
     def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Meta]:
@@ -122,9 +124,14 @@ class DiskStore:
         """Symbolic links, folders, and pipes and the like, in the order of their names."""
         check_folder(folder)
         with self._translated("list", folder):
-            entries = _entries(self._folder(folder))
-            found = [(entry, _obstacle(entry)) for _, entry in entries if not entry.is_file(follow_symlinks=False)]
-        return [Obstacle(f"{folder}/{entry.name}", what, entry.is_symlink()) for entry, what in found]
+            if (blocked := self._in_place_of(folder)) is not None:
+                return [blocked]
+            entries = [entry for _, entry in _entries(self._folder(folder))]
+            return [
+                _obstacle(f"{folder}/{entry.name}", Path(entry.path), entry.stat(follow_symlinks=False).st_mode)
+                for entry in entries
+                if not entry.is_file(follow_symlinks=False)
+            ]
 
     def delete(self, keys: Iterable[str]) -> None:
         """Unlink the files, then sync each folder once."""
@@ -169,8 +176,19 @@ class DiskStore:
         for name in filter(None, folder.split("/")):
             path /= name
             if path.is_symlink():
-                raise files.link_below_table()
+                raise files.link_below_table(path.relative_to(self.root).as_posix())
         return path
+
+    def _in_place_of(self, folder: str) -> Obstacle | None:
+        """What is in the place of a folder, or of one above it in the table; None where the folder can be had."""
+        for key in accumulate(filter(None, folder.split("/")), "{}/{}".format):
+            try:
+                found = (self.root / key).lstat()
+            except FileNotFoundError:
+                return None
+            if not stat.S_ISDIR(found.st_mode):
+                return _obstacle(key, self.root / key, found.st_mode)
+        return None
 
     def _walk(self, prefix: str, after: str | None) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Every file below a folder in the order of keys: a folder counts as its name with a slash."""
@@ -208,10 +226,12 @@ def _entries(folder: Path) -> list[tuple[str, os.DirEntry[str]]]:
     return sorted(named, key=lambda pair: pair[0])
 
 
-def _obstacle(entry: os.DirEntry[str]) -> str:
-    if entry.is_symlink():
-        return f"is a symbolic link to {Path(entry.path).readlink()}"
-    return "is a folder" if entry.is_dir(follow_symlinks=False) else "is neither a file nor a folder"
+def _obstacle(key: str, path: Path, mode: int) -> Obstacle:
+    if stat.S_ISLNK(mode):
+        return Obstacle(key, f"is a symbolic link to {path.readlink()}", is_link=True)
+    kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
+    kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "device")
+    return Obstacle(key, f"is a {kind}", is_link=False)
 
 
 def _is_file(target: Path) -> bool:
@@ -221,6 +241,7 @@ def _is_file(target: Path) -> bool:
         return False
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    files.require_openable(found)
     return True
 
 

@@ -168,6 +168,7 @@ _OF_THE_DISK: Final[dict[int, tuple[type[DeltaMirrorError], str]]] = {
     errno.ENOTDIR: (InvalidLocation, "a table needs a folder, and there is a file in its place"),
     errno.EISDIR: (InvalidLocation, "there is a folder in the place of a file"),
     errno.ELOOP: (InvalidLocation, "put the folder or file itself in the place of the symbolic link"),
+    errno.ESPIPE: (InvalidLocation, "move it out of the log; the file itself is written again"),
     errno.ENAMETOOLONG: (InvalidLocation, "choose a shorter path"),
     errno.EMFILE: (Transient, "raise the limit of open files (ulimit -n)"),
     errno.ENFILE: (Transient, "raise the limit of open files (ulimit -n)"),

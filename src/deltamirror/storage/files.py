@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,17 +14,35 @@ from deltamirror.steps import Step
 from deltamirror.storage.keys import side_file_name, temporary_name
 from deltamirror.storage.store import Data
 
-__all__ = ["link", "link_below_table", "locked", "make_folder", "move", "opened", "remove", "sync_folder", "temporary"]
+__all__ = [
+    "link",
+    "link_below_table",
+    "locked",
+    "make_folder",
+    "move",
+    "opened",
+    "remove",
+    "require_openable",
+    "sync_folder",
+    "temporary",
+]
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file to be read; a symbolic link in its place is an error."""
+    """A file to be read; a symbolic link, pipe, socket or device in its place is an error, and is not opened."""
+    require_openable(path.lstat())
     return open(path, "rb", opener=_without_following)
 
 
-def link_below_table() -> OSError:
-    """What the operating system says of a symbolic link that is not to be followed."""
-    return OSError(errno.ELOOP, "a symbolic link inside of the table is not followed")
+def require_openable(found: os.stat_result) -> None:
+    """Refuse a pipe, whose opening waits for a writer for ever, a socket, and a device, which may do anything then."""
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        raise OSError(errno.ESPIPE, "a pipe, socket or device in the place of a file is not opened")
+
+
+def link_below_table(name: str) -> OSError:
+    """What the operating system says of a symbolic link that is not to be followed; ``name`` is its place."""
+    return OSError(errno.ELOOP, f"{name} is a symbolic link, and links inside of a table are not followed")
 
 
 @contextmanager
@@ -99,6 +118,8 @@ def locked(target: Path) -> Iterator[None]:
 
 def _acquired(lock: Path) -> int:
     while True:
+        with suppress(FileNotFoundError):
+            require_openable(lock.lstat())
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -113,7 +134,8 @@ def _acquired(lock: Path) -> int:
 
 
 def _without_following(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+    # What becomes a pipe between the look at it and this moment does not keep us waiting.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def _remove_side_file(target: Path) -> None:

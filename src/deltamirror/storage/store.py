@@ -36,7 +36,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A name that an object may need, and that something else has, which a listing of objects does not show."""
+    """A name that an object or its folder may need, and that something else has: a listing of objects shows none."""
 
     key: str
     what: str
@@ -111,7 +111,10 @@ class Store(Protocol):
         """The names of the folders directly in a folder (``""``: the location), sorted; they need not be walked."""
 
     def obstacles(self, folder: str) -> Sequence[Obstacle]:
-        """The entries directly in a folder that are no objects (links, pipes, folders): only disks have them."""
+        """The entries directly in a folder that are no objects (links, pipes, folders): only disks have them.
+
+        Where something else is in the place of the folder, or of one above it, that alone.
+        """
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; one that is missing is fine."""

@@ -72,11 +72,11 @@ class SqlTxnLogWriter:
         change = Change(table=table, actions=actions, at_version=version, operation=operation or Operation())
         return self.commit(Request(changes=(change,)))
 
-    def create_table(self, definition: TableDefinition) -> Committed:
-        """Create a table."""
+    def create_table(self, definition: TableDefinition, *, compared: Collection[str] | None = None) -> Committed:
+        """Create a table; ``PlacesMoved`` where there are tables on disk at other locations than were ``compared``."""
         begun, txn_id = time.time_ns(), str(uuid.uuid4())
         act = partial(create_table, self.database, definition, txn_id=txn_id, engine_info=self._engine_info)
-        committed = _measured(act)
+        committed = _measured(partial(act, compared=compared))
         spans.committed(txn_id, committed.versions, begun=begun)
         self._path.forget(definition.name)  # the remembered state is of another table
         self.database.announce()

@@ -191,3 +191,19 @@ def test_a_value_that_a_property_cannot_have_is_refused_by_name(lake: Catalog, t
     transaction = lake.transaction()
     with pytest.raises(InvalidInput, match=r"deltamirror\.checkpointBytes: expected whole number, found '-1'"):
         transaction.set_metadata("t", properties={"deltamirror.checkpointBytes": -1})
+
+
+def test_of_all_that_keeps_a_table_from_being_mirrored_the_first_to_undo_is_shown(
+    lake: Catalog, tmp_path: Path
+) -> None:
+    table = make_table(lake, tmp_path)
+    append(table)
+    lake.pause("t", unpublished=True)
+    off, on = local_settings(enabled=False), local_settings()
+    assert (mirrored(lake, off), mirrored(lake, on)) == ({"t": "disabled"}, {"t": "paused"})
+    execute(lake, "UPDATE dl_tables SET quarantined_at = 1, quarantine_reason = 'it'")
+    assert (mirrored(lake, off), mirrored(lake, on)) == ({"t": "quarantined"}, {"t": "quarantined"})
+    execute(lake, "UPDATE dl_tables SET quarantined_at = NULL, quarantine_reason = NULL")
+    lake.resume("t")
+    assert (mirrored(lake, off), mirrored(lake, on)) == ({"t": "disabled"}, {"t": "active"})
+    assert whole(table) == [True]

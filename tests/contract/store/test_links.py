@@ -1,5 +1,8 @@
-"""The disk store follows no symbolic link below its folder: what lies behind one is not the table's."""
+"""The disk store follows no symbolic link below its folder, and opens neither pipes nor sockets nor devices there."""
 
+import os
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +10,7 @@ from typing import Any
 import pytest
 
 from deltamirror.errors import InvalidLocation
+from deltamirror.storage import files
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.store import ETag, Exists
 
@@ -61,7 +65,9 @@ def test_a_link_in_the_place_of_a_folder_is_refused(
     place.parent.mkdir(exist_ok=True)
     place.symlink_to(outside)
     before = contents(outside)
-    with pytest.raises(InvalidLocation, match="a symbolic link inside of the table is not followed"):
+    with pytest.raises(
+        InvalidLocation, match=f"{link} is a symbolic link, and links inside of a table are not followed"
+    ):
         operation(store, BEHIND if link != "_delta_log" else FILE)
     assert contents(outside) == before
 
@@ -98,3 +104,63 @@ def test_the_table_itself_may_be_reached_through_a_link(store: DiskStore, tmp_pa
     linked = DiskStore(tmp_path / "link")
     linked.create(FILE, b"x")
     assert (store.root / FILE).read_bytes() == b"x"
+
+
+def listen(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path.relative_to(Path.cwd())))  # addresses of sockets are short
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {"pipe": os.mkfifo, "socket": listen}
+OPENING = ("create", "read", "read a part", "look at", "copy from")
+
+
+@pytest.mark.parametrize("name", OPENING)
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_pipe_or_socket_in_the_place_of_a_file_is_not_opened(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    (store.root / "_delta_log").mkdir()
+    monkeypatch.chdir(store.root)
+    SPECIAL[kind](store.root / FILE)
+    found = list[Exception]()
+
+    def act() -> None:
+        try:
+            OPERATIONS[name](store, FILE)
+        except InvalidLocation as error:
+            found.append(error)
+
+    thread = threading.Thread(target=act, daemon=True)  # the opening of a pipe would never end
+    thread.start()
+    thread.join(60)
+    assert [FILE in str(error) for error in found] == [True]
+    assert list(store.list("_delta_log")) == []
+    assert [(each.key, each.what) for each in store.obstacles("_delta_log")] == [(FILE, f"is a {kind}")]
+
+
+def test_a_device_is_not_opened() -> None:
+    with pytest.raises(OSError, match="device in the place of a file is not opened"):
+        files.opened(Path(os.devnull))
+
+
+def test_a_pipe_in_the_place_of_the_pointers_lock_is_not_opened(store: DiskStore) -> None:
+    pointer = "_delta_log/_last_checkpoint"
+    store.create(pointer, b"x")
+    os.mkfifo(store.root / "_delta_log" / "._last_checkpoint.lock")
+    with pytest.raises(InvalidLocation, match="pipe"):
+        store.replace(pointer, b"y", if_match=TAG)
+
+
+@pytest.mark.parametrize("place", ["_delta_log", "_delta_log/_sidecars"])
+def test_whatever_is_in_the_place_of_a_folder_is_named(store: DiskStore, outside: Path, place: str) -> None:
+    path = store.root / place
+    path.parent.mkdir(exist_ok=True)
+    assert store.obstacles("_delta_log/_sidecars") == []
+    path.symlink_to(outside)
+    [found] = store.obstacles("_delta_log/_sidecars")
+    assert (found.key, found.what, found.is_link) == (place, f"is a symbolic link to {outside}", True)
+    path.unlink()
+    path.write_bytes(b"x")
+    [found] = store.obstacles("_delta_log/_sidecars")
+    assert (found.key, found.what, found.is_link) == (place, "is a file", False)

@@ -94,3 +94,10 @@ def test_enabling_once_more_after_disabling_states_the_second_time() -> None:
     again = with_enablement(disabled, metadata(**{**disabled.configuration, **ENABLED}), version=20, timestamp=3_000)
     assert again.configuration[ENABLEMENT_VERSION] == "20"
     assert again.configuration[ENABLEMENT_TIMESTAMP] == "3000"
+
+
+def test_nothing_is_said_of_an_enablement_where_timestamps_hold_from_version_0_on() -> None:
+    stale = metadata(a="1", **{ENABLEMENT_VERSION: "7", ENABLEMENT_TIMESTAMP: "1700"}, **ENABLED)
+    for before, version in ((metadata(**ENABLED), 12), (None, 0)):
+        after = with_enablement(before, stale, version=version, timestamp=2_000)
+        assert after.configuration == {"a": "1", **ENABLED}

@@ -427,9 +427,14 @@ def test_the_neighbour_of_what_breaks_a_rule_passes(case: Case) -> None:
 
 
 def test_no_rule_is_without_a_case() -> None:
-    # What a commit may be to the table before it has its cases in test_evolution.py, test_live_once.py and
-    # test_staged_row_ids.py.
-    of_history = ("metaData.change.", "add.path.live-twice", "add.row-ids.others")
+    # What a commit may be to the table before it has its cases in test_evolution.py, test_live_once.py,
+    # test_staged_row_ids.py and test_timestamp_roads.py.
+    of_history = (
+        "metaData.change.",
+        "metaData.in-commit-timestamp.enablement",
+        "add.path.live-twice",
+        "add.row-ids.others",
+    )
     elsewhere = {rule for rule in RULES if rule.startswith(of_history)}
     assert {case.rule for case in CASES} == RULES.keys() - elsewhere
 

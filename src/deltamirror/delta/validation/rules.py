@@ -326,6 +326,12 @@ _OTHERS = (
         "the version and the time of the enablement of in-commit timestamps come together",
         "set both properties or none",
     ),
+    Rule(
+        "metaData.in-commit-timestamp.enablement",
+        "metaData says since which version and time in-commit timestamps hold: those of the commit that enables them, "
+        "and later ones repeat it",
+        "read the table again, and let the writer compute the commit anew for the version that it becomes",
+    ),
     Rule("metaData.row-tracking", "row tracking is not both enabled and suspended", "unset one of the two properties"),
     Rule(
         "metaData.row-tracking.materialized",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.catalog import Catalog
-from deltamirror.catalog.places import require_own_folder
+from deltamirror.catalog.places import require_own_folder, with_own_folder
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.errors import (
@@ -203,8 +203,14 @@ class TableImporter:
                 )
 
     def _completed(self, stored: Import, order: ImportOrder, log: ForeignLog) -> TableInfo:
+        base = log.reusable_base()
         try:
-            return stored.complete(base=log.reusable_base(), checksum=None)
+            return with_own_folder(
+                log.address.location,
+                self._catalog.tables,
+                self._settings.storage,
+                lambda compared: stored.complete(base=base, checksum=None, compared=compared),
+            )
         except CommitUnknown:
             with self._database.read() as connection:
                 found = _table_of(stored, lambda: table_info(connection, order.name))

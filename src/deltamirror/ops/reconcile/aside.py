@@ -45,7 +45,7 @@ def set_aside(store: Store, meta: Meta) -> str:
 
 def remove_link(store: Store, key: str) -> None:
     """Take a symbolic link away, and nothing of what it leads to. What is an object by this time stays."""
-    if any(each.is_link and each.key == key for each in store.obstacles(LOG_DIRECTORY)):
+    if any(each.is_link and each.key == key for each in store.obstacles(key.rpartition("/")[0])):
         with Step.REMOVE_MISLEADING:
             store.delete([key])
 

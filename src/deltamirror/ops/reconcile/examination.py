@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deltamirror.batches import batched
-from deltamirror.delta.names import LOG_DIRECTORY, LogFile, UuidCheckpoint, checkpoint_name, is_log_name, parse
+from deltamirror.delta.names import (
+    LOG_DIRECTORY,
+    SIDECARS,
+    LogFile,
+    UuidCheckpoint,
+    checkpoint_name,
+    is_log_name,
+    parse,
+)
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.ops.reconcile.checksums import expected_checksums
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
@@ -96,7 +104,10 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
         log = kept_log(connection, log.name)  # another process may have cleaned it before it was our turn
         checkpoints = kept_checkpoints(connection, log.table_id, first=log.log_start)
         awaited = frozenset(lost_checkpoints(connection, log.table_id))
-    listed = list_log(inspector.store(address), first=log.log_start)
+    store = inspector.store(address)
+    if blocked := [each for each in store.obstacles(LOG_DIRECTORY) if each.key == LOG_DIRECTORY]:
+        return Findings(obstacles=blocked)  # there is no log: the objects behind a link are not the table's
+    listed = list_log(store, first=log.log_start)
     # Our commits are in SQL before they are in the log: SQL is asked after it was listed for what may be there.
     with database.read() as connection:
         head = kept_log(connection, log.name).head
@@ -128,11 +139,16 @@ class _Examination:
     """The newest version that ever was in the log."""
 
     def look_for_obstacles(self) -> None:
-        """Links, folders and the like with the name of a log file. Readers follow links; we do not, nor keep them."""
+        """Links, folders and the like with the name of a log file. Readers follow links; we do not, nor keep them.
+
+        A link in the place of a folder stays: an operator may have moved the folder on purpose.
+        """
         found = [each for each in self._store.obstacles(LOG_DIRECTORY) if is_log_name(_name(each.key))]
+        found += [each for each in self._store.obstacles(SIDECARS) if each.key.endswith((SIDECARS, ".parquet"))]
         self._obstacles = frozenset(each.key for each in found)
-        self.findings.obstacles += [each for each in found if not each.is_link]
-        self.findings.misleading += [_link(each) for each in found if each.is_link]
+        links = [each for each in found if each.is_link and each.key != SIDECARS]
+        self.findings.obstacles += [each for each in found if each not in links]
+        self.findings.misleading += [_link(each) for each in links]
 
     def compare(self, first: int, last: int) -> None:
         """The commits of some versions."""

@@ -1,12 +1,13 @@
 """Findings as failures: what is recorded of a commit or checkpoint that is not in the log as it should be."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from deltamirror.delta.names import commit_key
 from deltamirror.errors import Diverged, InvalidLocation, NotFound
 from deltamirror.ops.reconcile.examination import Findings
 from deltamirror.ops.stored_commits import file_digest
+from deltamirror.pipeline.failures.policy import unblock
 from deltamirror.storage.store import Obstacle
 from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
@@ -14,21 +15,32 @@ from deltamirror.txnlog.queue.backlog import commit_work
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.work import Difference, Failure, Stage
 
-__all__ = ["diverged", "gone", "not_ours", "obstructed", "place_gone", "reason"]
+__all__ = ["diverged", "gone", "lost_commits", "not_ours", "obstructed", "place_gone", "reason"]
 
 _NAMED: Final = 3
 
 
-def gone(log: KeptLog, lost: Difference) -> Failure:
+def gone(log: KeptLog, found: Difference) -> Failure:
     """An object that was put is not there, or, of a checkpoint, not as it was put."""
-    state = "has other bytes" if lost.found else "is gone"
+    state = "has other bytes" if found.found else "is gone"
     error = NotFound(
-        f"{lost.key} was put to {log.location}, and {state}",
+        f"{found.key} was put to {log.location}, and {state}",
         hint="it is written again",
         table=log.name,
-        version=lost.version,
+        version=found.version,
     )
-    return Failure(error=error, stage=Stage.VERIFY, version=lost.version, key=lost.key)
+    return Failure(error=error, stage=Stage.VERIFY, version=found.version, key=found.key)
+
+
+def lost_commits(log: KeptLog, findings: Findings) -> Iterator[Failure]:
+    """Commits that were put and are not there; where something else has the name of one, it cannot be put again."""
+    blocked = {each.key: each for each in findings.obstacles}
+    for each in findings.missing:
+        if (obstacle := blocked.get(each.key)) is None:
+            yield gone(log, each)
+        else:
+            error = obstructed(log, [obstacle])
+            yield Failure(error=error, stage=Stage.VERIFY, version=each.version, key=each.key)
 
 
 def place_gone(log: KeptLog) -> Failure:
@@ -96,7 +108,7 @@ def obstructed(log: KeptLog, obstacles: Sequence[Obstacle]) -> InvalidLocation:
     named = "; ".join(f"{each.key} {each.what}" for each in obstacles[:_NAMED])
     return InvalidLocation(
         f"in the log of table {log.name!r}, {named}{more}",
-        hint=f"move it out of the log, and `deltamirror repair {log.name}`",
+        hint=unblock(log.name),
         location=log.location,
     )
 

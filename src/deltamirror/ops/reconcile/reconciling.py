@@ -9,7 +9,7 @@ from typing import Final
 from deltamirror.config import Switch
 from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
-from deltamirror.ops.reconcile.failures import diverged, gone, obstructed, place_gone, reason
+from deltamirror.ops.reconcile.failures import diverged, gone, lost_commits, obstructed, place_gone, reason
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.failures.policy import STORE_CODES
 from deltamirror.telemetry import metrics
@@ -130,7 +130,7 @@ class Reconciler:
         _count(findings)
         if findings.is_place_gone:
             return self._stopped_without_place(log, done, turn)
-        turn.take_back(gone(log, each) for each in findings.missing)
+        turn.take_back(lost_commits(log, findings))
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
         self._logs.set_aside(log, findings, turn)

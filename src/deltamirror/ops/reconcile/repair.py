@@ -7,7 +7,7 @@ from typing import Final
 
 from deltamirror.ops.reconcile.aside import changing, save
 from deltamirror.ops.reconcile.examination import Findings, Look
-from deltamirror.ops.reconcile.failures import diverged, gone, not_ours, obstructed, place_gone
+from deltamirror.ops.reconcile.failures import diverged, gone, lost_commits, not_ours, obstructed, place_gone
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.stored_commits import stored_chunks
 from deltamirror.publish.assembly import commit_data
@@ -70,7 +70,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew:
         turn.take_back(diverged(database, log, each) for each in findings.altered)
         saved = [_replace(database, log, logs.store(log), each) for each in findings.altered]
         _require_ours(log, findings)
-        turn.take_back(gone(log, each) for each in findings.missing)
+        turn.take_back(lost_commits(log, findings))
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
         saved += logs.set_aside(log, findings, turn)

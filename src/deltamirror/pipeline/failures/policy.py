@@ -20,6 +20,7 @@ __all__ = [
     "Severity",
     "policy_of",
     "speaks_of_store",
+    "unblock",
     "way_out",
 ]
 
@@ -128,7 +129,8 @@ _TABLE: Final = (
         errors.InvalidLocation,
         Severity.ERROR,
         Escalation.AT_ONCE,
-        "move away what is in the place of the table's folder; `deltamirror mirror --once` then tries at once",
+        "move away what is in the place of the table's folder, of its log or of an object; `deltamirror mirror --once` "
+        "then tries at once",
         "recovery.md#lasting-failures",
     ),
     Policy(
@@ -265,6 +267,14 @@ def policy_of(code: str) -> Policy:
     return POLICIES.get(code, POLICIES[errors.Internal.code])
 
 
+def unblock(table: str) -> str:
+    """What to do about a link, folder or pipe that is in the place of an object, or of the folder of the log."""
+    return (
+        "move what is named there out of the log, or put the folder itself in the place of a link to it, and "
+        f"`deltamirror repair {table}`"
+    )
+
+
 def way_out(table: TableStatus) -> str:
     """What ends the quarantine of a table: the one advice that holds, whatever failed before."""
     name, error, foreign = table.name, table.error, table.diverged_version
@@ -273,8 +283,8 @@ def way_out(table: TableStatus) -> str:
             f"mount the disk, or bring the bucket back, and `deltamirror repair {name}`; where it is lost for good, "
             f"`deltamirror repair {name} --begin-anew` writes the log again"
         )
-    if foreign is None and error is None:  # no version failed: something else is in the place of an object
-        return f"move what is named there out of the log, and `deltamirror repair {name}`"
+    if foreign is None and (error is None or error.code == errors.InvalidLocation.code):
+        return unblock(name)  # no version failed, or something else is in its place
     replace = f"`deltamirror repair {name} --replace-altered` saves what was found, and puts what the database has"
     if foreign is None:
         return replace

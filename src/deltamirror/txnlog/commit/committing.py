@@ -38,11 +38,11 @@ from deltamirror.txnlog.commit.ratification import (
     require_follows,
     require_near,
     require_room,
-    require_timely,
     require_undiverged,
 )
 from deltamirror.txnlog.commit.request import Committed, Request
 from deltamirror.txnlog.commit.staging import fresh_commit_id
+from deltamirror.txnlog.commit.times import require_timely
 from deltamirror.txnlog.commit.tokens import FIND_TOKEN, TokenUse
 from deltamirror.txnlog.content.rows import file_row
 from deltamirror.txnlog.content.state import TableState, load_state
@@ -282,7 +282,7 @@ class _Run:
                     require_near(session, draft, heads[draft.state.table_id])
             drafts = [require_follows(session, draft, heads[draft.state.table_id]) for draft in drafts]
             writing = [draft for draft in drafts if draft.writes]
-            require_timely(writing, heads, clock)
+            require_timely(writing, {table_id: head.committed_at for table_id, head in heads.items()}, clock)
             require_progress(session.connection, [draft.progress for draft in writing])
             if (limit := self._settings.writer.backlog_limit) is not None:
                 for draft in writing:

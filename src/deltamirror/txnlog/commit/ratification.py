@@ -17,7 +17,7 @@ from deltamirror.delta.conflicts import isolation_for, table_isolation
 from deltamirror.delta.evolution import check_change
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, RowIds, assign, high_water_mark
-from deltamirror.delta.timestamps import MOST_AHEAD, with_enablement
+from deltamirror.delta.timestamps import with_enablement
 from deltamirror.errors import Conflict, Diverged, InvalidAction, Refused, Unavailable
 from deltamirror.txnlog.commit.conflicts import require_no_conflict
 from deltamirror.txnlog.commit.draft import Draft, after
@@ -31,6 +31,7 @@ from deltamirror.txnlog.commit.staging import (
     move_ids,
     move_ids_unlocked,
 )
+from deltamirror.txnlog.commit.times import require_provenance, verbatim_time
 from deltamirror.txnlog.content.chunks import chunk_row
 from deltamirror.txnlog.content.projection import (
     FileChanges,
@@ -60,7 +61,6 @@ __all__ = [
     "require_follows",
     "require_near",
     "require_room",
-    "require_timely",
     "require_undiverged",
     "row_id_mark",
 ]
@@ -192,27 +192,6 @@ def require_undiverged(draft: Draft, head: Head) -> None:
     )
 
 
-def require_timely(drafts: Sequence[Draft], heads: Mapping[int, Head], clock: int) -> None:
-    """Refuse a transaction that would date a table far ahead of the database's clock.
-
-    Every later commit has to exceed the time of the one before it, and a transaction has one time in all its tables.
-    """
-    for draft in drafts:
-        stated = None if draft.info is None or not draft.is_verbatim else draft.info.in_commit_timestamp
-        if stated is not None and stated > clock + MOST_AHEAD and _is_timestamped(draft):
-            raise _wrong_time(draft, "ahead", f"inCommitTimestamp {stated} is over a day ahead of the clock, {clock}")
-    newest = max(drafts, key=lambda draft: heads[draft.state.table_id].committed_at)
-    time = heads[newest.state.table_id].committed_at
-    oldest = min(heads[draft.state.table_id].committed_at for draft in drafts)
-    if time > max(clock, oldest) + MOST_AHEAD:
-        raise Refused(
-            f"the newest version of table {newest.state.name!r} has the time {time}, over a day ahead of the clock, "
-            f"{clock}: a transaction would carry it to its other tables",
-            hint="commit to this table in a transaction of its own",
-            table=newest.state.name,
-        )
-
-
 def require_room(session: Session, draft: Draft, head: Head, limit: int) -> None:
     """Refuse a commit to a table whose mirror is too far behind."""
     query = select(tables.c.published_version).where(tables.c.table_id == draft.state.table_id)
@@ -231,7 +210,7 @@ def ratify(session: Session, draft: Draft, head: Head, *, time: int, txn_id: str
     draft = _with_next_ids(session, draft, head)
     if draft.is_verbatim:
         info = draft.info
-        time, opening, actions = _verbatim_time(draft, head, time), draft.raw or b"", draft.body
+        time, opening, actions = verbatim_time(draft, head.committed_at, time), draft.raw or b"", draft.body
     else:
         foundation, actions = _computed(session, draft, version=version, time=time)
         info = authored_info(draft, time=time, txn_id=txn_id, engine_info=engine_info)
@@ -343,42 +322,6 @@ def row_id_mark(connection: Connection, table_id: int) -> int | None:
     return high_water_mark({row.domain: stored})
 
 
-def _verbatim_time(draft: Draft, head: Head, clock: int) -> int:
-    """The time of a verbatim commit: the one that it states, in order."""
-    info = draft.info
-    stated = None if info is None else info.in_commit_timestamp
-    if _is_timestamped(draft):
-        if stated is None or not any(isinstance(action, CommitInfo) for action in draft.body[:1]):
-            raise _wrong_time(draft, "first-missing", f"{draft.state.name!r} has in-commit timestamps, the commit none")
-        if stated <= head.committed_at:
-            problem = f"inCommitTimestamp {stated} does not exceed that of the version before, {head.committed_at}"
-            raise _wrong_time(draft, "order", problem)
-        return stated
-    later = None if stated is None or stated <= head.committed_at else stated
-    claims = (later, draft.change.committed_at, None if info is None else info.timestamp)
-    # Without in-commit timestamps, a time that the commit states binds no reader: an impossible one is passed over.
-    likely = next((claim for claim in claims if claim and claim <= clock + MOST_AHEAD), clock)
-    return max(likely, head.committed_at + 1)
-
-
-def _is_timestamped(draft: Draft) -> bool:
-    _, metadata = after(draft.state, draft.small_actions)
-    return in_commit_timestamps(metadata)
-
-
-def _wrong_time(draft: Draft, rule: str, problem: str) -> InvalidAction:
-    return InvalidAction(
-        problem,
-        hint="the commit begins with a commitInfo, whose inCommitTimestamp exceeds that of the version before and is "
-        "at most a day ahead of the database's clock",
-        rule=f"commitInfo.inCommitTimestamp.{rule}",
-        action="commitInfo",
-        field="inCommitTimestamp",
-        found="nothing" if draft.info is None else str(draft.info.in_commit_timestamp),
-        table=draft.state.name,
-    )
-
-
 def _insert_files(session: Session, draft: Draft, actions: Sequence[Action]) -> int:
     commit_id, table_id = fresh_commit_id(), draft.state.table_id
     changes = FileChanges(table_id, commit_id, actions)
@@ -427,6 +370,8 @@ def _require_lawful(draft: Draft, *, doubled: Sequence[LiveFile], left: Remainin
             protocol, _ = after(state, draft.small_actions)
             checked = draft.is_verbatim or change.rows_checked
             check_change(state.metadata, metadata, protocol=protocol, left=left, rows_checked=checked)
+            if draft.is_verbatim:
+                require_provenance(draft, metadata)
     except InvalidAction as error:
         error.table = state.name
         raise

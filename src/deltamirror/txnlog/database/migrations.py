@@ -113,9 +113,12 @@ def _to_version_6(engine: str) -> Iterator[str]:
         silence_id TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, created_at BIGINT NOT NULL,
         ends_at BIGINT NOT NULL, reason TEXT NOT NULL, author TEXT NOT NULL, PRIMARY KEY (silence_id))"""
     yield "ALTER TABLE dl_metadata ADD COLUMN mirror_enabled BOOLEAN"
-    for value in ("true", "false"):
-        said = f'"deltamirror.mirrorEnabled":"{value}"'
-        yield f"UPDATE dl_metadata SET mirror_enabled = {value} WHERE line LIKE '%{said}%'"  # noqa: S608 - our own text
+    # The name as it is spelt, the value in any case: LIKE ignores the case of both in SQLite, and of neither elsewhere.
+    named = '"deltamirror.mirrorEnabled":"'
+    begin = f"{'instr' if engine == 'sqlite' else 'strpos'}(line, '{named}')"
+    for said, value in (("true", "true"), ("1", "true"), ("false", "false"), ("0", "false")):
+        told = f"lower(substr(line, {begin} + {len(named)}, {len(said) + 1})) = '{said}\"'"
+        yield f"UPDATE dl_metadata SET mirror_enabled = {value} WHERE {begin} > 0 AND {told}"  # noqa: S608 - our own text
 
 
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (

@@ -4,7 +4,7 @@ An import has a row of ``dl_imports``, which says who owns it and how far it is.
 the parts that belong to it, or does neither: an import whose owner died goes on where it was, when it is begun again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Table, delete, func, insert, select, update
@@ -149,16 +149,23 @@ class Import:
         with self._database.write(Step.KEEP_IMPORT) as session:
             self._record.move(session, self._progress, self._progress)
 
-    def complete(self, *, base: ImportedCheckpoint | None = None, checksum: bytes | None = None) -> TableInfo:
+    def complete(
+        self,
+        *,
+        base: ImportedCheckpoint | None = None,
+        checksum: bytes | None = None,
+        compared: Collection[str] | None = None,
+    ) -> TableInfo:
         """Make the table visible, with all versions that were stored, as published.
 
         ``base`` is a checkpoint of its log that others may be built on, ``checksum`` the ``.crc`` of the last version.
+        ``PlacesMoved`` where there are tables on disk at other locations than were ``compared``.
         """
         self._store_ends()
         source = self._source
         with self._database.write(Step.COMPLETE_IMPORT) as session:
             session.lock_tables()
-            require_free(session.connection, name=source.name, location=source.location)
+            require_free(session.connection, name=source.name, location=source.location, compared=compared)
             if not self._record.let_go(session, self._progress):
                 raise self._record.lost()
             head = self._insert_head(session)

@@ -77,8 +77,9 @@ class Turn:
         with self._held(Step.LIFT_QUARANTINE) as session:
             clear_divergence(session, self._lease.table_id)
             lift_quarantine(session, self._lease.table_id)
-            failed = (mirror_status.c.table_id == self._lease.table_id) & (mirror_status.c.state == "FAILED")
-            session.execute(update(mirror_status).where(failed).values(next_attempt_at=None))
+            for records in (mirror_status, checkpoints):
+                failed = (records.c.table_id == self._lease.table_id) & (records.c.state == "FAILED")
+                session.execute(update(records).where(failed).values(next_attempt_at=None))
 
     def require(self) -> None:
         """Raise ``LeaseLost`` once the turn is over: before anything in the log is moved."""

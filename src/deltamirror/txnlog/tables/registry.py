@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from deltamirror.delta.conflicts import ReadSet
 from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
 from deltamirror.delta.lines import json_text
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, Refused
-from deltamirror.storage.location import canonical_location, is_inside
+from deltamirror.storage.location import canonical_location, is_inside, local_path
 from deltamirror.txnlog.commit.draft import draft_of
 from deltamirror.txnlog.commit.ratification import Head, ratify
 from deltamirror.txnlog.commit.request import Change, Committed, Operation
@@ -26,6 +27,7 @@ from deltamirror.txnlog.database.schema import heads, imports, metadata, tables
 from deltamirror.txnlog.tables.switch import is_switched_on
 
 __all__ = [
+    "PlacesMoved",
     "TableInfo",
     "create_table",
     "drop_table",
@@ -65,6 +67,10 @@ class TableInfo:
         return self.head - (-1 if self.published is None else self.published)
 
 
+class PlacesMoved(Exception):
+    """Tables were taken in since the folder of another one was held against theirs: compare it with these, too."""
+
+
 def _infos(switch: Switch) -> Select[Any]:
     columns = (tables, heads.c.version, heads.c.committed_at, is_switched_on(switch).label("is_on"))
     return select(*columns).join(heads, heads.c.table_id == tables.c.table_id)
@@ -96,13 +102,20 @@ def tables_of_delta_id(connection: Connection, delta_id: str) -> list[TableInfo]
     return [_info(row) for row in connection.execute(query.order_by(tables.c.name))]
 
 
-def create_table(database: Database, definition: TableDefinition, *, txn_id: str, engine_info: str) -> Committed:
-    """Create a table and commit its version 0, in one transaction of this id."""
+def create_table(
+    database: Database,
+    definition: TableDefinition,
+    *,
+    txn_id: str,
+    engine_info: str,
+    compared: Collection[str] | None = None,
+) -> Committed:
+    """Create a table and commit its version 0, in one transaction of this id; ``compared``: see ``require_free``."""
     require_name(definition.name)
     definition = replace(definition, location=canonical_location(definition.location))
     with database.write() as session:
         session.lock_tables()
-        require_free(session.connection, name=definition.name, location=definition.location)
+        require_free(session.connection, name=definition.name, location=definition.location, compared=compared)
         clock = int(session.execute(select(CLOCK)).scalar_one())
         table_id = fresh_table_id(session.connection)
         insert_table(session, table_id, name=definition.name, location=definition.location, created_at=clock)
@@ -194,8 +207,12 @@ def require_name(name: str) -> None:
         )
 
 
-def require_free(connection: Connection, *, name: str, location: str) -> None:
-    """Refuse a location that is a table's, whatever the name; a name that is taken; a location within another one."""
+def require_free(connection: Connection, *, name: str, location: str, compared: Collection[str] | None = None) -> None:
+    """Refuse a location that is a table's, whatever the name; a name that is taken; a location within another one.
+
+    ``compared`` are the locations whose folders on disk were held against its own, before the catalog was locked, since
+    a disk may hang: ``PlacesMoved`` where it has others by now.
+    """
     present = select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))
     places = {row.name: row.location for row in connection.execute(present)}
     for other, place in places.items():
@@ -217,6 +234,9 @@ def require_free(connection: Connection, *, name: str, location: str) -> None:
                 hint="choose a location outside of every other table's",
                 location=location,
             )
+    on_disk = [place for place in places.values() if local_path(place) is not None]
+    if compared is not None and local_path(location) is not None and not set(on_disk) <= set(compared):
+        raise PlacesMoved
 
 
 def fresh_table_id(connection: Connection) -> int:
@@ -250,7 +270,10 @@ def insert_table(
 
 
 def mirror_state(*, quarantined: bool, paused: bool, is_on: bool) -> str:
-    """Whether a table is mirrored: ``active``, or what keeps it from that; a pause changes nothing where it is off."""
+    """Whether a table is mirrored: ``active``, or what keeps it from that, the first to be undone of several.
+
+    A disabled table waits on purpose, and is not late, paused or not: to end its pause would change nothing yet.
+    """
     return "quarantined" if quarantined else "disabled" if not is_on else "paused" if paused else "active"
 
 
