@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,7 +86,7 @@ class TableFiles:
         return _missing_file(path, self._location)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what each batch needs is found once
 class Scan:
     """What is read of a snapshot: columns, a filter, and the files that may have rows for it."""
 
@@ -96,16 +97,17 @@ class Scan:
     condition: pc.Expression | None
     """Of rows."""
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return pa.schema([self.layout.arrow_schema.field(each.name) for each in self.fields])
+        known = self.layout.arrow_schema
+        return pa.schema([known.field(each.name) for each in self.fields])
 
     def reader(self) -> pa.RecordBatchReader:
         """The rows, batch by batch, in no particular order."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
-    @property
+    @cached_property
     def _pushed(self) -> pc.Expression | None:
         """The filter that Arrow's scanner can take: it knows columns by their names in the files.
 
@@ -113,12 +115,12 @@ class Scan:
         """
         return None if self.layout.mode != "none" or _has_floats(self._needed) else self.condition
 
-    @property
+    @cached_property
     def _needed(self) -> list[Field]:
         """The columns that the filter may name."""
         return [] if self.condition is None else mentioned(self.condition, self.layout.schema.fields)
 
-    @property
+    @cached_property
     def _read_fields(self) -> tuple[Field, ...]:
         """The columns to be read: those that come out, and those that a filter needs afterwards."""
         return (*self.fields, *(each for each in self._needed if each not in self.fields))
@@ -152,18 +154,18 @@ class Scan:
         elif batch.num_rows:
             yield batch.select([])  # which keeps the number of rows
 
-    @property
+    @cached_property
     def _renamed(self) -> Layout:
         """The layout from names in files to those that users know. NOT NULL was checked when rows were written."""
         fields = tuple(replace(_swapped(each), name=each.name) for each in self._read_fields)
         own = tuple(replace(each, metadata={PHYSICAL_NAME: each.name}) for each in fields)
         return replace(self.layout, schema=StructType(own), mode="name")
 
-    @property
+    @cached_property
     def _schema(self) -> pa.Schema:
         return pa.schema([self.layout.arrow_field(each).remove_metadata() for each in self.layout.schema.fields])
 
-    @property
+    @cached_property
     def _columns(self) -> dict[str, pc.Expression]:
         return {each.name: pc.field(self.layout.naming(each)) for each in self._read_fields}
 
