@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, Table
-from deltamirror.config import Settings, StorageSettings
+from deltamirror.config import Settings, StorageSettings, Switch
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import DeltaMirrorError, Diverged, LeaseLost, NotFound, Refused, Throttled, Unavailable
 from deltamirror.ops.reconcile.reconciling import Strategy
@@ -238,7 +238,7 @@ def test_an_altered_commit_is_never_overwritten_and_stops_its_table_only(
     [attempt] = attempts_at(catalog, 2)
     assert (attempt.error_code, attempt.error_stage, attempt.error_key) == ("diverged", "verify", commit_key(2))
     assert (attempt.expected_digest, attempt.found_digest) == (digest(table.commit_file(2)), digest(theirs))
-    told = report_on(catalog.database, "t", 2).escalations
+    told = report_on(catalog.database, "t", 2, switch=Switch()).escalations
     assert [(each.error_code, each.closed_at) for each in told] == [("diverged", None)]
 
 
@@ -260,12 +260,12 @@ def test_a_commit_that_delta_rs_put_above_the_head_is_found_and_left_where_it_is
         assert engine.status("t")[0].state == "quarantined"
         assert file_of(table, 1).read_bytes() == theirs
         assert not file_of(table, 2).exists()
-    told = report_on(catalog.database, "t", 1)
+    told = report_on(catalog.database, "t", 1, switch=Switch())
     assert [each.version for each in told.escalations] == [1]
     [attempt] = told.attempts
     assert (attempt.error_code, attempt.expected_digest, attempt.found_digest) == ("diverged", None, digest(theirs))
     with pytest.raises(NotFound):
-        report_on(catalog.database, "t", 2)
+        report_on(catalog.database, "t", 2, switch=Switch())
 
 
 @pytest.mark.requirement("R39")

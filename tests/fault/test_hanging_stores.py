@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.catalog import catalog as catalog_module
-from deltamirror.config import Secret, Settings, StorageSettings
+from deltamirror.config import Secret, Settings, StorageSettings, Switch
 from deltamirror.delta.names import LAST_CHECKPOINT, commit_name
 from deltamirror.errors import Unavailable
 from deltamirror.ops.reconcile.repair import repair
@@ -154,7 +154,7 @@ def is_stopped_in_order(catalog: Catalog, folder: Path, settings: dict[str, str]
         status, said, complained = running.stop()
     assert (status, said.partition(";")[0]) == (0, "Stopped"), complained
     assert catalog.table("hanging").info().published is None
-    assert report_on(catalog.database, "hanging").attempts == ()  # the next owner goes on where this one was
+    assert report_on(catalog.database, "hanging", switch=Switch()).attempts == ()  # the next owner goes on
 
 
 @pytest.mark.requirement("R58")
