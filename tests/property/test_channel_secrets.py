@@ -8,7 +8,7 @@ from collections.abc import Callable
 from urllib.parse import quote, unquote
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deltamirror import Catalog
@@ -61,6 +61,8 @@ def channel(url: str, **more: Secret) -> AlertChannel:
 @example("a path", f"T0/{WORD}", "decoded")
 @example("a password", f"p@{WORD}", "as it is")
 @example("a parameter", f"a+{WORD}", "decoded")
+@example("a path", "\\" * 40 + WORD, "as Python shows it")
+@example("a path", f"{WORD}\\u00e9\\", "as JSON")
 def test_no_piece_of_an_address_is_repeated_however_it_is_spelled(place: str, word: str, spelling: str) -> None:
     escaped = quote(word, safe="")
     url = ADDRESSES[place].replace("{}", escaped)
@@ -72,10 +74,17 @@ def test_no_piece_of_an_address_is_repeated_however_it_is_spelled(place: str, wo
 
 
 @given(words)
+@settings(max_examples=40)
 def test_an_address_that_is_not_encoded_is_not_repeated_either(word: str) -> None:
     for shape in ("https://hooks.example/{}", "https://me:{}@hooks.example/x", "json://{}"):
         for said in (word, repr(word), quote(word), f"nonnumeric port: {word.partition(':')[2]!r}"):
             assert WORD not in without_secrets(channel(shape.format(word)), said)
+
+
+def test_no_text_takes_long_however_it_nearly_repeats_an_address() -> None:
+    found = channel(f"https://hooks.example/{quote('a' + chr(92))}{'%5C' * 60}{'%25' * 60}{'+%20' * 30}end")
+    for near in ("a" + "\\" * 1_000, "%25" * 1_000, "+ " * 1_000, "%5C" * 1_000):
+        assert without_secrets(found, f"{near}?").endswith("?")
 
 
 def test_what_is_no_secret_is_said() -> None:

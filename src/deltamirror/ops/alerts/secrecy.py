@@ -20,6 +20,8 @@ _SHORTEST: Final = 3
 """Shorter pieces are found in any text, and tell nothing."""
 _BETWEEN: Final = re.compile(r"[/?#&;=:@,\s]+")
 _AUTHORITY_ENDS: Final = re.compile(r"[/?#]")
+_BACKSLASH: Final = re.compile(r"\\|%5c", re.IGNORECASE)
+_ESCAPE: Final = f"(?:{_BACKSLASH.pattern})*"
 _is_host = re.compile(r"(?:\[[0-9A-Fa-f:.]*\]|[\w.-]*)(?::[0-9]*)?").fullmatch
 
 
@@ -27,9 +29,10 @@ def without_secrets(settings: AlertChannel, text: str) -> str:
     """A text of a server or of a library about a channel, without the secrets of the channel."""
     url = "" if settings.url is None else settings.url.reveal()
     keys = [secret.reveal() for secret in (settings.bearer, settings.signing_key) if secret is not None]
-    pieces = [piece for piece in _pieces(url, host_is_secret=settings.kind == "apprise") if len(piece) >= _SHORTEST]
-    plain = {spelling for piece in (*pieces, *keys) for spelling in (piece, unquote(piece)) if spelling}
-    for piece in sorted(plain, key=len, reverse=True):
+    pieces = _pieces(url, host_is_secret=settings.kind == "apprise")
+    plain = {_plain(form) for piece in pieces for form in (piece, unquote(piece))}
+    secrets = {piece for piece in plain if len(piece) >= _SHORTEST} | {_plain(key) for key in keys}
+    for piece in sorted(secrets - {""}, key=len, reverse=True):
         text = re.sub(_pattern(piece), MASK, text, flags=re.IGNORECASE)
     return redact_text(" ".join(text.split()))
 
@@ -61,15 +64,23 @@ def _words(part: str) -> list[str]:
     return _BETWEEN.split(part)
 
 
+def _plain(piece: str) -> str:
+    return _BACKSLASH.sub("", piece)
+
+
 def _pattern(piece: str) -> str:
-    """A regular expression for a piece, every letter of it as it is, encoded or escaped."""
-    return "".join(f"(?:{'|'.join(map(re.escape, _spellings(letter)))})" for letter in piece)
+    """A regular expression for a piece, every letter of it as it is, encoded or escaped.
+
+    Of backslashes there may be any number before each letter, whether they belong to the piece or escape the letter:
+    so there is one way to match a text, and no text takes long.
+    """
+    return "".join(f"{_ESCAPE}(?:{'|'.join(_spellings(letter))})" for letter in piece)
 
 
 def _spellings(letter: str) -> list[str]:
     """A letter as it is, percent-encoded, as Python and JSON escape it, and as bytes that were read as Latin-1."""
     encoded = letter.encode(errors="replace")
-    escaped = [repr(letter)[1:-1], repr(encoded)[2:-1], json.dumps(letter)[1:-1], f"\\{letter}"]
+    escaped = [repr(letter)[1:-1], repr(encoded)[2:-1], json.dumps(letter)[1:-1]]
     between = [" ", "+"] if letter in " +" else []
-    found = ["".join(f"%{byte:02x}" for byte in encoded), *escaped, encoded.decode("latin-1"), *between, letter]
-    return sorted(set(found), key=len, reverse=True)
+    found = {"".join(f"%{byte:02x}" for byte in encoded), *escaped, encoded.decode("latin-1"), *between, letter}
+    return [_ESCAPE.join(map(re.escape, each.strip("\\").split("\\"))) for each in sorted(found, key=len, reverse=True)]
