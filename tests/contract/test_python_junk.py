@@ -215,7 +215,6 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "MirrorEngine.mirror": (_of_engine("mirror"), {"table": "t"}),
     "MirrorEngine.checkpoint": (_of_engine("checkpoint"), {"table": "t"}),
     "MirrorEngine.clean": (_of_engine("clean"), {"table": "t"}),
-    "MirrorEngine.monitor": (_of_engine("monitor"), {}),
     "MirrorEngine.status": (_of_engine("status"), {}),
     "MirrorEngine.run": (_of_engine("run"), {"once": True}),
 }

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
-from deltamirror.config import Settings, StorageSettings, WriterSettings
+from deltamirror.config import LiveSettings, Settings, StorageSettings, WriterSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.errors import Diverged, Unavailable
 from deltamirror.ops.adopt.adoption import adopt_all
@@ -358,7 +358,7 @@ class HangingLook(LookAhead):
     store = "memory://"
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database, StorageSettings())
+        super().__init__(database, Settings())
         self.let_go = threading.Event()
 
     def sighting(self, table: TableInfo) -> Sighting | None:
@@ -374,8 +374,9 @@ def test_a_store_that_hangs_is_waited_for_alone(sqlite_disk: Lake) -> None:
         for name, root in (("a", sqlite_disk.root), ("b", sqlite_disk.root), ("c", hanging + "lake")):
             catalog.create_table(name, location=f"{root}/{name}", schema="id long")
         look, wakes = HangingLook(catalog.database), queue.SimpleQueue[None]()
-        breakers = Breakers(catalog.database, sqlite_disk.settings(), owner="a test")
-        with closing(Outlook(catalog.database, look, breakers)) as outlook:
+        live = LiveSettings.of(sqlite_disk.settings())
+        breakers = Breakers(catalog.database, live, owner="a test")
+        with closing(Outlook(catalog.database, look, breakers, live=live)) as outlook:
             outlook.look(lambda: wakes.put(None))
             wakes.get()
             wakes.get()

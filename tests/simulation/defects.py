@@ -1,6 +1,6 @@
 """Defects, put into deltamirror on purpose: each switches off something that a guarantee rests on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Final
@@ -163,10 +163,11 @@ def _trusts_the_clock(patch: Patch) -> None:
 
 
 def _skips_gaps(patch: Patch) -> None:
-    def newest(session: Any, table_id: int) -> int:
-        reached = session.execute(_NEWEST, {"own": table_id}).scalar_one()
-        session.execute(_RAISE, {"own": table_id, "reached": reached})
-        return int(reached)
+    def newest(session: Any, table_ids: Sequence[int]) -> dict[int, int]:
+        reached = {each: int(session.execute(_NEWEST, {"own": each}).scalar_one()) for each in table_ids}
+        for table_id, version in reached.items():
+            session.execute(_RAISE, {"own": table_id, "reached": version})
+        return reached
 
     patch.setattr(outcomes, "_raise_published", newest)
 

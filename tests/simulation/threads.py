@@ -99,6 +99,12 @@ class ScheduledQueue(Generic[T]):
             raise Empty
         return self._items.popleft()
 
+    def get_nowait(self) -> T:
+        return self._items.popleft()
+
+    def qsize(self) -> int:
+        return len(self._items)
+
 
 class _ScheduledFuture(Future[T]):
     def __init__(self, schedule: Schedule) -> None:

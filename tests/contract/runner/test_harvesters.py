@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deltamirror.config import StorageSettings
+from deltamirror.config import Settings, StorageSettings
 from deltamirror.deltalog.checkpoints import checkpoint_pieces
 from deltamirror.deltalog.listing import read_listing
 from deltamirror.errors import InvalidInput, InvalidLine, LogChanged, Unavailable
@@ -60,7 +60,7 @@ def test_a_log_is_the_same_parts_in_the_same_order_whoever_reads_it(any_rig: Rig
     assert error is None
     assert places(parts) == sorted(places(parts))
     assert [version for version, _ in places(parts)] == [-1] * 3 + list(range(2, LAST + 1))
-    assert (parts, error) == harvested(LocalHarvester(NO_SETTINGS), slices_of(store))
+    assert (parts, error) == harvested(LocalHarvester(Settings()), slices_of(store))
 
 
 def test_a_log_on_s3_is_read_with_the_executors_own_keys(
@@ -71,7 +71,7 @@ def test_a_log_on_s3_is_read_with_the_executors_own_keys(
     slices = slices_of(store, s3_settings)
     parts, error = any_rig.harvest(slices)
     assert error is None
-    assert (parts, error) == harvested(LocalHarvester(s3_settings), slices)
+    assert (parts, error) == harvested(LocalHarvester(Settings(storage=s3_settings)), slices)
 
 
 @NEAR
@@ -81,7 +81,7 @@ def test_a_slice_that_is_too_large_for_a_job_is_read_by_the_driver(any_rig: Rig,
     slices = slices_of(store)
     slices[6] = replace(slices[6], num_bytes=1 << 30)
     parts, error = any_rig.harvest(slices)
-    assert (parts, error) == harvested(LocalHarvester(NO_SETTINGS), slices)
+    assert (parts, error) == harvested(LocalHarvester(Settings()), slices)
 
 
 @NEAR
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_commit_is_told_after_what_comes_before_it(any_rig:
     assert error.message.startswith(f"{store.location}/{key_of(30)}, line ")
     assert error.source == f"{store.location}/{key_of(30)}"
     # Whole batches come before it, and none after it.
-    assert places(parts) == places(harvested(LocalHarvester(NO_SETTINGS), slices_of(store))[0])[: len(parts)]
+    assert places(parts) == places(harvested(LocalHarvester(Settings()), slices_of(store))[0])[: len(parts)]
 
 
 @NEAR
