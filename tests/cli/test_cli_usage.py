@@ -77,7 +77,8 @@ def test_common_options_work_before_and_after_the_command(prompt) -> None:
     after = prompt("config", "show", "--json", "--catalog", "sqlite:///x.db").stdout
     assert json.loads(before) == json.loads(after)
     both = prompt("--catalog", "sqlite:///x.db", "config", "show", "--json", "--catalog", "sqlite:///y.db").stdout
-    assert json.loads(both)["settings"][0]["value"] == "sqlite:///y.db"
+    [url] = [each["value"] for each in json.loads(both)["settings"] if each["key"] == "catalog.url"]
+    assert url == "sqlite:///y.db"
 
 
 def test_the_version_is_shown(prompt) -> None:

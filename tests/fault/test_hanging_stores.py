@@ -1,9 +1,8 @@
 """A store that never answers costs its own tables only, few threads, and no more than a lease when a service ends.
 
-On disk a FIFO that has no writer stands for a dead mount: whoever opens it waits in a system call.
+On disk a pipe that has no writer stands for a file of a dead mount.
 """
 
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.status import table_status
 from tests.support.adoptions import logs_of
 from tests.support.commands import following as service
+from tests.support.dead_disk import COMMAND, dead
 from tests.support.mirrors import append, following, local_settings, log_of, make_table, published_files, until
 
 HASTY = replace(StorageSettings(), timeout=0.2, transfer_timeout=0.2)
@@ -39,22 +39,6 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
     with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as opened:
         opened.init()
         yield opened
-
-
-@contextmanager
-def dead(*files: Path) -> Iterator[None]:
-    """Files that hang whoever reads them, until the end of the block."""
-    for file in files:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        os.mkfifo(file)
-    try:
-        yield
-    finally:
-        for file in files:
-            with suppress(OSError):  # nobody waits for it
-                os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
-            file.unlink()
 
 
 @contextmanager
@@ -148,7 +132,7 @@ def environment_of(folder: Path, **storage: str) -> dict[str, str]:
 
 
 def is_stopped_in_order(catalog: Catalog, folder: Path, settings: dict[str, str], hangs: Callable[[], bool]) -> None:
-    with service("--runner", "local", folder=folder, settings=settings) as running:
+    with service("--runner", "local", folder=folder, settings=settings, program=COMMAND) as running:
         until(hangs)
         catalog.wait_until_published({"fine": 0}, seconds=120)
         status, said, complained = running.stop()

@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -180,18 +180,24 @@ class Service:
 
 @contextmanager
 def following(
-    *arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING, command: str = "mirror"
+    *arguments: str,
+    folder: Path,
+    settings: Mapping[str, str] = NOTHING,
+    command: str = "mirror",
+    program: Sequence[str] = COMMAND,
 ) -> Iterator[Service]:
     """A service, or another command that follows, which is killed at the end if nobody stopped it."""
-    with running(command, "--follow", *arguments, folder=folder, settings=settings) as service:
+    with running(command, "--follow", *arguments, folder=folder, settings=settings, program=program) as service:
         yield service
 
 
 @contextmanager
-def running(*arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING) -> Iterator[Service]:
+def running(
+    *arguments: str, folder: Path, settings: Mapping[str, str] = NOTHING, program: Sequence[str] = COMMAND
+) -> Iterator[Service]:
     """A command that runs until it is stopped, and is killed at the end if nobody did that."""
     with subprocess.Popen(
-        [*COMMAND, *arguments],
+        [*program, *arguments],
         cwd=folder,
         env=environment(settings),
         stdout=subprocess.PIPE,

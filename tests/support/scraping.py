@@ -1,10 +1,13 @@
 """The metrics of this process, as a scraper reads them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from deltamirror.telemetry import metrics
 
-__all__ = ["labels_of", "scraped", "value"]
+__all__ = ["labels_of", "own_labels", "scraped", "value"]
 
 
 def scraped() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -24,3 +27,15 @@ def value(name: str, **labels: str) -> float:
 def labels_of(name: str, label: str) -> set[str]:
     """The values that a label of a metric has."""
     return {dict(labels)[label] for sample, labels in scraped() if sample == name}
+
+
+@contextmanager
+def own_labels() -> Iterator[None]:
+    """Labels for the tables of this block, however many other tests of the process had."""
+    metrics.limit_tables(0)
+    metrics.limit_tables(100)
+    try:
+        yield
+    finally:
+        metrics.limit_tables(0)
+        metrics.limit_tables(100)

@@ -1,6 +1,5 @@
 """A running service goes by the settings file as it is, and loses nothing of what it has in hand."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import heartbeat
 from deltamirror.txnlog.queue.leases import renew, take
 from deltamirror.work import CommitUnit, Lane, Lease, Outcome, Stage, Unit
+from tests.support.dead_disk import dead
 from tests.support.lake import execute as queried
 from tests.support.mirrors import (
     ScriptedRunner,
@@ -146,11 +146,9 @@ def test_a_job_works_on_as_many_units_at_once_as_the_settings_say(lake: Lake, mo
 @pytest.mark.parametrize("seconds", ["0.1", "0.2"])
 def test_a_call_that_hangs_is_given_up_after_the_time_in_force(lake: Lake, seconds: str) -> None:
     hanging = log_of(make_table(lake.catalog, lake.folder)) / commit_name(0)
-    hanging.parent.mkdir(parents=True)
-    os.mkfifo(hanging)
     lake.change(storage__timeout=seconds)
-    lake.units()
-    os.close(os.open(hanging, os.O_RDWR))  # whoever reads it comes back
+    with dead(hanging):
+        lake.units()
     [status] = lake.engine.status("t")
     assert status.error is not None
     assert f"no answer within {seconds} s" in status.error.message

@@ -1,5 +1,6 @@
 """What the mirror measures of its own work is what SQL and the store say of it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,16 @@ from deltamirror.work import CheckpointUnit, Outcome, Stage, Unit
 from tests.support.lake import add, execute
 from tests.support.mirrors import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
 from tests.support.reconcilers import reconciled, reconciling
-from tests.support.scraping import labels_of, scraped, value
+from tests.support.scraping import labels_of, own_labels, scraped, value
 
 STAGES = ("read", "serialise", "upload", "verify")
 HOUR = 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def labels() -> Iterator[None]:
+    with own_labels():
+        yield
 
 
 @pytest.mark.requirement("R59")

@@ -5,16 +5,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deltamirror.telemetry import metrics
 from deltamirror.telemetry.metrics import Sample
-from tests.support.scraping import labels_of, value
+from tests.support.scraping import labels_of, own_labels, value
 
 
 @pytest.fixture(autouse=True)
-def own_labels() -> Iterator[None]:
-    metrics.limit_tables(0)
-    metrics.limit_tables(100)
-    yield
-    metrics.limit_tables(0)
-    metrics.limit_tables(100)
+def labels() -> Iterator[None]:
+    with own_labels():
+        yield
 
 
 def test_a_commit_is_counted_once_with_its_outcome() -> None:
