@@ -21,19 +21,16 @@ from deltamirror.work import Lane
 from tests.support.lake import add, create, execute, remove_of
 from tests.support.mirroring import claimed, end_leases, failed, record, work_on, write_checkpoint
 from tests.support.mirrors import append, following, make_table, mirror_of, until
-from tests.support.scraping import labels_of, scraped, value
+from tests.support.scraping import labels_of, own_labels, scraped, value
 
 QUERIES = 6
 OPEN = """INSERT INTO dl_breakers (store, state, failures, successes, changed_at) VALUES (:store, :state, 5, 0, 1)"""
 
 
 @pytest.fixture(autouse=True)
-def own_labels() -> Iterator[None]:
-    metrics.limit_tables(0)
-    metrics.limit_tables(100)
-    yield
-    metrics.limit_tables(0)
-    metrics.limit_tables(100)
+def labels() -> Iterator[None]:
+    with own_labels():
+        yield
 
 
 def refreshing(seconds: float, **mirror: Any) -> LiveSettings:

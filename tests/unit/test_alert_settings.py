@@ -31,7 +31,7 @@ enabled = false
 [[alerts.channels]]
 name = "ops"
 kind = "webhook"
-url = "https://me:hunter2@hooks.example/x"
+url = "https://hooks.example/hunter2"
 bearer = "hunter3"
 """
 
@@ -142,7 +142,11 @@ def test_a_wrong_key_is_named_with_its_line_its_block_and_its_key(
             "`delivery_attempts` of a channel",
         ),
         ("url =", "# url =", "channel 'ops': `url` is missing"),
-        ('url = "https://me', 'url = "ftp://me', "channel 'ops': `url` does not begin with `https://` or `http://`"),
+        (
+            'url = "https://hooks',
+            'url = "ftp://hooks',
+            "channel 'ops': `url` does not begin with `https://` or `http://`",
+        ),
         (
             'kind = "webhook"',
             'kind = "slack"',

@@ -211,6 +211,7 @@ def test_every_setting_reloads_but_for_those_whose_reason_the_guide_gives() -> N
         "serve.listen",
         "serve.tls_cert",
         "serve.tls_key",
+        "serve.behind_proxy",
         "serve.hosts",
         "serve.loopback_read",
         "serve.session",
