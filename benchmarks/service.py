@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,8 +97,9 @@ def transactions(url: str) -> int:
 def _with_children(pid: int) -> Iterator[int]:
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield from _with_children(int(child))
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            for child in (task / "children").read_text().split():
+                yield from _with_children(int(child))
 
 
 def _ticks(pid: int) -> int:
