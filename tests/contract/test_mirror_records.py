@@ -11,6 +11,7 @@ from deltamirror import Catalog, Table
 from deltamirror.delta.chunks import commit_digest
 from deltamirror.errors import PermissionDenied, Transient, Unavailable
 from deltamirror.txnlog.queue.backlog import (
+    bytes_between,
     checkpoint_facts,
     checksum_seed,
     commit_work,
@@ -392,7 +393,7 @@ def test_what_waits_is_known_with_the_bytes_since_the_last_checkpoint(catalog: C
     [first] = waiting(catalog, found, most=3)
     assert first is not None
     assert [each.version for each in first.commits] == [0, 1, 2]
-    assert (first.follows, first.last_checkpoint, first.bytes_before, first.checksum) == (False, None, 0, None)
+    assert (first.follows, first.last_checkpoint, first.checksum) == (False, None, None)
     record(catalog, published(found.lease, 0, 1, 2, checksum=b"sum"))
     ask_for_checkpoint(catalog, 1)
     [found] = claimed(catalog)
@@ -400,7 +401,10 @@ def test_what_waits_is_known_with_the_bytes_since_the_last_checkpoint(catalog: C
     assert then is not None
     assert [each.version for each in then.commits] == [3, 4]
     assert (then.follows, then.last_checkpoint, then.checksum) == (True, 1, b"sum")
-    assert (then.bytes_before, then.began_at) == (sizes[2], table.history()[-2].timestamp)
+    assert then.began_at == table.history()[-2].timestamp
+    with catalog.database.read() as connection:
+        spans = [bytes_between(connection, table.info().id, *span) for span in ((-1, 4), (1, 2), (2, 2))]
+    assert spans == [sum(sizes), sizes[2], 0]
 
 
 @pytest.mark.default_on(*ENGINES)

@@ -18,7 +18,7 @@ from deltamirror.pipeline.plan.checksum_seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
 from deltamirror.txnlog.content.state import decoded_line, in_force
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.queue.backlog import CheckpointFacts, checkpoint_facts, replay_work
+from deltamirror.txnlog.queue.backlog import CheckpointFacts, bytes_between, checkpoint_facts, replay_work
 from deltamirror.txnlog.queue.leases import Claim
 from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
 from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork
@@ -110,15 +110,23 @@ def plan_commits(
         verify=_verification(claim, settings.mirror.verify),
         budget=settings.mirror.budget,
     )
+    cadence = _cadence(metadata, settings.checkpoint)
     return CommitPlan(
         unit=_with_checksums(database, unit, mine) if settings.mirror.checksums else unit,
-        cadence=_cadence(metadata, settings.checkpoint),
+        cadence=cadence,
         last_checkpoint=claim.log_start if mine.last_checkpoint is None else mine.last_checkpoint,
         last_checkpoint_at=mine.began_at,
-        bytes_before=mine.bytes_before,
+        bytes_before=0 if cadence is None else _bytes_before(database, claim, mine),
         head=newest,
         is_retry=claim.failed,
     )
+
+
+def _bytes_before(database: Database, claim: Claim, waiting: Waiting) -> int:
+    """How many bytes the published commits since the last checkpoint have; without checkpoints it would be all."""
+    after = -1 if waiting.last_checkpoint is None else waiting.last_checkpoint
+    with database.read() as connection:
+        return bytes_between(connection, claim.table_id, after, claim.published)
 
 
 def _metadata(database: Database, claim: Claim, waiting: Waiting, version: int) -> Metadata:

@@ -27,6 +27,7 @@ __all__ = [
     "WORK",
     "BaseFacts",
     "CheckpointFacts",
+    "bytes_between",
     "bytes_since",
     "checkpoint_facts",
     "checksum_seed",
@@ -155,6 +156,12 @@ def bytes_since(connection: Connection, table_id: int, after: int, upto: int) ->
     return [(row.version, row.num_bytes) for row in connection.execute(query.order_by(c.version))]
 
 
+def bytes_between(connection: Connection, table_id: int, after: int, upto: int) -> int:
+    """How many bytes the commits after a version have, up to another."""
+    between = {"of_table": table_id, "after": after, "last": upto}
+    return int(connection.execute(_BYTES_BETWEEN, between).scalar_one())
+
+
 def txn_ids(connection: Connection, table_id: int, *, first: int, last: int) -> dict[int, str]:
     """The transactions of the versions from one to another."""
     query = select(versions.c.version, versions.c.txn_id).where(_at(table_id), versions.c.version.between(first, last))
@@ -232,6 +239,9 @@ _NUM_ENDED: Final = select(func.count()).select_from(
     .where(file_ends.c.table_id == bindparam("of_table"), _UP_TO_LAST)
     .distinct()
     .subquery()
+)
+_BYTES_BETWEEN: Final = select(func.coalesce(func.sum(versions.c.num_bytes), 0)).where(
+    _OF_TABLE, versions.c.version > bindparam("after"), _UP_TO_LAST
 )
 _COMMITTED_AT: Final = select(versions.c.committed_at).where(_OF_TABLE, versions.c.version == bindparam("of_version"))
 _CHECKSUM: Final = select(checksums.c.data).where(

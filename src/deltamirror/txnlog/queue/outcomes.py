@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias
 
-from sqlalchemy import bindparam, case, delete, func, insert, literal, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, literal, literal_column, select, update
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -117,7 +117,6 @@ def record_commits(
     with database.write(Step.RECORD_COMMITS) as session:
         started = surrender_all(session, [each.lease for each in records])
         held = [each for each in records if each.lease in started]
-        repaired = _with_failures(session, [each.lease.table_id for each in held])
         done = {
             each.lease: record_published(
                 session,
@@ -126,7 +125,6 @@ def record_commits(
                 started[each.lease],
                 stages=each.outcome.stages,
                 waited_ms=waited_ms[each.lease],
-                has_failures=each.lease.table_id in repaired,
             )
             for each in held
         }
@@ -207,12 +205,8 @@ def record_published(
     *,
     stages: StageTimes | None = None,
     waited_ms: int = 0,
-    has_failures: bool = True,
 ) -> RecordedVersions:
-    """These versions are in the log, by a unit that was in its stages for so long, and ended so long ago.
-
-    ``has_failures``: whether any version of the table may be FAILED.
-    """
+    """These versions are in the log, by a unit that was in its stages for so long, and ended so long ago."""
     if not published:
         return RecordedVersions()
     c = mirror_status.c
@@ -220,7 +214,9 @@ def record_published(
     mine = (c.table_id == lease.table_id) & c.version.between(first, last)
     if last - first + 1 != len(published):
         mine &= c.version.in_([each.version for each in published])
-    recovered = has_failures and _close_failures(session, lease, mine, started, first=first, last=last)
+    unit = {"of_table": lease.table_id, "first": first, "last": last}
+    has_failed = bool(session.rows(_FAILED, unit))
+    recovered = has_failed and _close_failures(session, lease, mine, started, first=first, last=last)
     done = (
         update(mirror_status)
         .where(mine, c.state != "SUCCESS")
@@ -255,13 +251,10 @@ def _close_failures(
     return session.execute(postponed.limit(1)).first() is not None
 
 
-def _with_failures(session: Session, table_ids: Sequence[int]) -> set[int]:
-    """Those of some tables that have a version which failed."""
-    return set(session.execute(_FAILED, {"of_tables": table_ids}).scalars()) if table_ids else set()
-
-
-_FAILED: Final = select(mirror_status.c.table_id).where(
-    mirror_status.c.table_id.in_(bindparam("of_tables", expanding=True)), mirror_status.c.state == "FAILED"
+_FAILED: Final = select(mirror_status.c.version).where(
+    mirror_status.c.table_id == bindparam("of_table"),
+    mirror_status.c.version.between(bindparam("first"), bindparam("last")),
+    mirror_status.c.state == literal_column("'FAILED'"),
 )
 
 

@@ -40,8 +40,6 @@ class Waiting:
     metadata_line: str
     last_checkpoint: int | None
     """The newest that was asked for."""
-    bytes_before: int
-    """How many bytes the published commits after it have."""
     began_at: int | None
     """When its version was committed, or the first of the log; None where that is not known."""
     checksum: bytes | None
@@ -64,7 +62,6 @@ def waiting_commits(connection: Connection, claims: Sequence[Claim], *, most: in
             metadata_version=row.metadata_version,
             metadata_line=row.line,
             last_checkpoint=row.last_checkpoint,
-            bytes_before=int(row.bytes_before),
             began_at=row.began_at,
             checksum=_checksum_of(seeds.get(claim.table_id), claim.published),
         )
@@ -119,8 +116,6 @@ def _facts_query() -> Select[Any]:
         .subquery("asked_for")
     )
     own = c.table_id == tables.c.table_id
-    after = func.coalesce(asked_for.c.version, -1)
-    bytes_before = select(func.coalesce(func.sum(c.num_bytes), 0)).where(own, c.version > after, c.version <= last)
     began_at = select(c.committed_at).where(own, c.version == func.coalesce(asked_for.c.version, tables.c.log_start))
     last_commits = select(func.count()).where(own, c.version == last, c.num_chunks > 0)
     return (
@@ -129,7 +124,6 @@ def _facts_query() -> Select[Any]:
             heads.c.metadata_version,
             metadata.c.line,
             asked_for.c.version.label("last_checkpoint"),
-            bytes_before.scalar_subquery().label("bytes_before"),
             began_at.scalar_subquery().label("began_at"),
             last_commits.scalar_subquery().label("has_last"),
         )
