@@ -133,7 +133,7 @@ def test_a_service_compares_logs_by_itself(lived, add) -> None:
     settings = {"DELTAMIRROR_MIRROR__RUNNER": "local", "DELTAMIRROR_RECONCILE__INTERVAL": "0.5"}
     file_of(lived, 2).unlink()
     with following(folder=lived.folder, settings=settings) as service:
-        while not (said := service.process.stderr.readline()).endswith("1 objects are written again\n"):
+        while not (said := service.line()).endswith("1 objects are written again\n"):
             assert said
         assert file_of(lived, 2).read_bytes() == before
         assert service.stop()[0] == 0

@@ -19,8 +19,7 @@ ALWAYS = "log.level = 'info'\n[mirror]\nrunner = 'local'\npoll = 0.05\n"
 
 def awaited(service: Service, said: str) -> str:
     """The next line of the log that says this."""
-    assert service.process.stderr is not None
-    return next(line for line in service.process.stderr if said in line)
+    return next(line for line in iter(service.line, "") if said in line)
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """Tokens are issued once, listed without themselves, and revoked; the page is served until a signal."""
 
 import re
-import signal
-import subprocess
 import urllib.request
 
-from tests.support.commands import COMMAND, environment
+from tests.support.commands import running
 
 
 def test_a_token_is_shown_once(orders) -> None:
@@ -40,19 +38,10 @@ def _other(orders) -> str:
 
 
 def test_the_page_is_served_until_a_signal(orders) -> None:
-    command = [*COMMAND, "serve", "--listen", "127.0.0.1:0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=orders.folder, env=environment(), **pipes) as process:
-        try:
-            started = process.stderr.readline()
-            url = re.search(r"http://127\.0\.0\.1:\d+/", started)[0]
-            with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own address
-                assert b"orders" in answer.read()
-            process.send_signal(signal.SIGTERM)
-            said, complained = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert (process.returncode, said, complained) == (0, "Stopped.\n", "")
+    with running("serve", "--listen", "127.0.0.1:0", folder=orders.folder) as server:
+        with urllib.request.urlopen(server.url) as answer:  # noqa: S310 - our own address
+            assert b"orders" in answer.read()
+        assert server.stop() == (0, "Stopped.\n", "")
 
 
 def test_an_address_that_others_reach_is_refused_without_tls(orders) -> None:

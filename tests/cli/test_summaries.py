@@ -102,10 +102,10 @@ def test_a_database_that_does_not_answer_hides_nothing_that_was_done(lines: list
 def test_a_service_says_it_whatever_the_level_of_the_log_is(orders, form: str) -> None:
     settings = {**FOLLOWER, "DELTAMIRROR_LOG__SUMMARY": "0.2", "DELTAMIRROR_LOG__FORMAT": form}
     with following(folder=orders.folder, settings=settings) as service:
-        said = [service.process.stderr.readline()]
+        said = [service.line()]
         while "published 1 version of 1 table" not in said[-1]:
             assert said[-1], "the service ended"
-            said.append(service.process.stderr.readline())
+            said.append(service.line())
         assert service.stop()[0] == 0
     assert len(said) <= 2  # before that, at most that one version waits
     if form == "json":

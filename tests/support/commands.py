@@ -153,9 +153,9 @@ def without_jvm(stderr: str) -> str:
 class Service:
     """A ``deltamirror mirror --follow``, or ``reconcile --follow``, that runs."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
-        self.started = _stream(process.stderr).readline()
+        self.started = self.line()
         """What it said when it was ready for signals."""
 
     @property
@@ -166,16 +166,20 @@ class Service:
             raise AssertionError(f"it does not say where it listens: {self.started}")
         return found[0]
 
+    def line(self) -> str:
+        """The next line of its standard error; nothing behind it is taken from the pipe."""
+        return _stream(self.process.stderr).readline().decode()
+
     def told(self, how: signal.Signals) -> str:
         """Send a signal, and wait for the line that it is answered with."""
         self.process.send_signal(how)
-        return _stream(self.process.stderr).readline()
+        return self.line()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         """Send a signal, and wait: exit status, standard output, standard error."""
         self.process.send_signal(how)
         said, complained = self.process.communicate(timeout=_LONGEST)
-        return self.process.returncode, said, complained
+        return self.process.returncode, said.decode(), complained.decode()
 
 
 @contextmanager
@@ -202,7 +206,7 @@ def running(
         env=environment(settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        bufsize=0,  # what a buffer had taken from the pipe, communicate() would not see
     ) as process:
         try:
             yield Service(process)
@@ -210,7 +214,7 @@ def running(
             process.kill()
 
 
-def _stream(stream: IO[str] | None) -> IO[str]:
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     if stream is None:
         raise ValueError("the process has no such stream")
     return stream
