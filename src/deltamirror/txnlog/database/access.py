@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, Executable, Result, Table, select
@@ -34,6 +34,9 @@ T = TypeVar("T")
 
 _ROWS_AT_ONCE = 20_000
 _STORED = select(STORED_SCHEMA)
+_HEAD_AND_CLOCK = HEAD.add_columns(CLOCK, STORED_SCHEMA)
+_compiled: Final[dict[tuple[str, ClauseElement], tuple[str, list[str] | None]]] = {}
+"""The statements of modules, by the name of an engine; all databases of a kind share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +122,14 @@ class Database(ABC):
         self.engine = engine
         self._secrets = secret_pieces(settings.url)
         self._identity: tuple[int, int] | None = None
-        self._head_and_clock = HEAD.add_columns(CLOCK, STORED_SCHEMA)
-        self._compiled: dict[ClauseElement, tuple[str, list[str] | None]] = {}
 
     def compiled(self, statement: ClauseElement) -> tuple[str, list[str] | None]:
         """The driver's text of a statement, and the order of its values (None: by name)."""
-        found = self._compiled.get(statement)
+        found = _compiled.get((self.name, statement))
         if found is None:
             compiled = statement.compile(dialect=self.engine.dialect)
             positions = getattr(compiled, "positiontup", None)
-            found = self._compiled[statement] = (str(compiled), positions)
+            found = _compiled[self.name, statement] = (str(compiled), positions)
         return found
 
     @contextmanager
@@ -250,7 +251,7 @@ class Database(ABC):
 
     def lock_head(self, session: Session, table_id: int) -> list[Row]:
         """The head of a table, locked until the transaction ends, and the time once it is."""
-        rows = session.rows(self._head_and_clock, {"table_id": table_id})
+        rows = session.rows(_HEAD_AND_CLOCK, {"table_id": table_id})
         for row in rows:
             require_schema(row[-1])
         return [row[:-1] for row in rows]
