@@ -231,7 +231,11 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: Annotated[
         int,
         NOT_NEGATIVE,
-        described("How many checkpoints are written at once, beside the commits.", unit="jobs", reload=Reload.LIVE),
+        described(
+            "How many jobs write checkpoints at once, beside the commits; small checkpoints of a store share a job.",
+            unit="jobs",
+            reload=Reload.LIVE,
+        ),
     ] = 1
     lease: Annotated[
         float,
