@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.support.golden",
     "tests.support.skips",
     "tests.support.examples",
+    "tests.support.compiled_statements",
     "tests.support.durations",
     "tests.support.scheduling",
     "tests.support.postgres",

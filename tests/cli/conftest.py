@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -63,9 +64,9 @@ def prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prompt:
 
 
 @pytest.fixture
-def orders(prompt: Prompt) -> Prompt:
+def orders(prompt: Prompt, made_catalogs: Path) -> Prompt:
     """A prompt in a folder with a catalog that has the table ``orders``, partitioned by day."""
-    prompt("init")
+    shutil.copy(made_catalogs / "lake.db", prompt.folder / "deltamirror.db")
     prompt(
         "table",
         "create",

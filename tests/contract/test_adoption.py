@@ -27,7 +27,6 @@ from tests.support.adoptions import (
     mirroring,
     their_commit,
 )
-from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute, info_of, opened, paths, row_counts, settings_for
 from tests.support.mirrors import append, committed_files, log_of, make_table, published_files
 from tests.support.readers import Reader
@@ -62,7 +61,7 @@ def dump(catalog: Catalog) -> dict[str, list[Any]]:
     return {name: sorted(map(repr, execute(catalog, f"SELECT * FROM {name}"))) for name in names}
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_versions_that_sql_lacks_come_in_as_they_are(
     catalog: Catalog, engine: MirrorEngine, table: Table, delta_rs: Reader
 ) -> None:
@@ -83,7 +82,7 @@ def test_versions_that_sql_lacks_come_in_as_they_are(
     assert adopted(engine).adopted == ()
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_what_waits_goes_after_what_somebody_else_wrote(
     catalog: Catalog, engine: MirrorEngine, table: Table, delta_rs: Reader
 ) -> None:
@@ -115,7 +114,7 @@ def test_what_waits_goes_after_what_somebody_else_wrote(
     assert_same(table, delta_rs)
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_what_was_superseded_is_kept_with_the_versions_that_it_has_since(
     catalog: Catalog, engine: MirrorEngine, table: Table
 ) -> None:
@@ -165,7 +164,7 @@ def test_a_dry_run_says_what_the_adoption_then_does(catalog: Catalog, engine: Mi
     assert adopted(engine) == foreseen
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_commits_that_cannot_follow_are_dropped_when_asked_for_and_their_tokens_forgotten(
     catalog: Catalog, engine: MirrorEngine, table: Table, delta_rs: Reader
 ) -> None:
@@ -246,7 +245,7 @@ def test_a_transaction_over_several_tables_is_not_split_unless_asked_for(
     assert msgspec.json.decode(row.versions) == {"other": 1}
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_a_transaction_over_several_tables_is_rebased_in_the_one_that_diverged(
     catalog: Catalog, engine: MirrorEngine, table: Table, tmp_path: Path
 ) -> None:
@@ -281,7 +280,7 @@ def test_a_transaction_that_is_in_the_log_already_is_not_applied_twice(
     assert_same(table, delta_rs)
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_a_token_is_found_by_the_transaction_that_came_back_from_the_log(
     catalog: Catalog, engine: MirrorEngine, table: Table, tmp_path: Path
 ) -> None:
@@ -437,7 +436,7 @@ def test_a_verbatim_commit_of_ours_is_put_in_again_as_it_is(
     assert table.commit_file(4) == data
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_a_large_commit_of_ours_follows_too(lake_url: str, tmp_path: Path, delta_rs: Reader) -> None:
     accepting = WriterSettings(on_divergence="accept")
     with opened(lake_url, writer=accepting, stage_above=10, chunk_lines=7) as catalog, mirroring(catalog) as engine:

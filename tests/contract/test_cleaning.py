@@ -84,7 +84,7 @@ def assert_all_open(reader: Reader, table: Table, spot: Spot | None = None, *, f
 @pytest.mark.requirement("R19")
 @pytest.mark.requirement("R20")
 @ALL_STORES
-@pytest.mark.default_on("sqlite-disk", "duckdb-disk", "postgresql-s3")
+@pytest.mark.default_on("sqlite-disk", "postgresql-s3")
 def test_what_is_past_its_retention_goes_and_every_version_in_the_window_opens(
     lake_url: str,
     kind: str,

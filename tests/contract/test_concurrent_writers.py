@@ -14,6 +14,7 @@ WRITERS = 16
 pytestmark = pytest.mark.requirement("R36")
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_sixteen_writers_of_fifty_commits_make_eight_hundred_versions(lake_url: str) -> None:
     with opened(lake_url) as catalog:
         create(catalog)

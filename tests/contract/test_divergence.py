@@ -9,7 +9,6 @@ from deltamirror.errors import Conflict, Diverged
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.txnlog.queue.escalations import escalations_of
 from deltamirror.txnlog.queue.quarantine import mark_diverged
-from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute, paths
 from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.reconcilers import reconciled, reconciling
@@ -42,7 +41,7 @@ def table(catalog: Catalog, tmp_path: Path) -> Table:
     return made
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_publishing_that_meets_it_stops_the_table_without_another_try(catalog: Catalog, table: Table) -> None:
     append(table, 2)
     theirs = put(table, 2)
@@ -108,7 +107,7 @@ def test_other_tables_of_a_transaction_get_nothing_either(catalog: Catalog, tabl
     append(other)
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_a_table_is_marked_once_and_by_the_first_version(catalog: Catalog, table: Table) -> None:
     for version, news in ((5, True), (5, False), (3, True), (4, True)):
         with catalog.database.write() as session:

@@ -74,6 +74,7 @@ def test_a_fault_before_any_statement_leaves_nothing(
     assert row_counts(catalog) != before
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R35")
 def test_a_large_commit_leaves_nothing_wherever_it_fails(lake_url: str) -> None:
     with opened(lake_url, stage_above=10, chunk_lines=8) as catalog:

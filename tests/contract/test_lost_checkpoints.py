@@ -10,7 +10,6 @@ from deltamirror.delta.lastcheckpoint import LastCheckpoint, encode
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import repair
 from tests.support.adoptions import logs_of
-from tests.support.catalogs import ENGINES
 from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.reconcilers import reconciled, reconciling
 
@@ -63,7 +62,7 @@ def test_a_checkpoint_is_written_again_though_there_is_a_newer_one(
     assert len(deltalake.DeltaTable(log_of(table).parent, version=3).file_uris()) == 3
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_what_cannot_be_written_again_is_said_to_be_left_and_not_forgotten_for_a_newer_one(
     catalog: Catalog, tmp_path: Path
 ) -> None:

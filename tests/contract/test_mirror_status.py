@@ -94,6 +94,7 @@ def test_a_clock_that_ran_ahead_shows_no_lag_of_zero_while_versions_wait(catalog
     assert status_of(catalog).lag_ms >= 60_000
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_during_an_outage_the_numbers_equal_a_direct_count(catalog: Catalog) -> None:
     for number, name in enumerate(("a", "b", "c", "dropped")):
         table = create(catalog, name)

@@ -51,6 +51,7 @@ def names(catalog: Catalog, switch: Switch = ALL_ON, **wanted: object) -> list[s
         return [table.name for table in tables_page(connection, Wanted(**wanted), switch).tables]
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_tables_are_searched_filtered_and_sorted(five: Catalog) -> None:
     assert names(five) == ["stopped", "fails", "thin", "late", "good"]
     assert names(five, sort=Sort.NAME) == ["fails", "good", "late", "stopped", "thin"]
@@ -65,6 +66,7 @@ def test_tables_are_searched_filtered_and_sorted(five: Catalog) -> None:
     assert names(five, visible=TablePattern("f*"), search="") == ["fails"]
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_pages_end_where_the_tables_end(five: Catalog) -> None:
     with five.database.read() as connection:
         found = [tables_page(connection, Wanted(sort=Sort.NAME, size=2, page=page)) for page in (1, 2, 3, 9)]
@@ -91,6 +93,7 @@ def test_the_totals_are_what_sql_counts(five: Catalog) -> None:
         assert totals(connection, TablePattern("none")).backlog == 0
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R116")
 def test_disabled_tables_are_neither_late_nor_failing_and_come_last(five: Catalog) -> None:
     off = Switch(patterns=(("late", False), ("fails", False), ("stopped", False)))

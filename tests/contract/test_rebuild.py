@@ -22,7 +22,6 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.wiring import open_importer
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Outcome
-from tests.support.catalogs import ENGINES
 from tests.support.checkpoints import objects
 from tests.support.lake import add, paths
 from tests.support.mirrors import (
@@ -79,7 +78,7 @@ def put(store: Store, version: int, data: bytes) -> str:
 
 
 @pytest.mark.requirement("R66")
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_rebuilt_commits_are_the_published_ones_byte_for_byte(catalog: Catalog, tmp_path: Path) -> None:
     table = lived(catalog, tmp_path)
     with mirror_of(catalog) as engine:
@@ -209,7 +208,7 @@ def test_the_log_of_an_imported_table_is_rebuilt_from_its_first_version(catalog:
     assert_same_versions(table, target, range(5, HEAD + 1))
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_an_imported_table_without_its_first_commit_begins_with_a_checkpoint(
     catalog: Catalog, tmp_path: Path, delta_rs: Reader
 ) -> None:

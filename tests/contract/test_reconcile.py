@@ -26,7 +26,6 @@ from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.txnlog.queue.status import Attempt, attempts
 from deltamirror.work import CommitWork, Lane
 from tests.support.adoptions import logs_of
-from tests.support.catalogs import ENGINES
 from tests.support.commit_units import commit_key
 from tests.support.lake import add, execute, settings_for
 from tests.support.mirroring import claimed, failed, record
@@ -73,7 +72,7 @@ def published_table(catalog: Catalog, folder: Path, count: int, name: str = "t",
 
 @pytest.mark.requirement("R53")
 @BOTH
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_lost_objects_are_found_set_failed_and_written_again_bit_for_bit(
     catalog: Catalog, tmp_path: Path, strategy: Strategy
 ) -> None:
@@ -183,7 +182,7 @@ def test_the_same_holds_on_s3(s3_catalog: Catalog, s3_bucket: str, s3_settings: 
         assert put_again.data == table.commit_file(version)
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_what_a_listing_does_not_show_is_found_when_the_samples_come_round(catalog: Catalog, tmp_path: Path) -> None:
     table = published_table(catalog, tmp_path, 11)
     before = file_of(table, 8).stat()
@@ -208,7 +207,7 @@ def test_an_object_that_was_touched_is_read_until_it_was_looked_at(catalog: Cata
 
 @pytest.mark.requirement("R39")
 @BOTH
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_an_altered_commit_is_never_overwritten_and_stops_its_table_only(
     catalog: Catalog, tmp_path: Path, strategy: Strategy, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -390,7 +389,7 @@ def somebodys_turn(catalog: Catalog) -> Iterator[None]:
         release(catalog.database, [lease])
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_services_take_turns_and_nobody_waits_for_a_turn_beside_its_work(catalog: Catalog, tmp_path: Path) -> None:
     table = published_table(catalog, tmp_path, 2)
     file_of(table, 1).unlink()

@@ -19,7 +19,6 @@ from deltamirror.ops.reconcile.repair import Repaired, repair
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.report import report_on
 from deltamirror.pipeline.run.inspection import LocalInspector
-from tests.support.catalogs import ENGINES
 from tests.support.commit_units import commit_key
 from tests.support.lake import execute, paths
 from tests.support.mirrors import append, committed_files, following, log_of, make_table, published_files
@@ -74,7 +73,7 @@ def altered(table: Table, version: int) -> bytes:
     return data
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R51")
 def test_an_altered_commit_is_replaced_when_asked_for_after_it_was_saved_aside(
     catalog: Catalog, engine: MirrorEngine, table: Table, delta_rs: Reader, duckdb_delta: Reader
@@ -170,7 +169,7 @@ def test_a_paused_table_is_not_repaired(catalog: Catalog, engine: MirrorEngine, 
     assert published_files(table) == committed_files(table)
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R84")
 def test_a_report_has_every_attempt_with_what_was_expected_and_found(engine: MirrorEngine, table: Table) -> None:
     theirs = altered(table, 4)

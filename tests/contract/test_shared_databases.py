@@ -57,6 +57,7 @@ def twice(lake_url: str) -> Iterator[tuple[Catalog, Catalog]]:
         yield one, other
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_two_catalogs_of_one_database_wait_for_each_other(twice: tuple[Catalog, Catalog]) -> None:
     all_at_once(*twice, *twice)
 

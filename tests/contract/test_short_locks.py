@@ -95,6 +95,7 @@ def test_a_large_append_behind_a_large_winner_is_compared_before_the_lock(table:
     assert len(adds_of(table.snapshot().files())) == 15 + 15 + BULK
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_what_comes_while_it_is_compared_is_compared_too(
     table: Table, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_conflict_with_a_large_winner_is_found_before_the_lock(catalog: Catalo
     assert watch.unlocked >= BULK
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_who_is_always_left_behind_gets_its_turn(table: Table, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     caught_up, rounds = ratification.caught_up, iter(range(100))
 

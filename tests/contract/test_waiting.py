@@ -12,7 +12,6 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict, Late, NotFound
 from deltamirror.pipeline.service import publication_wait
 from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
-from tests.support.catalogs import ENGINES
 from tests.support.lake import add, paths
 from tests.support.mirrors import append, make_table
 
@@ -63,7 +62,7 @@ def waiting_for(
             changed.set()
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_who_waits_for_a_commit_that_is_moved_waits_for_the_version_that_it_has_since(
     catalog: Catalog, engine: MirrorEngine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

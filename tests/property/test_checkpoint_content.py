@@ -21,6 +21,7 @@ from deltamirror.deltalog.checkpoint.merging import merged
 from deltamirror.publish.checkpoint.classic import classic_state
 from deltamirror.publish.checkpoint.encoding import encoded
 from tests.support.checkpoint_tables import rows, state_of_table
+from tests.support.examples import long_examples
 from tests.support.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R11")]
@@ -119,12 +120,14 @@ def assert_same(one: CheckpointState, other: CheckpointState) -> None:
 
 
 @given(histories())
+@settings(max_examples=long_examples(100))
 def test_the_content_is_what_a_replay_of_the_actions_leaves(history: History) -> None:
     version = len(history.commits) - 1
     assert as_set(actions(content(history, version))) == as_set(expected(history, version))
 
 
 @given(histories(), st.data())
+@settings(max_examples=long_examples(100))
 def test_a_base_and_the_commits_since_give_what_all_commits_give(history: History, data: st.DataObject) -> None:
     last = len(history.commits) - 1
     start = data.draw(st.integers(0, last), label="base")
@@ -138,6 +141,7 @@ def test_a_base_and_the_commits_since_give_what_all_commits_give(history: Histor
 
 
 @given(histories(), st.data())
+@settings(max_examples=long_examples(100))
 def test_statistics_that_a_base_has_parsed_are_as_if_they_were_parsed_again(
     history: History, data: st.DataObject
 ) -> None:
@@ -153,6 +157,7 @@ def test_statistics_that_a_base_has_parsed_are_as_if_they_were_parsed_again(
 
 
 @given(histories(), st.data())
+@settings(max_examples=long_examples(100))
 def test_few_newer_actions_are_worked_in_as_many_are(history: History, data: st.DataObject) -> None:
     last = len(history.commits) - 1
     start = data.draw(st.integers(0, last), label="base")
@@ -205,6 +210,7 @@ def test_what_earlier_lines_lacked_is_found_in_later_ones(blocks: list[list[Add 
 
 
 @given(st.lists(odd_adds | odd_removes, max_size=12, unique_by=lambda action: action.path.lower()))
+@settings(max_examples=long_examples(100))
 def test_no_field_of_an_odd_file_is_lost_on_its_way_into_a_checkpoint(files: list[Add | Remove]) -> None:
     history = History(((PROTOCOL, table_metadata(), *files),), (0,))
     read_back = state_of_table(through_parquet(rows(content(history, 0))), version=0)

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltamirror import Catalog
+from tests.support.examples import long_examples
 from tests.support.mirrors import mirror_of
 
 pytestmark = pytest.mark.requirement("R89")
@@ -257,7 +258,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield Lake(catalog, folder, count())
 
 
-@settings(max_examples=40)
+@settings(max_examples=long_examples(40))
 @given(drawn=tables(), conditions=st.lists(CONDITIONS, min_size=4, max_size=4))
 def test_rows_come_back_and_filters_find_them(lake: Lake, drawn: Drawn, conditions: list[Condition]) -> None:
     with lake.table(drawn) as (table, _):
@@ -267,7 +268,7 @@ def test_rows_come_back_and_filters_find_them(lake: Lake, drawn: Drawn, conditio
             assert plain(table.to_arrow(filter=condition.text)) == plain(arrow(wanted)), condition.text
 
 
-@settings(max_examples=20)
+@settings(max_examples=long_examples(20))
 @given(drawn=tables())
 def test_delta_rs_reads_the_same_rows(lake: Lake, drawn: Drawn) -> None:
     with lake.table(drawn) as (table, folder):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+_MOST_OF_THEM = 5_000
 COLLECT = ("-m", "pytest", "--collect-only", "-q", "-n0", "-p", "no:cacheprovider")
 
 
@@ -43,10 +44,14 @@ def collected(folder: Path, home: Path) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_a_clone_in_an_empty_folder_has_the_same_tests(clone: Path, tmp_path: Path) -> None:
-    found = collected(clone, tmp_path)
-    assert len(found) > 5_000
-    assert found == collected(ROOT, tmp_path)
+def test_a_clone_in_an_empty_folder_has_the_same_tests(
+    clone: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    found, here = collected(clone, tmp_path), [item.nodeid for item in request.session.items]
+    assert len(found) > _MOST_OF_THEM
+    if len(here) <= _MOST_OF_THEM:  # some of the tests are run
+        here = collected(ROOT, tmp_path)
+    assert sorted(found) == sorted(here)
 
 
 def test_the_golden_lane_fails_where_its_tables_are_not_there(clone: Path, tmp_path: Path) -> None:

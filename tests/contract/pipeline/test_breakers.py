@@ -20,7 +20,6 @@ from deltamirror.pipeline.run.execution import failed
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState, all_breakers, breaker_events_of, change_breaker
 from deltamirror.work import Outcome, Stage, Unit
-from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute
 from tests.support.mirrors import (
     ScriptedRunner,
@@ -87,7 +86,7 @@ def elsewhere(catalog: Catalog, name: str, folder: Path) -> Table:
     return catalog.create_table(name, location=f"memory://{folder.name}-{name}/{name}", schema="id long")
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_services_share_what_they_know_of_a_store_and_tables_of_others_go_on(catalog: Catalog, tmp_path: Path) -> None:
     down = [make_table(catalog, tmp_path, name) for name in ("a", "b", "c")]
     other, outage = elsewhere(catalog, "other", tmp_path), Outage({"a", "b", "c"})
@@ -113,7 +112,7 @@ def test_services_share_what_they_know_of_a_store_and_tables_of_others_go_on(cat
     assert published_files(down[0]) == {}
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_one_unit_tries_the_store_and_when_it_is_back_all_tables_go_on_at_once(
     catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -294,7 +293,7 @@ def test_checkpoints_and_writers_that_publish_leave_the_store_alone_too(lake_url
         assert not list(log_of(table).glob("*.parquet"))
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_while_one_service_tries_the_others_wait_and_a_prober_that_died_is_replaced(
     catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -411,7 +410,7 @@ def test_a_commit_does_not_bring_a_failure_forward_before_the_longest_pause(cata
     assert outage.begun.count("t") == 1
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R52")
 def test_a_recovery_brings_the_other_tables_of_the_store_forward(catalog: Catalog, tmp_path: Path) -> None:
     for name in "abc":

@@ -13,7 +13,6 @@ from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.txnlog.queue.escalations import Escalation, escalations_of
 from deltamirror.work import CommitOutcome, CommitUnit, Failure, Outcome, Stage, Unit
-from tests.support.catalogs import ENGINES
 from tests.support.mirrors import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
 
 pytestmark = [pytest.mark.requirement("R54"), pytest.mark.default_on("sqlite")]
@@ -28,7 +27,7 @@ def errors_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R51")
 def test_a_version_is_escalated_past_the_last_of_its_attempts_once_and_closed_when_published(
     catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
