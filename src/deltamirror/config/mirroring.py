@@ -293,8 +293,8 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         NOT_NEGATIVE,
         described(
-            "How often the log of each table is looked at, by whichever service has its turn, as long as that takes "
-            "less than a quarter of the time; 0: never.",
+            "How often the log of each table is looked at, by whichever service has its turn; less often where there "
+            "are so many logs that it would take more than some hundredths of a processor. 0: never.",
             unit="s",
             reload=Reload.LIVE,
         ),

@@ -2,13 +2,15 @@
 
 import threading
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from deltamirror.config import Settings
+from deltamirror.errors import LeaseLost
 from deltamirror.ops.reconcile import background
-from deltamirror.ops.reconcile.background import BackgroundReconciler, pause_after
+from deltamirror.ops.reconcile.background import BackgroundReconciler, rest_after
 from deltamirror.pipeline.service.shutdown import Ending
 from tests.support.reconcilers import comparing_every
 
@@ -19,17 +21,41 @@ def test_each_log_is_looked_at_twice_a_minute_unless_somebody_says_otherwise() -
 
 
 @pytest.mark.parametrize(
-    ("interval", "took", "seconds"),
+    ("took", "computed", "seconds"),
     [
-        (30, 0.1, 3),  # some logs, as often as they are due
-        (30, 10, 30),  # many logs: three quarters of the time are rest
-        (30, 3_600, 300),  # a store that hardly answers
-        (3_600, 0.1, 30),
-        (0.2, 0, 0.02),
+        (0.02, 0.001, 0.1),
+        (0.02, 0.01, 1.0),  # a hundredth of a processor
+        (2.0, 0.001, 6.0),  # a store that is slow: a quarter of the time
+        (3_600.0, 0.1, 30.0),  # a store that hardly answers
     ],
 )
-def test_looking_takes_a_quarter_of_the_time_at_most(interval: float, took: float, seconds: float) -> None:
-    assert pause_after(took, interval=interval) == pytest.approx(seconds)
+def test_after_each_look_the_thread_rests(took: float, computed: float, seconds: float) -> None:
+    assert rest_after(took, computed, interval=30.0) == pytest.approx(seconds)
+
+
+class Looking:
+    """Logs that are all due for ever, and who looked at them."""
+
+    def __init__(self, count: int) -> None:
+        self.logs = [SimpleNamespace(table_id=number, name=f"t{number}") for number in range(count)]
+        self.looks = list[int]()
+        self.twice = threading.Event()
+
+    def look(self, log: Any) -> Any:
+        self.looks.append(log.table_id)
+        if len(self.looks) > len(self.logs):
+            self.twice.set()
+        raise LeaseLost("another process compares it")
+
+
+@pytest.mark.requirement("R52")
+def test_a_round_has_every_log_once_though_none_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    looking = Looking(50)
+    monkeypatch.setattr(background, "kept_logs", lambda *_, **__: looking.logs)
+    file, ending = SharedFile(), Ending(lease=lambda: 60.0, give_up=lambda: None)
+    with BackgroundReconciler(cast("Any", file), cast("Any", looking), live=comparing_every(0.001), ending=ending):
+        assert looking.twice.wait(60)
+    assert looking.looks[:50] == list(range(50))
 
 
 class SharedFile:

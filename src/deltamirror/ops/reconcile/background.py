@@ -18,18 +18,21 @@ from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_logs
 
-__all__ = ["BackgroundReconciler", "Rounds", "pause_after"]
+__all__ = ["BackgroundReconciler", "Rounds", "rest_after"]
 
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE: Final = 30.0
 _REST: Final = 3.0
-"""How many times as long as it looked at logs the thread rests."""
-_LONGEST_REST: Final = 300.0
+"""How many times as long as it looked at a log the thread rests."""
+_REST_OF_PROCESSOR: Final = 100.0
+"""How many times as long as it computed meanwhile it rests: threads of the store compute about as much as this one."""
+_LOGS_AT_ONCE: Final = 20
+"""After so many it is seen again which logs are due: other services look at them, too."""
 
 
-def pause_after(took: float, *, interval: float) -> float:
-    """How many seconds pass before it is seen which logs are due, after so many that were spent on looking."""
-    return max(min(interval / 10, _LONGEST_PAUSE), min(_REST * took, _LONGEST_REST))
+def rest_after(took: float, computed: float, *, interval: float) -> float:
+    """How many seconds pass after a look at a log, which took so many, before the next log is looked at."""
+    return min(max(_REST * took, _REST_OF_PROCESSOR * computed), interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,9 @@ class Rounds:
 class BackgroundReconciler:
     """A thread that looks at each log once in an interval, unless another service did. It holds up no publishing.
 
-    Where there is more to look at, it is looked at less often: the thread rests for most of its time. With ``lets_go``
-    other processes can open the database meanwhile, where only one of them at a time can.
+    Where there are very many logs, each is looked at less often: the thread rests after each look, so that a service
+    with nothing to publish computes next to nothing. With ``lets_go`` other processes can open the database
+    meanwhile, where only one of them at a time can.
     """
 
     def __init__(
@@ -95,51 +99,51 @@ class BackgroundReconciler:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        took = 0.0
         while not self._stop.is_set():
-            if not self._rested(took):
+            if not self._rested(min(self._interval / 10, _LONGEST_PAUSE)):
                 continue  # settings have changed, or this ends
-            begun = time.monotonic()
             try:
-                self._round()
+                self._look_at_all()
                 self._error = ""
             except BaseException as error:  # noqa: BLE001  a panic of a Rust library, too: this thread has to last
                 ours = our_error(error)
                 level = logging.DEBUG if ours is error else logging.ERROR
                 _log.log(level, "the logs are not compared: %s", ours)
                 self._error = str(ours)
-            took = time.monotonic() - begun
 
     @property
     def _interval(self) -> float:
         return self._live.current.reconcile.interval
 
-    def _rested(self, took: float) -> bool:
-        """Wait for the next round; whether it is due. Without an interval, wait until the settings have changed."""
-        interval = self._interval
-        pause = pause_after(took, interval=interval) if interval > 0 else None
+    def _rested(self, seconds: float) -> bool:
+        """Wait; whether nothing woke it before. Without an interval, wait until the settings have changed."""
+        if self._lets_go:
+            self._database.let_go()
+        pause = seconds if self._interval > 0 else None
         self._at = None, time.monotonic() + (math.inf if pause is None else pause)
         is_woken = self._wake.wait(pause)
         self._wake.clear()
         return not is_woken
 
-    def _round(self) -> None:
-        try:
-            self._look_at_all()
-        finally:
-            if self._lets_go:
-                self._database.let_go()
-
     def _look_at_all(self) -> None:
+        """Look once at each log that is due, those first that wait longest."""
+        done = set[int]()
+        while due := [log for log in self._due() if log.table_id not in done][:_LOGS_AT_ONCE]:
+            for log in due:
+                done.add(log.table_id)
+                self._at = log.name, time.monotonic()
+                begun, computed = time.monotonic(), time.thread_time()
+                self._look(log)
+                took, computed = time.monotonic() - begun, time.thread_time() - computed
+                if not self._rested(rest_after(took, computed, interval=self._interval)):
+                    return  # settings have changed, or this ends
+
+    def _due(self) -> list[KeptLog]:
         interval, switch = self._interval, Switch.of(self._live.current)
         with self._database.read() as connection:
             due = kept_logs(connection, switch, idle_ms=int(interval * 1000))
-        for log in due:
-            if self._stop.is_set():
-                return
-            self._at = log.name, time.monotonic()
-            if time.monotonic() - self._failed.get(log.table_id, -interval) >= interval:
-                self._look(log)
+        long_ago = time.monotonic() - interval
+        return [log for log in due if self._failed.get(log.table_id, long_ago) <= long_ago]
 
     @traced()
     def _look(self, log: KeptLog) -> None:
