@@ -101,6 +101,12 @@ def test_arrow_data_of_any_form_becomes_rows(table: Table, tmp_path: Path, form:
     assert (entry.metrics["numFiles"], entry.metrics["numOutputRows"]) == ("1", "3")
 
 
+def test_rows_are_written_to_a_store_of_objects_and_read_from_there(catalog: Catalog) -> None:
+    table = catalog.create_table("objects", location="memory://rows/objects", schema=ORDERS, partition_by=["day"])
+    table.append(pa.concat_tables([orders(1, 2), orders(3, day=NEXT)]))
+    assert ids(table.to_arrow()) == [1, 2, 3]
+
+
 def test_files_are_named_and_placed_as_delta_spark_does(table: Table) -> None:
     table.append(pa.concat_tables([orders(1), orders(2, day=None)]))
     paths = sorted(add.path for add in table.snapshot().adds())
