@@ -168,6 +168,15 @@ def test_an_overwrite_conflicts_with_what_it_replaces_only(catalog: Catalog, tab
     assert_no_stray_files(table, tmp_path / "orders", table.info().head)
 
 
+def test_an_overwrite_of_an_empty_table_conflicts_with_rows_that_came_meanwhile(catalog: Catalog, table: Table) -> None:
+    tx = catalog.transaction()
+    tx.overwrite("orders", orders(1))
+    table.append(orders(2))
+    with pytest.raises(Conflict):
+        tx.commit()
+    assert ids(table.to_arrow()) == [2]
+
+
 def test_a_repeated_token_writes_nothing_again(table: Table, tmp_path: Path) -> None:
     first = table.append(orders(1), token="load 1")
     before = on_disk(tmp_path / "orders")

@@ -21,6 +21,7 @@ from deltamirror.pipeline.run.log_reading import LocalHarvester
 from deltamirror.pipeline.run.slices import LogSlice
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import Difference, ExpectedObject, Outcome, Unit
+from tests.support.frame_writes import FrameWrite, Result, packed_write, result_of
 from tests.support.inventory import record
 from tests.support.runner_driver import Harvest, harvested, packed, unpacked
 from tests.support.seaweed_server import SeaweedServer
@@ -78,6 +79,11 @@ class SparkRig:
         [text] = self.driver.ask({"slices": packed(list(slices))})
         found: Harvest = unpacked(text)
         return found
+
+    def write(self, write: FrameWrite) -> Result:
+        """What comes of rows that are written to tables of a catalog."""
+        [text] = self.driver.ask(packed_write(write))
+        return result_of(text)
 
     def kill_jvm(self) -> None:
         """Let the driver go on without its JVM."""

@@ -1,0 +1,188 @@
+"""Rows of DataFrames, written by executors: on the Spark of Delta Lake, on a cluster, over Spark Connect, to S3.
+
+The files have the statistics and the folders that the same rows get as Arrow data, which are those of Delta Lake on
+Spark (``test_rows.py``), and Delta Spark and delta-rs read them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamirror import Catalog, Table
+from deltamirror.config import Settings, StorageSettings
+from deltamirror.errors import InvalidInput, Transient
+from tests.support.frame_writes import FrameWrite
+from tests.support.mirrors import mirror_of
+from tests.support.readers import Reader
+from tests.support.row_cases import CASES, folders, statistics
+from tests.support.rows import fingerprint
+from tests.support.runners import SparkRig
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    *(pytest.mark.requirement(row) for row in ("R31", "R89")),
+]
+
+MAPPED = {"delta.columnMapping.mode": "name"}
+FRAMES = {**CASES, "mapped": (CASES["types"][0], ["l"], MAPPED, CASES["types"][3])}
+ORDERS = "id long not null, day date, amount double, `a.b` string"
+"""The last column has a name that Spark takes for a field of a struct, unless it is told otherwise."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'lake.db'}"
+
+
+@pytest.fixture
+def catalog(url: str) -> Iterator[Catalog]:
+    with Catalog(url) as catalog:
+        catalog.init()
+        yield catalog
+
+
+@pytest.fixture
+def orders(catalog: Catalog, tmp_path: Path) -> Table:
+    return catalog.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
+
+
+def some(first: int, count: int, tasks: int) -> str:
+    columns = "id, date_add(DATE'2024-05-01', int(id % 2)) day, id / 2 amount, concat('n', id) AS `a.b`"
+    return f"SELECT {columns} FROM range({first}, {first + count}, 1, {tasks})"
+
+
+def ids(table: Table) -> list[int]:
+    found: list[int] = table.to_arrow("id").column(0).to_pylist()
+    return sorted(found)
+
+
+def data_files(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def committed(table: Table) -> set[str]:
+    return {add.path.rpartition("/")[2] for add in table.snapshot().adds()}
+
+
+def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_delta_rs(
+    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader, delta_rs: Reader
+) -> None:
+    made: dict[str, tuple[Table, Table]] = {}
+    for case, (schema, partitions, properties, rows) in FRAMES.items():
+        arrow, frames = (
+            catalog.create_table(
+                f"{case}-{how}",
+                location=tmp_path / case / how,
+                schema=schema,
+                partition_by=partitions,
+                properties=properties,
+            )
+            for how in ("arrow", "frames")
+        )
+        made[case] = arrow, frames
+        data = pa.Table.from_pylist(rows, arrow.to_arrow().schema)
+        arrow.append(data)
+        pq.write_table(data, tmp_path / f"{case}.parquet")
+    # All of them in one transaction: seven tables, seven jobs, one commit.
+    given = {f"{case}-frames": f"SELECT * FROM parquet.`{tmp_path / case}.parquet`" for case in FRAMES}
+    assert delta_spark.write(FrameWrite(catalog=url, frames=given)) == dict.fromkeys(given, 1)
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+    for case, (arrow, frames) in made.items():
+        assert fingerprint(frames.to_arrow()) == fingerprint(arrow.to_arrow()), case
+        if case != "mapped":  # whose names and folders are drawn by chance
+            assert statistics(frames) == statistics(arrow), case
+            assert folders(frames) == folders(arrow), case
+        for reader in (delta_spark, delta_rs):
+            seen, wanted = (reader.snapshot(tmp_path / case / how, rows=True) for how in ("frames", "arrow"))
+            assert (seen.row_count, seen.row_digest) == (wanted.row_count, wanted.row_digest), (case, reader.name)
+
+
+def test_every_task_writes_its_files_and_an_overwrite_replaces_what_it_names(
+    catalog: Catalog, orders: Table, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    daily = catalog.create_table("daily", location=tmp_path / "daily", schema="day date, total double")
+    total = "SELECT day, sum(amount) AS total FROM ({}) GROUP BY day"
+    frames = {"orders": some(0, 40, tasks=4), "daily": total.format(some(0, 40, tasks=4))}
+    write = FrameWrite(catalog=url, frames=frames, overwrites={"daily": {}})
+    assert delta_spark.write(write) == {"orders": 1, "daily": 1}
+    tasks = {add.path.rpartition("/")[2][: len("part-00000")] for add in orders.snapshot().adds()}
+    assert tasks == {f"part-{task:05d}" for task in range(4)}
+    assert len(orders.snapshot().adds()) == 8  # a file for each task and partition, as Delta Spark writes them
+    assert (ids(orders), daily.to_arrow().num_rows) == (list(range(40)), 2)
+    again = {"orders": some(100, 3, tasks=1) + " WHERE id % 2 = 0"}
+    delta_spark.write(
+        FrameWrite(catalog=url, frames=again, overwrites={"orders": {"replace_where": "day = '2024-05-01'"}})
+    )
+    assert ids(orders) == [*range(1, 40, 2), 100, 102]
+    delta_spark.write(FrameWrite(catalog=url, frames=again, overwrites={"orders": {"dynamic": True}}))
+    assert ids(orders) == [*range(1, 40, 2), 100, 102]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,"), "'id' is NOT NULL, and 1 of its"),
+        (some(0, 4, tasks=2).replace("id / 2", "1 / (id - 3)"), "Spark cannot write the rows of table 'orders'.*ZERO"),
+        (some(0, 4, tasks=2).replace("SELECT id,", "SELECT string(id) AS id,"), "'id' is long, the data has string"),
+    ],
+    ids=["a null", "a division by zero", "another type"],
+)
+def test_what_is_wrong_with_a_frame_is_one_error_and_leaves_no_file(
+    orders: Table, url: str, tmp_path: Path, delta_spark: Reader, statement: str, message: str
+) -> None:
+    found = delta_spark.write(FrameWrite(catalog=url, frames={"orders": statement}))
+    assert isinstance(found, InvalidInput)
+    with pytest.raises(InvalidInput, match=message):
+        raise found
+    assert orders.info().head == 0
+    assert "hint" not in found.message
+
+
+def test_an_executor_that_ends_is_a_transient_error_and_nothing_is_committed(
+    orders: Table, url: str, delta_spark: Reader
+) -> None:
+    found = delta_spark.write(FrameWrite(catalog=url, frames={"orders": some(0, 4, tasks=2)}, killed_attempts=1))
+    assert isinstance(found, Transient)  # a local Spark tries a task once
+    assert "nothing was committed" in found.hint
+    assert orders.info().head == 0
+
+
+def test_a_task_that_is_tried_again_on_a_cluster_writes_its_rows_once(
+    orders: Table, url: str, tmp_path: Path, spark_standalone: SparkRig
+) -> None:
+    write = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, killed_attempts=1)
+    assert spark_standalone.write(write) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    assert committed(orders) <= data_files(tmp_path / "orders")
+
+
+def test_frames_are_written_over_spark_connect(
+    orders: Table, url: str, tmp_path: Path, spark_connect: SparkRig
+) -> None:
+    assert spark_connect.write(FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)})) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    wrong = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
+    found = spark_connect.write(FrameWrite(catalog=url, frames={"orders": wrong}))
+    assert isinstance(found, InvalidInput)
+    assert "'id' is NOT NULL" in found.message
+    assert data_files(tmp_path / "orders") == committed(orders)
+
+
+def test_executors_write_to_s3_by_the_keys_of_their_environment(
+    url: str, s3_bucket: str, s3_settings: StorageSettings, spark_local: SparkRig
+) -> None:
+    with Catalog(url, settings=Settings(storage=s3_settings)) as catalog:
+        catalog.init()
+        table = catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
+        storage = s3_settings.without_credentials()
+        write = FrameWrite(catalog=url, frames={"t": some(0, 20, tasks=2)}, storage=storage)
+        assert spark_local.write(write) == {"t": 1}
+        assert ids(table) == list(range(20))
+    assert s3_settings.secret_access_key is not None
+    assert s3_settings.secret_access_key.reveal() not in spark_local.event_log()
