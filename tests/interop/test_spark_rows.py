@@ -1,11 +1,13 @@
-"""Rows of DataFrames, written by executors: on the Spark of Delta Lake, on a cluster, over Spark Connect, to S3.
+"""Rows of DataFrames, written and read by executors: on the Spark of Delta Lake, on a cluster, by Spark Connect, on S3.
 
 The files have the statistics and the folders that the same rows get as Arrow data, which are those of Delta Lake on
 Spark (``test_rows.py``), and Delta Spark and delta-rs read them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,12 +16,12 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.errors import InvalidInput, Transient
-from tests.support.frame_writes import FrameWrite
 from tests.support.mirrors import mirror_of
 from tests.support.readers import Reader
 from tests.support.row_cases import CASES, folders, statistics
 from tests.support.rows import fingerprint
 from tests.support.runners import SparkRig
+from tests.support.spark_commands import Command, FrameLoad, FrameWrite, StreamRun
 
 pytestmark = [
     pytest.mark.spark,
@@ -69,6 +71,21 @@ def committed(table: Table) -> set[str]:
     return {add.path.rpartition("/")[2] for add in table.snapshot().adds()}
 
 
+def assert_format_works(run: Callable[[Command], Any], orders: Table, url: str) -> None:
+    """Rows are saved and loaded, by name, at a version, and by a filter; a bad row is told."""
+    saved = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, is_saved=True)
+    assert run(saved) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    assert sorted(run(FrameLoad(catalog=url, table="orders")).column("id").to_pylist()) == list(range(20))
+    where = "day = DATE'2024-05-01' AND amount > 4 AND `a.b` <> 'n12'"
+    found = run(FrameLoad(catalog=url, table="orders", options={"versionAsOf": "1"}, where=where))
+    assert found.sort_by("id") == orders.to_arrow(filter=where).sort_by("id")
+    bad = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
+    told = run(FrameWrite(catalog=url, frames={"orders": bad}, is_saved=True))
+    assert "'id' is NOT NULL" in told
+    assert orders.info().head == 1
+
+
 def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_delta_rs(
     catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader, delta_rs: Reader
 ) -> None:
@@ -90,7 +107,7 @@ def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_del
         pq.write_table(data, tmp_path / f"{case}.parquet")
     # All of them in one transaction: seven tables, seven jobs, one commit.
     given = {f"{case}-frames": f"SELECT * FROM parquet.`{tmp_path / case}.parquet`" for case in FRAMES}
-    assert delta_spark.write(FrameWrite(catalog=url, frames=given)) == dict.fromkeys(given, 1)
+    assert delta_spark.run(FrameWrite(catalog=url, frames=given)) == dict.fromkeys(given, 1)
     with mirror_of(catalog) as engine:
         engine.run(once=True)
     for case, (arrow, frames) in made.items():
@@ -110,17 +127,17 @@ def test_every_task_writes_its_files_and_an_overwrite_replaces_what_it_names(
     total = "SELECT day, sum(amount) AS total FROM ({}) GROUP BY day"
     frames = {"orders": some(0, 40, tasks=4), "daily": total.format(some(0, 40, tasks=4))}
     write = FrameWrite(catalog=url, frames=frames, overwrites={"daily": {}})
-    assert delta_spark.write(write) == {"orders": 1, "daily": 1}
+    assert delta_spark.run(write) == {"orders": 1, "daily": 1}
     tasks = {add.path.rpartition("/")[2][: len("part-00000")] for add in orders.snapshot().adds()}
     assert tasks == {f"part-{task:05d}" for task in range(4)}
     assert len(orders.snapshot().adds()) == 8  # a file for each task and partition, as Delta Spark writes them
     assert (ids(orders), daily.to_arrow().num_rows) == (list(range(40)), 2)
     again = {"orders": some(100, 3, tasks=1) + " WHERE id % 2 = 0"}
-    delta_spark.write(
+    delta_spark.run(
         FrameWrite(catalog=url, frames=again, overwrites={"orders": {"replace_where": "day = '2024-05-01'"}})
     )
     assert ids(orders) == [*range(1, 40, 2), 100, 102]
-    delta_spark.write(FrameWrite(catalog=url, frames=again, overwrites={"orders": {"dynamic": True}}))
+    delta_spark.run(FrameWrite(catalog=url, frames=again, overwrites={"orders": {"dynamic": True}}))
     assert ids(orders) == [*range(1, 40, 2), 100, 102]
 
 
@@ -136,7 +153,7 @@ def test_every_task_writes_its_files_and_an_overwrite_replaces_what_it_names(
 def test_what_is_wrong_with_a_frame_is_one_error_and_leaves_no_file(
     orders: Table, url: str, tmp_path: Path, delta_spark: Reader, statement: str, message: str
 ) -> None:
-    found = delta_spark.write(FrameWrite(catalog=url, frames={"orders": statement}))
+    found = delta_spark.run(FrameWrite(catalog=url, frames={"orders": statement}))
     assert isinstance(found, InvalidInput)
     with pytest.raises(InvalidInput, match=message):
         raise found
@@ -147,7 +164,7 @@ def test_what_is_wrong_with_a_frame_is_one_error_and_leaves_no_file(
 def test_an_executor_that_ends_is_a_transient_error_and_nothing_is_committed(
     orders: Table, url: str, delta_spark: Reader
 ) -> None:
-    found = delta_spark.write(FrameWrite(catalog=url, frames={"orders": some(0, 4, tasks=2)}, killed_attempts=1))
+    found = delta_spark.run(FrameWrite(catalog=url, frames={"orders": some(0, 4, tasks=2)}, killed_attempts=1))
     assert isinstance(found, Transient)  # a local Spark tries a task once
     assert "nothing was committed" in found.hint
     assert orders.info().head == 0
@@ -157,21 +174,29 @@ def test_a_task_that_is_tried_again_on_a_cluster_writes_its_rows_once(
     orders: Table, url: str, tmp_path: Path, spark_standalone: SparkRig
 ) -> None:
     write = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, killed_attempts=1)
-    assert spark_standalone.write(write) == {"orders": 1}
+    assert spark_standalone.run_command(write) == {"orders": 1}
     assert ids(orders) == list(range(20))
     assert committed(orders) <= data_files(tmp_path / "orders")
+
+
+def test_the_format_is_read_and_written_on_a_cluster(orders: Table, url: str, spark_standalone: SparkRig) -> None:
+    assert_format_works(spark_standalone.run_command, orders, url)
 
 
 def test_frames_are_written_over_spark_connect(
     orders: Table, url: str, tmp_path: Path, spark_connect: SparkRig
 ) -> None:
-    assert spark_connect.write(FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)})) == {"orders": 1}
+    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)})) == {"orders": 1}
     assert ids(orders) == list(range(20))
     wrong = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
-    found = spark_connect.write(FrameWrite(catalog=url, frames={"orders": wrong}))
+    found = spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": wrong}))
     assert isinstance(found, InvalidInput)
     assert "'id' is NOT NULL" in found.message
     assert data_files(tmp_path / "orders") == committed(orders)
+
+
+def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
+    assert_format_works(spark_connect.run_command, orders, url)
 
 
 def test_executors_write_to_s3_by_the_keys_of_their_environment(
@@ -182,7 +207,55 @@ def test_executors_write_to_s3_by_the_keys_of_their_environment(
         table = catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
         storage = s3_settings.without_credentials()
         write = FrameWrite(catalog=url, frames={"t": some(0, 20, tasks=2)}, storage=storage)
-        assert spark_local.write(write) == {"t": 1}
+        assert spark_local.run_command(write) == {"t": 1}
         assert ids(table) == list(range(20))
     assert s3_settings.secret_access_key is not None
     assert s3_settings.secret_access_key.reveal() not in spark_local.event_log()
+
+
+def test_the_format_replaces_and_is_idempotent(orders: Table, url: str, delta_spark: Reader) -> None:
+    assert_format_works(delta_spark.run, orders, url)
+    even = {"orders": some(100, 3, tasks=1) + " WHERE id % 2 = 0"}
+    for options in ({"replaceWhere": "day = '2024-05-01'"}, {"partitionOverwriteMode": "dynamic"}):
+        delta_spark.run(FrameWrite(catalog=url, frames=even, overwrites={"orders": options}, is_saved=True))
+        assert ids(orders) == [*range(1, 20, 2), 100, 102]
+    once = FrameWrite(
+        catalog=url, frames=even, overwrites={"orders": {"txnAppId": "a", "txnVersion": "1"}}, is_saved=True
+    )
+    assert [delta_spark.run(once), delta_spark.run(once)] == [{"orders": 4}] * 2
+    assert ids(orders) == [100, 102]
+
+
+def test_rows_of_all_types_are_loaded_as_spark_reads_them_from_the_log(
+    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    schema, partitions, properties, rows = FRAMES["mapped"]
+    table = catalog.create_table(
+        "t", location=tmp_path / "t", schema=schema, partition_by=partitions, properties=properties
+    )
+    table.append(pa.Table.from_pylist(rows, table.to_arrow().schema))
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+    seen = fingerprint(delta_spark.run(FrameLoad(catalog=url, table="t")))
+    wanted = delta_spark.snapshot(tmp_path / "t", rows=True)
+    assert (seen["count"], seen["digest"]) == (wanted.row_count, wanted.row_digest)
+
+
+def test_a_stream_that_is_killed_and_restarted_writes_each_batch_once_to_all_tables(
+    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    bronze, silver = (
+        catalog.create_table(name, location=tmp_path / name, schema="id long") for name in ("bronze", "silver")
+    )
+    (tmp_path / "given").mkdir()
+    run = StreamRun(catalog=url, folder=str(tmp_path / "given"), checkpoint=str(tmp_path / "checkpoint"))
+    for number in range(4):  # the last one has no row for the second table
+        first = 10 * number
+        rows = range(first, first + 3) if number < 3 else [31]
+        pq.write_table(pa.table({"id": pa.array(rows, pa.int64())}), tmp_path / "given" / f"{number}.parquet")
+    assert delta_spark.run(replace(run, fails_at=0, fails="before"))
+    assert delta_spark.run(replace(run, fails_at=1, fails="after"))
+    assert not delta_spark.run(run)
+    assert ids(bronze) == [0, 1, 2, 10, 11, 12, 20, 21, 22, 31]
+    assert ids(silver) == [0, 2, 10, 12, 20, 22]
+    assert (bronze.info().head, silver.info().head) == (4, 4)

@@ -13,9 +13,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.frame_writes import run_write
 from tests.support.rows import fingerprint, rows_or_error
 from tests.support.s3_access import S3Access, bucket_and_key
+from tests.support.spark_commands import run_command
 from tests.support.worker import serve, take_stdout
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -48,7 +48,7 @@ class DeltaSpark:
     """Answers requests: ``{"sql": …}`` gives the rows, ``{"location": …}`` the snapshot that the JVM sees.
 
     With ``versions`` beside the location, it gives the lines of all actions that make up each of these versions.
-    ``{"frames": …}`` writes rows to tables of a catalog.
+    ``{"command": …}`` is of ``spark_commands``.
     """
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class DeltaSpark:
         """Do what one request asks."""
         if "sql" in request:
             return self.spark.sql(request["sql"]).toArrow().to_pylist()
-        if "frames" in request:
-            return run_write(self.spark, request)
+        if "command" in request:
+            return run_command(self.spark, request)
         if "rows_of" in request:
             return self.rows_of(request["rows_of"])
         if "versions" in request:

@@ -21,11 +21,11 @@ from deltamirror.pipeline.run.log_reading import LocalHarvester
 from deltamirror.pipeline.run.slices import LogSlice
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import Difference, ExpectedObject, Outcome, Unit
-from tests.support.frame_writes import FrameWrite, Result, packed_write, result_of
 from tests.support.inventory import record
 from tests.support.runner_driver import Harvest, harvested, packed, unpacked
 from tests.support.seaweed_server import SeaweedServer
 from tests.support.spark_cluster import started_cluster
+from tests.support.spark_commands import Command, asked, result_of
 from tests.support.spark_connect import ConnectServer, started_connect
 from tests.support.spark_programs import spark_environment
 from tests.support.worker import Worker
@@ -80,9 +80,9 @@ class SparkRig:
         found: Harvest = unpacked(text)
         return found
 
-    def write(self, write: FrameWrite) -> Result:
-        """What comes of rows that are written to tables of a catalog."""
-        [text] = self.driver.ask(packed_write(write))
+    def run_command(self, command: Command) -> Any:
+        """What comes of a command for Spark."""
+        [text] = self.driver.ask(asked(command))
         return result_of(text)
 
     def kill_jvm(self) -> None:

@@ -1,5 +1,7 @@
 """How an executor reaches stores: by its own credentials, since none travel with a job."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -8,7 +10,7 @@ from deltamirror.errors import DeltaMirrorError, PermissionDenied
 from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.store import Store
 
-__all__ = ["executor_store", "explained"]
+__all__ = ["executor_store", "explained", "explaining"]
 
 _HINT: Final = (
     "this is a Spark executor, which has the rights and the environment of its own process: DELTAMIRROR_CONFIG, "
@@ -29,3 +31,12 @@ def explained(error: E) -> E:
     if not isinstance(error, PermissionDenied):
         return error
     return replace(error, hint="; ".join(filter(None, [error.hint, _HINT])))
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """The same for what is raised inside."""
+    try:
+        yield
+    except PermissionDenied as error:
+        raise explained(error) from error
