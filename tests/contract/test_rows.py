@@ -20,6 +20,7 @@ from deltamirror.config import RowsSettings, Settings
 from deltamirror.delta.actions import Add
 from deltamirror.errors import CommitUnknown, Conflict, InvalidInput, NotFound, Refused, TokenReused, Unsupported
 from deltamirror.rows.scanning import TableFiles
+from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Moment, Step, observed
 
 pytestmark = pytest.mark.requirement("R89")
@@ -254,6 +255,21 @@ def test_large_data_becomes_files_of_the_wanted_size_in_bounded_memory(tmp_path:
         assert len(adds) > 3
         assert {add.path.rpartition(".c")[2] for add in adds} >= {"000.snappy.parquet", "001.snappy.parquet"}
         assert ids(table.to_arrow()) == list(range(100_000))
+
+
+def test_many_small_batches_are_looked_at_as_few_large_ones(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    see = FileStatistics.see
+
+    def counted(statistics: FileStatistics, rows: pa.Table) -> None:
+        seen.append(rows.num_rows)
+        see(statistics, rows)
+
+    monkeypatch.setattr(FileStatistics, "see", counted)
+    batches = [orders(number, day=(DAY, NEXT)[number % 2]).to_batches()[0] for number in range(50)]
+    table.append(pa.RecordBatchReader.from_batches(batches[0].schema, batches))
+    assert seen == [25, 25]
+    assert ids(table.to_arrow()) == list(range(50))
 
 
 def test_missing_columns_are_null_and_narrow_ones_are_widened(table: Table) -> None:

@@ -39,6 +39,7 @@ PartitionValues: TypeAlias = Mapping[str, str | None]
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _ROW_GROUP_ROWS: Final = 1_048_576
+_SPLIT_BYTES: Final = 32 * 1024 * 1024
 _ROW: Final = "row"
 _ENDINGS: Final = {"snappy": ".snappy", "zstd": ".zstd", "gzip": ".gz", "none": "", "uncompressed": ""}
 _LETTERS: Final = string.ascii_letters + string.digits
@@ -115,6 +116,8 @@ class RowFiles:
     _keys: list[str] = field(default_factory=list)
     _open: dict[tuple[str | None, ...], "_OpenFile"] = field(default_factory=dict)
     _counts: dict[tuple[str | None, ...], int] = field(default_factory=dict)
+    _memory: int = 0
+    """About what all open files hold; a sum over many of them for each piece of rows would be most of the work."""
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[Add]:
         """Write all rows; the adds of their files. If that fails, the files are deleted again."""
@@ -122,8 +125,8 @@ class RowFiles:
         caster = Caster(schema, self.layout)
         try:
             with self._translated():
-                for batch in _with_rows(batches):
-                    for values, rows in self._split(caster.cast(batch)):
+                for table in self._gathered(caster.cast(batch) for batch in _with_rows(batches)):
+                    for values, rows in self._split(table):
                         self._take(values, rows)
                 while self._open:
                     self._close(next(iter(self._open)))
@@ -154,16 +157,20 @@ class RowFiles:
             if values not in self._counts:
                 self.order.accepted.require(self._named(values), self.layout.table)
             self._open[values] = _OpenFile(self.layout, self._compression)
+            self._memory += self._open[values].memory
         opened = self._open[values]
+        before = opened.memory
         for piece in _pieces(rows):
             opened.take(piece)
+        self._memory += opened.memory - before
         if opened.size >= self._target_size:
             self._close(values)
-        while sum(each.memory for each in self._open.values()) > self.order.settings.memory:
+        while self._memory > self.order.settings.memory:
             self._close(max(self._open, key=lambda key: self._open[key].memory))
 
     def _close(self, values: tuple[str | None, ...]) -> None:
         opened = self._open.pop(values)
+        self._memory -= opened.memory
         data, key = opened.finished(), self._key(values)
         self._keys.append(key)
         with Step.PUT_ROWS:
@@ -216,9 +223,21 @@ class RowFiles:
         size = _property(self.layout.metadata, "delta.targetFileSize", str(self.order.settings.target_file_size))
         return int(size) if size.isdecimal() else self.order.settings.target_file_size
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """The batches in larger tables: splitting one into partitions has a cost for each partition."""
+        some: list[pa.RecordBatch] = []
+        size, most = 0, min(_SPLIT_BYTES, self.order.settings.memory // 4)
+        for batch in batches:
+            some.append(batch)
+            size += batch.nbytes
+            if size >= most:
+                yield pa.Table.from_batches(some)
+                some, size = [], 0
+        if some:
+            yield pa.Table.from_batches(some)
+
+    def _split(self, table: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
         """The rows of each partition, without the partition columns."""
-        table = pa.Table.from_batches([batch])
         partitions = [self.layout.naming(each) for each in self.layout.partition_fields]
         if not partitions:
             yield (), table
@@ -227,7 +246,7 @@ class RowFiles:
         keys = table.select(partitions).rename_columns(names)
         numbered = keys.append_column(_ROW, _row_numbers(table.num_rows))
         groups = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")]).combine_chunks()
-        rows = table.drop_columns(partitions)
+        rows = table.drop_columns(partitions).combine_chunks()
         for *values, numbers in zip(*(groups.column(each) for each in (*names, f"{_ROW}_list")), strict=True):
             yield self._texts(values), rows.take(numbers.values)
 
@@ -271,7 +290,6 @@ class _OpenFile:
 
     def take(self, rows: pa.Table) -> None:
         """Add rows; a row group is written once there are enough."""
-        self.statistics.see(rows)
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
@@ -287,6 +305,7 @@ class _OpenFile:
 
     def _write_group(self) -> None:
         group = pa.concat_tables(self._pending).cast(self._schema)
+        self.statistics.see(group)
         self._writer.write_table(group, row_group_size=group.num_rows)
         self._raw_bytes += self._pending_bytes
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
