@@ -4,6 +4,7 @@
 """
 
 import pickle
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -19,7 +20,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 import deltamirror
 from deltamirror import Catalog, Table
-from deltamirror.errors import Conflict, InvalidInput, NotFound
+from deltamirror.errors import Conflict, InvalidInput, MissingExtra, NotFound
 from deltamirror.spark import reading
 from deltamirror.spark.reading import TableReader
 from deltamirror.spark.source import DeltaMirrorSource
@@ -266,6 +267,15 @@ def test_wrong_reads_and_sessions_are_refused(table: Table, url: str) -> None:
     for junk in (None, 1, "spark", object):
         with pytest.raises(InvalidInput, match="spark has to be a session of Spark 4"):
             deltamirror.spark.register(junk)
+
+
+def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("deltamirror.spark.source", "deltamirror.spark.writing", "deltamirror.rows.spark"):
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingExtra, match="needs Spark") as caught:
+        deltamirror.spark.register(object())
+    assert caught.value.extra == "spark"
 
 
 def test_a_session_gets_the_format_and_pushes_filters_down() -> None:
