@@ -19,8 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
 import deltamirror
-from deltamirror import Catalog, Table
-from deltamirror.errors import Conflict, InvalidInput, MissingExtra, NotFound
+from deltamirror import Catalog, SqlTxnLogWriter, Table
+from deltamirror.errors import CommitUnknown, Conflict, InvalidInput, MissingExtra, NotFound
 from deltamirror.spark import reading
 from deltamirror.spark.reading import TableReader
 from deltamirror.spark.source import DeltaMirrorSource
@@ -230,6 +230,24 @@ def test_a_bad_row_and_a_failed_job_leave_no_file(table: Table, url: str, tmp_pa
     writer.abort([writer.write(iter(orders(1).to_batches())), None])
     assert files_of(tmp_path) == []
     assert table.info().head == 0
+
+
+def test_files_stay_where_the_outcome_of_a_commit_is_unknown(
+    table: Table, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = SqlTxnLogWriter.commit
+
+    def lost(writer: SqlTxnLogWriter, request: Any) -> None:
+        commit(writer, request)
+        raise CommitUnknown("the reply was lost")
+
+    monkeypatch.setattr(SqlTxnLogWriter, "commit", lost)
+    writer = DeltaMirrorSource(options(url)).writer(_schema(orders(1)), False)
+    messages = [writer.write(iter(orders(1).to_batches()))]
+    with pytest.raises(CommitUnknown):
+        sent(writer).commit(messages)
+    sent(writer).abort(messages)  # as Spark does after any failure
+    assert ids(table) == [1]
 
 
 @pytest.mark.parametrize(

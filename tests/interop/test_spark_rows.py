@@ -32,6 +32,14 @@ pytestmark = [
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 FRAMES = {**CASES, "mapped": (CASES["types"][0], ["l"], MAPPED, CASES["types"][3])}
+FILTERS = (
+    "x > TIMESTAMP'1969-12-31 23:59:59.123457Z' AND n <= TIMESTAMP_NTZ'2024-07-01 00:00:00.123459'",
+    "q = double('NaN') OR NOT (z < 0.1)",
+    "c > 10.34 AND k >= 0 AND f <> float(1.1) AND b IN (-1, 1)",
+    "r.q.g = 'g2' OR u = '' AND y = X'03'",
+    "l >= 9007199254740994 AND nothing IS NULL AND e < DATE'1960-01-04' AND o = false",
+)
+"""Conditions that are true of some rows, in files that have a row each."""
 ORDERS = "id long not null, day date, amount double, `a.b` string"
 """The last column has a name that Spark takes for a field of a struct, unless it is told otherwise."""
 
@@ -239,6 +247,10 @@ def test_rows_of_all_types_are_loaded_as_spark_reads_them_from_the_log(
     seen = fingerprint(delta_spark.run(FrameLoad(catalog=url, table="t")))
     wanted = delta_spark.snapshot(tmp_path / "t", rows=True)
     assert (seen["count"], seen["digest"]) == (wanted.row_count, wanted.row_digest)
+    for where in FILTERS:
+        found = delta_spark.run(FrameLoad(catalog=url, table="t", where=where))
+        assert found.num_rows == len(delta_spark.sql(f"SELECT l FROM delta.`{tmp_path / 't'}` WHERE {where}")), where
+        assert 0 < found.num_rows < len(rows), where
 
 
 def test_a_stream_that_is_killed_and_restarted_writes_each_batch_once_to_all_tables(

@@ -72,7 +72,12 @@ class TableWriter(DataSourceArrowWriter):
                 raise
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the files of the tasks that have finished."""
+        """Delete the files of the tasks that have finished, where others have not.
+
+        Spark calls it after a commit that failed, too, also if its outcome is not known: files may be committed then.
+        """
+        if None not in messages:
+            return
         adds = [add for each in messages if isinstance(each, TaskMessage) for add in each.rows.adds]
         WrittenRows(self._order.layout, executor_store(self._address), adds).discard()
 
