@@ -149,6 +149,15 @@ def test_every_task_writes_its_files_and_an_overwrite_replaces_what_it_names(
     assert ids(orders) == [*range(1, 40, 2), 100, 102]
 
 
+def test_a_table_that_wants_optimised_writes_gets_a_file_for_each_partition(
+    orders: Table, url: str, spark_connect: SparkRig
+) -> None:
+    orders.alter(properties={"delta.autoOptimize.optimizeWrite": True})
+    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 40, tasks=4)})) == {"orders": 2}
+    assert len(orders.snapshot().adds()) == 2
+    assert ids(orders) == list(range(40))
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

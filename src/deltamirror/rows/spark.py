@@ -1,8 +1,9 @@
 """Rows of a DataFrame of Spark, written where they are: executors write the files, the driver gets their adds.
 
-One job, without a shuffle: each task writes files of its own, one or more for each partition that its rows are of, as
-Delta Lake on Spark does. A task hands its adds over when it is done, or the error that ended it: that is no failure to
-Spark, which would do a bad row again and again, and would not tell which files the other tasks have written.
+One job, without a shuffle unless the table wants one: each task writes files of its own, one or more for each partition
+that its rows are of, as Delta Lake on Spark does. A task hands its adds over when it is done, or the error that ended
+it: that is no failure to Spark, which would do a bad row again and again, and would not tell which files the other
+tasks have written.
 """
 
 import pickle
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from deltamirror.delta.actions import Add
 from deltamirror.delta.paths import decode_path
+from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import DeltaMirrorError, InvalidInput
@@ -33,6 +35,7 @@ from deltamirror.storage.store import Store
 __all__ = ["SparkRows", "TaskRows", "collected", "write_task", "written_by_task"]
 
 _ANSWERS: Final = "answer binary"
+_OPTIMISED: Final = "delta.autoOptimize.optimizeWrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,20 @@ class SparkRows:
     def _answers(self, order: RowOrder, address: StoreAddress) -> list[TaskRows]:
         task = partial(write_task, order, address, tuple(self.schema.names))
         with translated_query(f"write the rows of table {order.layout.table!r}"):
-            # Spark looks columns up by their names, and takes a dot in one for a field of a struct.
-            numbered = self.frame.toDF(*(str(number) for number in range(len(self.schema))))
-            answers = numbered.mapInArrow(task, _ANSWERS).toArrow().column(0)
+            answers = self._numbered(order.layout).mapInArrow(task, _ANSWERS).toArrow().column(0)
         return [pickle.loads(each.as_buffer()) for each in answers]  # noqa: S301  our own executors wrote it
+
+    def _numbered(self, layout: Layout) -> DataFrame:
+        """The rows, in tasks that are rebalanced by partitions where the table wants that; columns go by number.
+
+        Spark looks columns up by their names, and takes a dot in one for a field of a struct.
+        """
+        numbered = self.frame.toDF(*(str(number) for number in range(len(self.schema))))
+        if not is_enabled(layout.metadata, _OPTIMISED):
+            return numbered
+        partitions = {each.name.lower() for each in layout.partition_fields}
+        numbers = [str(number) for number, name in enumerate(self.schema.names) if name.lower() in partitions]
+        return numbered.hint("rebalance", *(numbered[each] for each in numbers))
 
 
 def write_task(
