@@ -19,7 +19,7 @@ from deltamirror import Catalog
 from deltamirror.config import Settings, StorageSettings, load
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["Command", "FrameLoad", "FrameWrite", "StreamRun", "asked", "result_of", "run_command"]
+__all__ = ["Command", "FrameLoad", "FrameWrite", "Result", "StreamRun", "asked", "result_of", "run_command"]
 
 
 class Command(Protocol):
@@ -82,7 +82,7 @@ class FrameWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameLoad:
-    """Rows of a table, read by ``spark.read``; the answer is the rows, and how many tasks read them."""
+    """Rows of a table, read by ``spark.read``; the answer is the rows."""
 
     catalog: str
     table: str
