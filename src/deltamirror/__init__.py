@@ -56,7 +56,7 @@ _ELSEWHERE: Final = {
 }
 """Where public names come from that are no actions."""
 
-_MODULES: Final = ("config", "errors")
+_MODULES: Final = ("config", "errors", "spark")
 """Modules that ``import deltamirror`` gives as well."""
 
 

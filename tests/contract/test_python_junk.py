@@ -18,6 +18,7 @@ import pytest
 
 from deltamirror import Add, Catalog, MirrorEngine, Table, Transaction
 from deltamirror.errors import DeltaMirrorError, Internal
+from tests.support.frames import DataFrame
 from tests.support.lake import add
 from tests.support.mirrors import local_settings
 
@@ -93,6 +94,8 @@ JUNK: dict[str, Callable[[], object]] = {
     "Arrow table": lambda: pa.table({"id": [1]}),
     "Arrow schema": lambda: pa.schema([("id", pa.duration("s"))]),
     "Arrow array": lambda: pa.array(["x"]),
+    "frame of Spark": lambda: DataFrame([pa.table({"id": [1], "x": [1]})]),
+    "stream of Spark": lambda: DataFrame([pa.table({"id": [1]})], isStreaming=True),
     "add": lambda: add("x"),
     "wrong add": lambda: Add(path=1, partition_values={1: object()}, size="1", modification_time=None, data_change=2),  # type: ignore[dict-item, arg-type]
     "adds": lambda: [add("x"), object()],

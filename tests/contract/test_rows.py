@@ -20,6 +20,7 @@ from deltamirror.config import RowsSettings, Settings
 from deltamirror.delta.actions import Add
 from deltamirror.errors import CommitUnknown, Conflict, InvalidInput, NotFound, Refused, TokenReused, Unsupported
 from deltamirror.rows.scanning import TableFiles
+from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Moment, Step, observed
 
 pytestmark = pytest.mark.requirement("R89")
@@ -101,6 +102,12 @@ def test_arrow_data_of_any_form_becomes_rows(table: Table, tmp_path: Path, form:
     assert (entry.metrics["numFiles"], entry.metrics["numOutputRows"]) == ("1", "3")
 
 
+def test_rows_are_written_to_a_store_of_objects_and_read_from_there(catalog: Catalog) -> None:
+    table = catalog.create_table("objects", location="memory://rows/objects", schema=ORDERS, partition_by=["day"])
+    table.append(pa.concat_tables([orders(1, 2), orders(3, day=NEXT)]))
+    assert ids(table.to_arrow()) == [1, 2, 3]
+
+
 def test_files_are_named_and_placed_as_delta_spark_does(table: Table) -> None:
     table.append(pa.concat_tables([orders(1), orders(2, day=None)]))
     paths = sorted(add.path for add in table.snapshot().adds())
@@ -160,6 +167,15 @@ def test_an_overwrite_conflicts_with_what_it_replaces_only(catalog: Catalog, tab
         tx.commit()
     assert ids(table.to_arrow()) == [2, 3, 4, 10]
     assert_no_stray_files(table, tmp_path / "orders", table.info().head)
+
+
+def test_an_overwrite_of_an_empty_table_conflicts_with_rows_that_came_meanwhile(catalog: Catalog, table: Table) -> None:
+    tx = catalog.transaction()
+    tx.overwrite("orders", orders(1))
+    table.append(orders(2))
+    with pytest.raises(Conflict):
+        tx.commit()
+    assert ids(table.to_arrow()) == [2]
 
 
 def test_a_repeated_token_writes_nothing_again(table: Table, tmp_path: Path) -> None:
@@ -239,6 +255,21 @@ def test_large_data_becomes_files_of_the_wanted_size_in_bounded_memory(tmp_path:
         assert len(adds) > 3
         assert {add.path.rpartition(".c")[2] for add in adds} >= {"000.snappy.parquet", "001.snappy.parquet"}
         assert ids(table.to_arrow()) == list(range(100_000))
+
+
+def test_many_small_batches_are_looked_at_as_few_large_ones(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    see = FileStatistics.see
+
+    def counted(statistics: FileStatistics, rows: pa.Table) -> None:
+        seen.append(rows.num_rows)
+        see(statistics, rows)
+
+    monkeypatch.setattr(FileStatistics, "see", counted)
+    batches = [orders(number, day=(DAY, NEXT)[number % 2]).to_batches()[0] for number in range(50)]
+    table.append(pa.RecordBatchReader.from_batches(batches[0].schema, batches))
+    assert seen == [25, 25]
+    assert ids(table.to_arrow()) == list(range(50))
 
 
 def test_missing_columns_are_null_and_narrow_ones_are_widened(table: Table) -> None:

@@ -4,11 +4,8 @@ Statistics are the same text for the same rows. What we wrote is read by Delta S
 Spark wrote is read by us: times of 96 bits, deletion vectors, mapped and widened columns.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,70 +19,10 @@ from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 from tests.support.mirrors import local_settings, mirror_of
 from tests.support.readers import Reader
+from tests.support.row_cases import CASES, folders, statistics
 from tests.support.rows import fingerprint
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, *(pytest.mark.requirement(row) for row in ("R89", "R90"))]
-
-MANY = ", ".join(f"c{number} int" for number in range(40))
-TYPES = (
-    "b byte, s short, i int, l long, f float, d double, z double, q double, c decimal(20,4), k decimal(38,20), "
-    "o boolean, t string, u string, w string, v string, y binary, e date, x timestamp, n timestamp_ntz, a array<int>, "
-    "m map<string,int>, r struct<p: long, q: struct<g: string, h: array<int>>>, nothing string"
-)
-EMOJI = "\U0001f600"
-
-
-def row(number: int) -> dict[str, Any]:
-    late = timedelta(microseconds=123456 + number)
-    return {
-        "b": number - 2,
-        "s": -number,
-        "i": 7 * number,
-        "l": 2**53 + number,
-        "f": [1.1, 3.4028235e38, -0.0, 1e-5][number],
-        "d": [123456789.125, -1e-300, 0.1, 5e-324][number],
-        "z": [0.0, 2.5, 0.0, -2.5][number],
-        "q": [math.nan, 1.0, -math.inf, 2.5][number],
-        "c": Decimal("12.3400") - number,
-        "k": Decimal("1E-20") * number,
-        "o": bool(number % 2),
-        "t": "a" * 40 + str(number),
-        "u": ["é" * 33, "ü" * 31 + EMOJI + "tail", "\U0010ffff" * 20, ""][number],
-        "w": ['quote" \\ \n', "\x7f" * 35, "ctrl\x01", "z" * 32][number],
-        "v": ["y" * 32 + EMOJI, "y" * 31 + EMOJI + "b", "y", "x"][number],
-        "y": bytes([number]),
-        "e": date(1960, 1, 1) + timedelta(days=number),
-        "x": datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC) + late,
-        "n": datetime.fromisoformat("2024-07-01T00:00:00") + late,
-        "a": [number, None],
-        "m": [("k", number)],
-        "r": {"p": number, "q": None if number % 2 else {"g": f"g{number}", "h": [1]}},
-        "nothing": None,
-    }
-
-
-def typed() -> list[dict[str, Any]]:
-    nulls = dict.fromkeys(row(0))
-    return [nulls, *(row(number) for number in range(4)), {**row(1), "r": None}]
-
-
-def many() -> list[dict[str, Any]]:
-    return [{f"c{number}": each * number for number in range(40)} for each in (1, -2)]
-
-
-def days() -> list[dict[str, Any]]:
-    odd = ["a b/c=d%", "ünï:#?", "", None, "x'y\"{}[]^\\", "plain"]
-    return [{"id": n, "p": odd[n % 6], "d": date(2024, 1, 1 + n % 2), "t": "t" * n} for n in range(24)]
-
-
-CASES: dict[str, tuple[str, list[str], dict[str, str], list[dict[str, Any]]]] = {
-    "types": (TYPES, [], {}, typed()),
-    "vectors": (TYPES, [], {"delta.enableDeletionVectors": "true"}, typed()),
-    "chosen": (TYPES, [], {"delta.dataSkippingStatsColumns": "r.q, l, u"}, typed()),
-    "few": (TYPES, [], {"delta.dataSkippingNumIndexedCols": "3"}, typed()),
-    "many": (MANY, [], {}, many()),
-    "partitions": ("id long, p string, d date, t string", ["p", "d"], {}, days()),
-}
 
 
 @pytest.fixture
@@ -108,19 +45,6 @@ def imported(folder: Path, catalog: Catalog, name: str) -> Iterator[Table]:
     with open_importer(catalog, local_settings(), runner="local") as importer:
         importer.run(ImportOrder(location=str(folder), name=name))
     yield catalog.table(name)
-
-
-def statistics(table: Table) -> list[tuple[tuple[tuple[str, str | None], ...], str]]:
-    names = {each.physical_name: each.name for each in table.snapshot().schema.fields}
-    found = []
-    for add in table.snapshot().adds():
-        values = {names[column]: value for column, value in add.partition_values.items()}
-        found.append((tuple(sorted(values.items())), str(add.stats)))
-    return sorted(found, key=str)
-
-
-def folders(table: Table) -> set[str]:
-    return {add.path.rpartition("/")[0] for add in table.snapshot().adds()}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,6 +1,8 @@
 """Delta Lake on Spark, the reference, as a worker: one session that reads tables and runs SQL for many tests."""
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.rows import fingerprint, rows_or_error
 from tests.support.s3_access import S3Access, bucket_and_key
+from tests.support.spark_commands import run_command
 from tests.support.worker import serve, take_stdout
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -45,6 +48,7 @@ class DeltaSpark:
     """Answers requests: ``{"sql": …}`` gives the rows, ``{"location": …}`` the snapshot that the JVM sees.
 
     With ``versions`` beside the location, it gives the lines of all actions that make up each of these versions.
+    ``{"command": …}`` is of ``spark_commands``.
     """
 
     def __init__(self) -> None:
@@ -64,6 +68,8 @@ class DeltaSpark:
         """Do what one request asks."""
         if "sql" in request:
             return self.spark.sql(request["sql"]).toArrow().to_pylist()
+        if "command" in request:
+            return run_command(self.spark, request)
         if "rows_of" in request:
             return self.rows_of(request["rows_of"])
         if "versions" in request:
@@ -194,6 +200,7 @@ def _vector_id(row: dict[str, Any]) -> str:
 if __name__ == "__main__":
     # Before the JVM starts and inherits standard output.
     answers = take_stdout()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for executors that write rows
     reader = DeltaSpark()
     serve(answers, reader.name(), reader.answer)
     reader.spark.stop()

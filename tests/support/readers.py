@@ -15,6 +15,7 @@ from deltamirror.config import StorageSettings
 from tests.support.azure_access import AzureAccess
 from tests.support.inventory import record
 from tests.support.s3_access import S3Access
+from tests.support.spark_commands import Command, asked, result_of
 from tests.support.worker import RequestFailed, Worker
 
 __all__ = ["READERS", "Reader", "RequestFailed", "SeenFile", "SeenTable", "assert_same_table"]
@@ -100,6 +101,10 @@ class Reader:
     def append(self, location: Path) -> None:
         """Add a row whose id is 0, the table's only column; of DuckDB and of Sail, which also write."""
         self._worker.ask({"append": str(location)})
+
+    def run(self, command: Command) -> Any:
+        """What comes of a command for Spark; only Delta Lake on Spark runs them."""
+        return result_of(self._worker.ask(asked(command)))
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a statement; only Delta Lake on Spark runs SQL."""

@@ -23,6 +23,7 @@ from deltamirror.pipeline.run.spark import runner as runner_module
 from deltamirror.pipeline.run.spark.harvester import SparkHarvester
 from deltamirror.pipeline.run.spark.inspector import SparkInspector
 from deltamirror.pipeline.run.spark.runner import SparkRunner
+from tests.support.spark_commands import run_command
 from tests.support.worker import serve, take_stdout
 
 __all__ = ["Harvest", "harvested", "packed", "unpacked"]
@@ -62,8 +63,8 @@ class Driver:
 
     Answers ``{"slices": slices}`` with what they come to: the parts that were read, and what ended that. Answers
     ``{"expected": (address, objects)}`` with what of these objects is not as it should be.
-    ``{"kill": "JVM"}`` ends the driver's own, as the kernel does when memory is short. ``{"wait": "events"}`` waits for
-    the event log, which Spark writes in a thread of its own.
+    ``{"command": …}`` is of ``spark_commands``. ``{"kill": "JVM"}`` ends the driver's own, as the kernel does
+    when memory is short. ``{"wait": "events"}`` waits for the event log, which Spark writes in a thread of its own.
     """
 
     def __init__(self) -> None:
@@ -82,6 +83,8 @@ class Driver:
             context: Any = SparkContext._active_spark_context
             context._jsc.sc().listenerBus().waitUntilEmpty()
             return []
+        if "command" in request:
+            return [run_command(self._runners[False]._started(), request)]
         if "slices" in request:
             return [packed(harvested(self._harvester, unpacked(request["slices"])))]
         if "expected" in request:

@@ -25,6 +25,7 @@ from tests.support.inventory import record
 from tests.support.runner_driver import Harvest, harvested, packed, unpacked
 from tests.support.seaweed_server import SeaweedServer
 from tests.support.spark_cluster import started_cluster
+from tests.support.spark_commands import Command, asked, result_of
 from tests.support.spark_connect import ConnectServer, started_connect
 from tests.support.spark_programs import spark_environment
 from tests.support.worker import Worker
@@ -78,6 +79,11 @@ class SparkRig:
         [text] = self.driver.ask({"slices": packed(list(slices))})
         found: Harvest = unpacked(text)
         return found
+
+    def run_command(self, command: Command) -> Any:
+        """What comes of a command for Spark."""
+        [text] = self.driver.ask(asked(command))
+        return result_of(text)
 
     def kill_jvm(self) -> None:
         """Let the driver go on without its JVM."""

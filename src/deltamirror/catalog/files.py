@@ -27,7 +27,7 @@ _FIELDS = tuple(field.name for field in msgspec.structs.fields(Add))
 _WIRE_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(Add)}
 _ON_THE_WIRE = frozenset(_WIRE_NAMES.values())
 _REQUIRED = ("path", "size", "modification_time")
-_ROWS = "rows are taken as Arrow data: of a Spark DataFrame, df.toArrow()"
+_ROWS = "rows are taken as a DataFrame of Spark, or as Arrow data: of any frame, what its library gives as Arrow"
 _PATH = "a path says too little: give Add(path=…, partition_values={…}, size=…, modification_time=…, data_change=True)"
 
 

@@ -1,22 +1,31 @@
 """Rows that a transaction writes: what was asked for, and the files and removes that it comes to."""
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from deltamirror.arguments import mapping, partition_filter, shown
-from deltamirror.config import LiveSettings
+from deltamirror.config import LiveSettings, Settings
+from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.commitinfo import Parameters, write_parameters
 from deltamirror.delta.partitions import PartitionValue, partition_text
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.predicates import condition_of, partition_box
-from deltamirror.rows.writing import PartitionValues, RowFiles
+from deltamirror.rows.sources import RowSource
+from deltamirror.rows.writing import AcceptedPartitions, PartitionValues, RowOrder, WrittenRows
 from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Replacement", "RowWrite", "RowWriter", "replacement_of"]
+__all__ = [
+    "Box",
+    "Replacement",
+    "RowWrite",
+    "RowWriter",
+    "removed_file",
+    "replaced_files",
+    "replacement_of",
+    "row_order",
+]
 
 Box = Mapping[str, Sequence[PartitionValue]]
 """Partition columns with the values that they may have."""
@@ -42,30 +51,19 @@ class Replacement:
             return [{column: [value] for column, value in values.items()} for values in written]
         return None if self.box is None else [self.box]
 
-    def accepts(self, layout: Layout) -> Callable[[PartitionValues], None]:
-        """Raises for rows of a partition that is not replaced: they would stand beside the rows that are there."""
+    def accepted(self, layout: Layout) -> AcceptedPartitions:
+        """The partitions that rows may be of."""
         kinds = {each.name: each.type for each in layout.partition_fields}
-        box = {
-            name: {partition_text(each, kinds[name]) for each in values} for name, values in (self.box or {}).items()
-        }
-
-        def accept(values: PartitionValues) -> None:
-            for name, wanted in box.items():
-                if values[name] not in wanted:
-                    raise InvalidInput(
-                        f"table {layout.table!r}: the data has rows with {name} = {values[name]!r}, which are outside "
-                        f"of {self.predicate}",
-                        hint="leave these rows out, or widen replace_where",
-                    )
-
-        return accept
+        box = self.box or {}
+        texts = {name: frozenset(partition_text(each, kinds[name]) for each in box[name]) for name in box}
+        return AcceptedPartitions(texts, self.predicate)
 
 
 @dataclass(frozen=True, slots=True)
 class RowWrite:
     """Rows to be written, and what they replace; None: they are added."""
 
-    reader: pa.RecordBatchReader
+    source: RowSource
     replaces: Replacement | None = None
 
     @property
@@ -77,17 +75,49 @@ class RowWrite:
 
 
 class RowWriter:
-    """Opens the stores of tables for their data files. Safe to share between threads."""
+    """Writes rows to data files in the stores of their tables. Safe to share between threads."""
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
         self._stores = Stores.with_keys(live)
 
-    def files(self, layout: Layout, location: str) -> RowFiles:
-        """The data files that one table gets in one transaction."""
+    def write(self, rows: RowWrite, layout: Layout, location: str, *, rows_checked: bool) -> WrittenRows:
+        """Write the data files that one write of a transaction comes to."""
         settings = self._live.current
-        store = self._stores.at(StoreAddress.of(location, settings.storage))
-        return RowFiles(layout, store, settings.rows, lambda: time.time_ns() // 1_000_000)
+        address = StoreAddress.of(location, settings.storage)
+        store = self._stores.at(address)
+        order = row_order(layout, settings, rows.replaces, rows_checked=rows_checked)
+        return WrittenRows(layout, store, rows.source.write(order, address, store))
+
+
+def row_order(
+    layout: Layout, settings: Settings, replaces: Replacement | None, *, rows_checked: bool = False
+) -> RowOrder:
+    """How rows are to be written that replace others, or are added."""
+    accepted = AcceptedPartitions() if replaces is None else replaces.accepted(layout)
+    return RowOrder(layout=layout, settings=settings.rows, rows_checked=rows_checked, accepted=accepted)
+
+
+def replaced_files(taken: Snapshot, boxes: Sequence[Box] | None) -> list[Remove]:
+    """The removes of all files of a snapshot, or of those in some partitions."""
+    found = taken.adds() if boxes is None else [add for box in boxes for add in taken.adds(box)]
+    return [removed_file(add, data_change=True) for add in found]
+
+
+def removed_file(add: Add, data_change: bool) -> Remove:
+    """The remove of a file, with all that the table knows of it."""
+    return Remove(
+        path=add.path,
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
+        stats=add.stats,
+    )
 
 
 def replacement_of(replace_where: object, is_dynamic: bool, layout: Layout) -> Replacement:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from deltamirror.catalog.rows import Replacement, RowWrite
-from deltamirror.delta.actions import Action, Add, Metadata, Protocol, Remove
+from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration
 from deltamirror.delta.paths import PartitionValue, partition_text
@@ -13,7 +13,7 @@ from deltamirror.txnlog.commit.request import Operation
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Partitions", "TableWork", "partition_read", "removed_file"]
+__all__ = ["Partitions", "TableWork", "partition_read"]
 
 Partitions: TypeAlias = Mapping[str, PartitionValue | Sequence[PartitionValue]]
 """Partition columns with the value, or the values, that were read."""
@@ -63,22 +63,6 @@ class TableWork:
         if operation.name is not None or self.replaces is None:
             return operation
         return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)
-
-
-def removed_file(add: Add, data_change: bool) -> Remove:
-    """The remove of a file, with all that the table knows of it."""
-    return Remove(
-        path=add.path,
-        data_change=data_change,
-        extended_file_metadata=True,
-        partition_values=add.partition_values,
-        size=add.size,
-        tags=add.tags,
-        deletion_vector=add.deletion_vector,
-        base_row_id=add.base_row_id,
-        default_row_commit_version=add.default_row_commit_version,
-        stats=add.stats,
-    )
 
 
 def partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:

@@ -28,8 +28,8 @@ from deltamirror.catalog.inputs import (
     schema_of,
     table_properties,
 )
-from deltamirror.catalog.rows import Box, RowWrite, RowWriter, replacement_of
-from deltamirror.catalog.table_work import Partitions, TableWork, partition_read, removed_file
+from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, replaced_files, replacement_of
+from deltamirror.catalog.table_work import Partitions, TableWork, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.definition import Alteration, altered
@@ -38,8 +38,8 @@ from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, NotFoun
 from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.sources import RowData, as_reader, is_row_data
-from deltamirror.rows.writing import RowFiles
+from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source
+from deltamirror.rows.writing import WrittenRows
 from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent, content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
@@ -100,20 +100,22 @@ class Transaction:
         return self._result
 
     def append(self, table: str, data: Files | RowData, *, verify_files: bool = False) -> None:
-        """Add rows, as Arrow data of any library, or data files that are there already.
+        """Add rows, as Arrow data of any library or as a DataFrame of Spark, or data files that are there already.
 
-        Rows are written to files of the table when the transaction commits. Data files are taken bit by bit; of a
-        file, only its path stays in memory. ``verify_files`` looks each of them up in the store before the commit: it
-        has to be there, with the stated size. Arrow data with the columns of a file listing is one.
+        Rows are written to files of the table when the transaction commits, those of a DataFrame by executors. Data
+        files are taken bit by bit; of a file, only its path stays in memory. ``verify_files`` looks each of them up in
+        the store before the commit: it has to be there, with the stated size. Arrow data with the columns of a file
+        listing is one.
         """
         verify_files, work = flag(verify_files, "verify_files"), self._of(table)
         if work.seen is None and work.snapshot is None:
             work.seen = self._state(table, remembered=True)
         if is_row_data(data):
-            data = reader = as_reader(data)
-            if not is_listing(reader.schema, self._columns(work), table):
-                self._add_rows(table, work, RowWrite(reader))
+            source = row_source(data)
+            if not isinstance(source, ArrowRows) or not is_listing(source.schema, self._columns(work), table):
+                self._add_rows(table, work, RowWrite(source))
                 return
+            data = source.reader
         named = adds(data)
         work.streams.append(self._verifier(table).verified(named) if verify_files else named)
 
@@ -131,14 +133,14 @@ class Transaction:
         these. ``dynamic`` replaces the partitions that the rows are of.
         """
         if not is_row_data(data):
-            hint = "give a table, reader or dataset of Arrow, or a frame of pandas or Polars"
+            hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
             raise InvalidInput(f"data has to be rows, not {shown(data)}", hint=hint)
         work, is_dynamic = self._taken(table), flag(dynamic, "dynamic")
         if work.removed or work.rows:
             hint = "overwrite a table once in a transaction, before anything is appended to it"
             raise InvalidInput(f"the transaction removes files of {table!r}, or adds rows to it, already", hint=hint)
         work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
-        self._add_rows(table, work, RowWrite(as_reader(data), work.replaces))
+        self._add_rows(table, work, RowWrite(row_source(data), work.replaces))
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -274,7 +276,7 @@ class Transaction:
         """
         if self._before_commit is not None:
             self._before_commit(self._work)
-        written: list[RowFiles] = []
+        written: list[WrittenRows] = []
         try:
             for table, work in self._work.items():
                 self._write_rows(table, work, written)
@@ -290,35 +292,32 @@ class Transaction:
             _discard(written)
             raise
 
-    def _write_rows(self, table: str, work: TableWork, written: list[RowFiles]) -> None:
+    def _write_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
         if not work.rows:
             return
         layout = self._layout(table, work)
         work.founded = (layout.metadata, layout.protocol)
         for each in work.rows:
-            files = self._row_writer.files(layout, self._writer.state(table, remembered=True).location)
+            location = self._writer.state(table, remembered=True).location
+            files = self._row_writer.write(each, layout, location, rows_checked=self._rows_checked)
             written.append(files)
-            accepts = each.replaces.accepts(layout) if each.replaces is not None else lambda _: None
-            files.write(each.reader, rows_checked=self._rows_checked, accepts=accepts)
             work.streams.append(files.adds)
             if each.replaces is not None:
                 work.streams.append(self._replaced(work, each.replaces.boxes(files.partitions)))
 
-    def _replaced(self, work: TableWork, boxes: Sequence[Box] | None) -> list[Action]:
+    def _replaced(self, work: TableWork, boxes: Sequence[Box] | None) -> list[Remove]:
         """The removes of the files that rows replace; only changes to these partitions conflict with it."""
-        taken = self._snapshot(work)
-        if boxes is None:
-            return [removed_file(add, data_change=True) for add in taken.adds()]
-        work.reads = True
-        work.partitions += [partition_read(taken, box) for box in boxes]
-        return [removed_file(add, data_change=True) for box in boxes for add in taken.adds(box)]
+        taken, work.reads = self._snapshot(work), True
+        work.whole_table |= boxes is None
+        work.partitions += [partition_read(taken, box) for box in boxes or ()]
+        return replaced_files(taken, boxes)
 
     def _add_rows(self, table: str, work: TableWork, rows: RowWrite) -> None:
         """Take rows in; types that do not fit are refused at once, values when they are written."""
         if work.seen is not None or work.snapshot is not None:
             layout = self._layout(table, work)
             require_writable_rows(layout, rows_checked=self._rows_checked)
-            require_castable(rows.reader.schema, layout)
+            require_castable(rows.source.schema, layout)
         work.rows.append(rows)
 
     def _layout(self, table: str, work: TableWork) -> Layout:
@@ -441,7 +440,7 @@ class Transaction:
         )
 
 
-def _discard(written: Iterable[RowFiles]) -> None:
+def _discard(written: Iterable[WrittenRows]) -> None:
     for files in written:
         files.discard()
 

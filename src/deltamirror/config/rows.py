@@ -10,7 +10,7 @@ __all__ = ["RowsSettings"]
 
 
 class RowsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How rows become data files, where Arrow data is appended."""
+    """How rows become data files, where Arrow data or DataFrames are appended."""
 
     target_file_size: Annotated[
         int,
@@ -26,7 +26,8 @@ class RowsSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         COUNTING,
         described(
-            "How much all open data files of a transaction may hold in memory. Beyond it, the largest one is closed, "
+            "How much all open data files of a write may hold in memory, and those of each task where Spark writes. "
+            "Beyond it, the largest one is closed, "
             "however small it is: data that is sorted by its partition columns makes larger files.",
             unit="bytes",
             reload=Reload.LIVE,

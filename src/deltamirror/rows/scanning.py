@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 import pyarrow as pa
@@ -31,7 +31,7 @@ from deltamirror.rows.predicates import condition_of
 from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
 from deltamirror.rows.vectors import RowMask, deleted_ranges
 from deltamirror.storage.location import canonical_location, local_path
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 
@@ -52,9 +52,14 @@ _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
 class TableFiles:
     """Opens the files of one table, by their paths in the log."""
 
-    def __init__(self, location: str, storage: StorageSettings) -> None:
+    def __init__(self, location: str, storage: StorageSettings, stores: Stores | None = None) -> None:
         self._location, self._storage = location, storage
-        self._stores = Stores.with_keys(Settings(storage=storage))
+        self._stores = stores or Stores.with_keys(Settings(storage=storage))
+
+    @classmethod
+    def with_own_keys(cls, address: StoreAddress) -> Self:
+        """Those at an address, opened by the credentials that this process finds in its own settings."""
+        return cls(address.location, address.options, Stores(open_store))
 
     def source(self, path: str, size: int) -> tuple[Any, fs.FileSystem | None]:
         """What Arrow reads a data file from: a path on disk, or a file that is read by ranges."""

@@ -1,28 +1,74 @@
-"""Row data as programs have it, as one stream of Arrow batches: of pyarrow, and of all that speak its C interface."""
+"""Row data as programs have it: Arrow data of any library, written by this process, and DataFrames of Spark."""
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from deltamirror.arguments import shown
+from deltamirror.delta.actions import Add
 from deltamirror.errors import InvalidInput
+from deltamirror.rows.writing import RowFiles, RowOrder
+from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.store import Store
 
-__all__ = ["RowData", "as_reader", "is_row_data"]
+__all__ = ["ArrowRows", "RowData", "RowSource", "is_row_data", "is_spark_frame", "row_source"]
 
 RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ds.Dataset | Any
-"""A table, batch, reader or dataset of pyarrow, or an object with ``__arrow_c_stream__``: frames of pandas, Polars…"""
+"""A table, batch, reader or dataset of pyarrow, an object with ``__arrow_c_stream__`` (frames of pandas, Polars…), or a
+DataFrame of Spark."""
+
+
+class RowSource(Protocol):
+    """Rows that wait to be written."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their columns."""
+
+    def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
+        """Write them to data files; the store is that at the address, with the credentials of this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """Arrow data, written by this process batch by batch."""
+
+    reader: pa.RecordBatchReader
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self.reader.schema
+
+    def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
+        """Write the rows; the reader is used up."""
+        return RowFiles(order, store).write(self.reader.schema, self.reader)
 
 
 def is_row_data(data: object) -> bool:
-    """Whether this is Arrow data, of whichever library."""
-    return not isinstance(data, type) and (isinstance(data, ds.Dataset) or hasattr(data, "__arrow_c_stream__"))
+    """Whether this is a DataFrame of Spark, or Arrow data of whichever library."""
+    if isinstance(data, type):
+        return False
+    return is_spark_frame(data) or isinstance(data, ds.Dataset) or hasattr(data, "__arrow_c_stream__")
 
 
-def as_reader(data: RowData) -> pa.RecordBatchReader:
-    """The data batch by batch; a reader is used up, all else can be read again."""
+def is_spark_frame(data: object) -> bool:
+    """Whether this is a DataFrame of Spark, by the names of its classes: pyspark need not be there."""
+    names = ((str(each.__module__), each.__name__) for each in type(data).__mro__)
+    return any(module.startswith("pyspark.sql.") and name == "DataFrame" for module, name in names)
+
+
+def row_source(data: RowData) -> RowSource:
+    """The rows; InvalidInput for what cannot be read. Arrow's readers are used up, all else can be read again."""
+    if is_spark_frame(data):
+        found: RowSource = import_module("deltamirror.rows.spark").SparkRows.of(data)
+        return found
     try:
-        return _as_reader(data)
+        return ArrowRows(_as_reader(data))
     except (pa.ArrowException, OSError) as error:
         hint = "look at what its library says; a column has values of one type"
         raise InvalidInput(f"{shown(data)} cannot be read as Arrow data: {error}", hint=hint) from error

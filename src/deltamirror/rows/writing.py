@@ -7,8 +7,9 @@ as the store lets it.
 
 import random
 import string
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from deltamirror.config import RowsSettings
 from deltamirror.delta.actions import Add, Metadata
 from deltamirror.delta.partitions import has_negative_fraction, partition_text
-from deltamirror.delta.paths import encode_path, partition_directory
+from deltamirror.delta.paths import decode_path, encode_path, partition_directory
 from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import DataType, Field
 from deltamirror.errors import DeltaMirrorError, InvalidInput
@@ -31,13 +32,14 @@ from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 
-__all__ = ["PartitionValues", "RowFiles"]
+__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows"]
 
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The values of the partition columns of a file, as the log spells them, by the names that users know."""
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _ROW_GROUP_ROWS: Final = 1_048_576
+_SPLIT_BYTES: Final = 32 * 1024 * 1024
 _ROW: Final = "row"
 _ENDINGS: Final = {"snappy": ".snappy", "zstd": ".zstd", "gzip": ".gz", "none": "", "uncompressed": ""}
 _LETTERS: Final = string.ascii_letters + string.digits
@@ -45,43 +47,99 @@ _PREFIX_LENGTH: Final = 2
 _UNITS: Final = {pa.Date32Scalar: "days from 1970", pa.TimestampScalar: "microseconds from 1970"}
 
 
-@dataclass(slots=True)
-class RowFiles:
-    """Writes the rows of one table; knows the files that it has put there.
+@dataclass(frozen=True, slots=True)
+class AcceptedPartitions:
+    """The partitions that rows may be of: all, or those with certain values, as ``predicate`` describes them."""
 
-    ``clock`` tells milliseconds since 1970, for ``modificationTime`` where the store is not asked.
-    """
+    values: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    predicate: str | None = None
+
+    def require(self, found: PartitionValues, table: str) -> None:
+        """Refuse rows of another partition: they would stand beside the rows that are there."""
+        for name, wanted in self.values.items():
+            if found[name] not in wanted:
+                raise InvalidInput(
+                    f"table {table!r}: the data has rows with {name} = {found[name]!r}, which are outside "
+                    f"of {self.predicate}",
+                    hint="leave these rows out, or widen replace_where",
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOrder:
+    """How rows of one table are to be written; fit to travel to other processes."""
+
+    layout: Layout
+    settings: RowsSettings
+    rows_checked: bool = False
+    accepted: AcceptedPartitions = field(default_factory=AcceptedPartitions)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """Data files with the rows of a write, of which no version knows yet."""
 
     layout: Layout
     store: Store
-    settings: RowsSettings
-    clock: Callable[[], int]
-    adds: list[Add] = field(default_factory=list)
+    adds: Sequence[Add]
+
+    @property
+    def partitions(self) -> list[PartitionValues]:
+        """The partitions that got files."""
+        names = {self.layout.naming(each): each.name for each in self.layout.partition_fields}
+        found = (tuple((names[column], value) for column, value in add.partition_values.items()) for add in self.adds)
+        return [dict(values) for values in dict.fromkeys(found)]
+
+    def discard(self) -> None:
+        """Delete the files, as far as the store lets it."""
+        _delete(self.store, [decode_path(add.path) for add in self.adds])
+
+
+def _now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class RowFiles:
+    """Writes rows of one table in this process.
+
+    ``task`` is the number of this process among those that write the same rows. ``clock`` tells milliseconds since
+    1970, for ``modificationTime``: the store is not asked.
+    """
+
+    order: RowOrder
+    store: Store
+    task: int = 0
+    clock: Callable[[], int] = _now
+    _adds: list[Add] = field(default_factory=list)
     _keys: list[str] = field(default_factory=list)
     _open: dict[tuple[str | None, ...], "_OpenFile"] = field(default_factory=dict)
     _counts: dict[tuple[str | None, ...], int] = field(default_factory=dict)
+    _memory: int = 0
+    """About what all open files hold; a sum over many of them for each piece of rows would be most of the work."""
 
-    def write(
-        self,
-        reader: pa.RecordBatchReader,
-        *,
-        rows_checked: bool = False,
-        accepts: Callable[[PartitionValues], None] = lambda _: None,
-    ) -> None:
-        """Write all rows. ``accepts`` raises for a partition that has no place in what is written."""
-        require_writable_rows(self.layout, rows_checked=rows_checked)
-        caster = Caster(reader.schema, self.layout)
+    def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[Add]:
+        """Write all rows; the adds of their files. If that fails, the files are deleted again."""
+        require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
+        caster = Caster(schema, self.layout)
         try:
             with self._translated():
-                for batch in _batches(reader):
-                    for values, rows in self._split(caster.cast(batch)):
-                        self._take(values, rows, accepts)
+                for table in self._gathered(caster.cast(batch) for batch in _with_rows(batches)):
+                    for values, rows in self._split(table):
+                        self._take(values, rows)
                 while self._open:
                     self._close(next(iter(self._open)))
         except BaseException:
             self._open.clear()
-            self.discard()
+            _delete(self.store, self._keys)
             raise
+        return self._adds
+
+    @property
+    def layout(self) -> Layout:
+        """That of the table."""
+        return self.order.layout
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -94,39 +152,31 @@ class RowFiles:
                 hint="nothing was committed; give the rows in smaller batches, or correct them",
             ) from error
 
-    @property
-    def partitions(self) -> list[PartitionValues]:
-        """The partitions that got files."""
-        return [self._named(values) for values in self._counts]
-
-    def discard(self) -> None:
-        """Delete the files that were put, as far as the store lets it; no version names them."""
-        keys, self._keys, self.adds = self._keys, [], []
-        if keys:
-            with suppress(DeltaMirrorError), Step.DELETE_ROWS:
-                self.store.delete(keys)
-
-    def _take(self, values: tuple[str | None, ...], rows: pa.Table, accepts: Callable[[PartitionValues], None]) -> None:
+    def _take(self, values: tuple[str | None, ...], rows: pa.Table) -> None:
         if values not in self._open:
             if values not in self._counts:
-                accepts(self._named(values))
+                self.order.accepted.require(self._named(values), self.layout.table)
             self._open[values] = _OpenFile(self.layout, self._compression)
+            self._memory += self._open[values].memory
         opened = self._open[values]
+        before = opened.memory
         for piece in _pieces(rows):
             opened.take(piece)
+        self._memory += opened.memory - before
         if opened.size >= self._target_size:
             self._close(values)
-        while sum(each.memory for each in self._open.values()) > self.settings.memory:
+        while self._memory > self.order.settings.memory:
             self._close(max(self._open, key=lambda key: self._open[key].memory))
 
     def _close(self, values: tuple[str | None, ...]) -> None:
         opened = self._open.pop(values)
+        self._memory -= opened.memory
         data, key = opened.finished(), self._key(values)
         self._keys.append(key)
         with Step.PUT_ROWS:
             self.store.put(key, memoryview(data))
         fields = zip(self.layout.partition_fields, values, strict=True)
-        self.adds.append(
+        self._adds.append(
             Add(
                 path=encode_path(key),
                 partition_values={self.layout.naming(each): value for each, value in fields},
@@ -142,7 +192,7 @@ class RowFiles:
         count = self._counts.get(values, 0)
         self._counts[values] = count + 1
         joint = "." if values else "-"
-        name = f"part-00000-{uuid.uuid4()}{joint}c{count:03d}{_ENDINGS[self._compression]}.parquet"
+        name = f"part-{self.task:05d}-{uuid.uuid4()}{joint}c{count:03d}{_ENDINGS[self._compression]}.parquet"
         folder = _random_prefix() if self._has_prefixes else self._directory(values)
         return f"{folder}/{name}" if folder else name
 
@@ -158,7 +208,9 @@ class RowFiles:
 
     @property
     def _compression(self) -> str:
-        codec = _property(self.layout.metadata, "delta.parquet.compression.codec", self.settings.compression).lower()
+        codec = _property(
+            self.layout.metadata, "delta.parquet.compression.codec", self.order.settings.compression
+        ).lower()
         if codec not in _ENDINGS:
             raise InvalidInput(
                 f"table {self.layout.table!r}: data files cannot be compressed by {codec!r} here",
@@ -168,12 +220,24 @@ class RowFiles:
 
     @property
     def _target_size(self) -> int:
-        size = _property(self.layout.metadata, "delta.targetFileSize", str(self.settings.target_file_size))
-        return int(size) if size.isdecimal() else self.settings.target_file_size
+        size = _property(self.layout.metadata, "delta.targetFileSize", str(self.order.settings.target_file_size))
+        return int(size) if size.isdecimal() else self.order.settings.target_file_size
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """The batches in larger tables: splitting one into partitions has a cost for each partition."""
+        some: list[pa.RecordBatch] = []
+        size, most = 0, min(_SPLIT_BYTES, self.order.settings.memory // 4)
+        for batch in batches:
+            some.append(batch)
+            size += batch.nbytes
+            if size >= most:
+                yield pa.Table.from_batches(some)
+                some, size = [], 0
+        if some:
+            yield pa.Table.from_batches(some)
+
+    def _split(self, table: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
         """The rows of each partition, without the partition columns."""
-        table = pa.Table.from_batches([batch])
         partitions = [self.layout.naming(each) for each in self.layout.partition_fields]
         if not partitions:
             yield (), table
@@ -182,7 +246,7 @@ class RowFiles:
         keys = table.select(partitions).rename_columns(names)
         numbered = keys.append_column(_ROW, _row_numbers(table.num_rows))
         groups = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")]).combine_chunks()
-        rows = table.drop_columns(partitions)
+        rows = table.drop_columns(partitions).combine_chunks()
         for *values, numbers in zip(*(groups.column(each) for each in (*names, f"{_ROW}_list")), strict=True):
             yield self._texts(values), rows.take(numbers.values)
 
@@ -226,7 +290,6 @@ class _OpenFile:
 
     def take(self, rows: pa.Table) -> None:
         """Add rows; a row group is written once there are enough."""
-        self.statistics.see(rows)
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
@@ -242,6 +305,7 @@ class _OpenFile:
 
     def _write_group(self) -> None:
         group = pa.concat_tables(self._pending).cast(self._schema)
+        self.statistics.see(group)
         self._writer.write_table(group, row_group_size=group.num_rows)
         self._raw_bytes += self._pending_bytes
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
@@ -266,12 +330,18 @@ def _row_numbers(count: int) -> pa.Array:
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
 
 
-def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches that have rows; errors of foreign data are told in our words."""
     try:
-        yield from (batch for batch in reader if batch.num_rows)
+        yield from (batch for batch in batches if batch.num_rows)
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"the data cannot be read to its end: {error}", hint="nothing was committed") from error
+
+
+def _delete(store: Store, keys: Sequence[str]) -> None:
+    if keys:
+        with suppress(DeltaMirrorError), Step.DELETE_ROWS:
+            store.delete(keys)
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:

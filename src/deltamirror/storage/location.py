@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 from deltamirror.config.secrets import MASK
 from deltamirror.errors import InvalidLocation
 
-__all__ = ["canonical_location", "is_inside", "local_path", "store_prefix"]
+__all__ = ["canonical_location", "is_inside", "is_of_one_machine", "local_path", "store_prefix"]
 
 _SCHEMES = {
     "s3": "s3",
@@ -69,6 +69,11 @@ def store_prefix(location: str) -> str:
 def local_path(location: str) -> str | None:
     """The path on disk of a canonical ``file://`` location, or None for a remote one."""
     return unquote(location.removeprefix("file://")) if location.startswith("file://") else None
+
+
+def is_of_one_machine(location: str) -> bool:
+    """Whether a canonical location is a disk or a memory, which another machine may have under the same name."""
+    return location.startswith(("file://", "memory://"))
 
 
 def _local(given: str, path: str) -> str:

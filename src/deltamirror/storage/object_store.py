@@ -191,7 +191,8 @@ class ObjectStore:
         client = self._client(len(data))
         with self._translated("write", key):
             try:
-                put = obstore.put(client, self._path(key), data, mode=mode, use_multipart=multipart, chunk_size=_PART)
+                sent = data if isinstance(data, bytes) else data.cast("B")  # Arrow's buffers have signed bytes
+                put = obstore.put(client, self._path(key), sent, mode=mode, use_multipart=multipart, chunk_size=_PART)
             except (AlreadyExistsError, PreconditionError) as error:
                 _unless_bucket_is_missing(error)
                 if mode == "overwrite":

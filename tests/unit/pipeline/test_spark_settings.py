@@ -10,9 +10,9 @@ import pytest
 
 from deltamirror.config import CatalogSettings, Settings, SparkSettings, load
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, LeaseLost, MissingExtra, Unavailable
+from deltamirror.executors.failures import from_spark, translated
 from deltamirror.pipeline.run.spark import runner as runner_module
 from deltamirror.pipeline.run.spark.environment import exported_environment
-from deltamirror.pipeline.run.spark.failures import from_spark, translated
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Lease, Stage
 from tests.support.checkpoints import first_commit
@@ -115,6 +115,7 @@ def test_a_master_without_a_proper_port_is_a_wrong_setting(master: str) -> None:
     [
         (ModuleNotFoundError("No module named 'grpc'"), MissingExtra, "pip install 'deltamirror[spark]'"),
         (RuntimeError("Traceback (most recent call last):\nNo module named 'deltamirror'"), MissingExtra, "executor"),
+        (RuntimeError("Traceback (most recent call last):\nNo module named 'pyarrow'"), MissingExtra, "PYSPARK_PYTHON"),
         (RuntimeError("Cannot call methods on a stopped SparkContext.\nat java"), Unavailable, "spark.master"),
         (RuntimeError("[INVALID_HANDLE.SESSION_CHANGED] the server restarted"), Unavailable, "spark.master"),
         (ConnectionRefusedError("nobody"), Unavailable, "spark.master"),

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from deltamirror.config import LiveSettings, Loaded
 from deltamirror.config.load import DEFAULT_ORIGIN
-from deltamirror.errors import DeltaMirrorError, InvalidSettings, PermissionDenied
+from deltamirror.errors import DeltaMirrorError, InvalidSettings
+from deltamirror.executors.access import explained
 from deltamirror.pipeline.run.execution import Resources, failed, prefetched
 from deltamirror.pipeline.run.local.threads import work_on
 from deltamirror.txnlog.database.access import Database
@@ -28,11 +29,6 @@ __all__ = ["OUTCOMES", "in_time", "rows_of", "run_rows"]
 
 OUTCOMES: Final = "outcome binary"
 """The schema of what comes back."""
-
-_HINT: Final = (
-    "this is a Spark executor, which has the rights and the environment of its own process: DELTAMIRROR_CONFIG, "
-    "DELTAMIRROR_STORAGE__ACCESS_KEY_ID and DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY, AWS_…, DELTAMIRROR_CATALOG__URL"
-)
 
 
 def rows_of(items: Sequence[object]) -> pa.Table:
@@ -83,10 +79,7 @@ def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[Unit]:
 def _explained(outcome: Outcome) -> Outcome:
     """The outcome; of an executor that has no access, with where it would find it."""
     failure = outcome.failure
-    if failure is None or not isinstance(failure.error, PermissionDenied):
-        return outcome
-    hint = "; ".join(filter(None, [failure.error.hint, _HINT]))
-    return replace(outcome, failure=replace(failure, error=replace(failure.error, hint=hint)))
+    return outcome if failure is None else replace(outcome, failure=replace(failure, error=explained(failure.error)))
 
 
 @lru_cache(maxsize=1)

@@ -4,9 +4,10 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
 from deltamirror.config import Settings
+from deltamirror.executors.access import executor_store
 from deltamirror.pipeline.run.log_reading import LocalHarvester, ahead
 from deltamirror.pipeline.run.slices import LogSlice, Part, batches_of, read_slice
-from deltamirror.pipeline.run.spark.mapping import executor_store, mapped
+from deltamirror.pipeline.run.spark.mapping import mapped
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 
 __all__ = ["SparkHarvester"]

@@ -6,8 +6,9 @@ from typing import Final
 from deltamirror.batches import batched
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.deltalog.comparison import difference
+from deltamirror.executors.access import executor_store
 from deltamirror.pipeline.run.inspection import LocalInspector
-from deltamirror.pipeline.run.spark.mapping import executor_store, mapped
+from deltamirror.pipeline.run.spark.mapping import mapped
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.open import StoreAddress

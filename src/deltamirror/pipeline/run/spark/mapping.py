@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -11,10 +11,8 @@ import pyarrow as pa
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.run.spark.executor import rows_of
 from deltamirror.pipeline.run.spark.runner import SparkRunner
-from deltamirror.storage.open import StoreAddress, Stores, open_store
-from deltamirror.storage.store import Store
 
-__all__ = ["answer_rows", "executor_store", "mapped"]
+__all__ = ["answer_rows", "mapped"]
 
 _ANSWERS: Final = "answer binary"
 
@@ -43,12 +41,6 @@ def answer_rows(function: Callable[[T], Iterable[R]], batches: Iterator[pa.Recor
             number, item = pickle.loads(row.as_buffer())  # noqa: S301  our own driver wrote it
             answer = pa.array([pickle.dumps((number, _answer(function, item)))], pa.binary())
             yield pa.record_batch([answer], names=["answer"])
-
-
-@lru_cache(maxsize=64)
-def executor_store(address: StoreAddress) -> Store:
-    """With the credentials of the executor; Spark uses a worker process for many tasks."""
-    return Stores(open_store).at(address)
 
 
 def _answer(function: Callable[[T], Iterable[R]], item: T) -> list[R] | DeltaMirrorError:

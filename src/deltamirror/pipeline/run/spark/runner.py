@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
+from deltamirror.executors.failures import translated
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.spark.carrying import Carrier, publish_in_a_row
 from deltamirror.pipeline.run.spark.executor import OUTCOMES, rows_of, run_rows
-from deltamirror.pipeline.run.spark.failures import translated
 from deltamirror.pipeline.run.spark.session import is_gone, require_server, slots_of, start_session
 from deltamirror.pipeline.run.spark.sharing import LARGEST, Shares, carried_bytes, packed
 from deltamirror.storage.calls import StoreCalls

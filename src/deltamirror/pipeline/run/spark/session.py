@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from deltamirror.errors import InvalidSettings, Unavailable
-from deltamirror.pipeline.run.spark.failures import translated
+from deltamirror.executors.failures import translated
 
 __all__ = ["is_gone", "require_server", "slots_of", "start_session"]
 

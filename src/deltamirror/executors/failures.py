@@ -7,12 +7,22 @@ from contextlib import contextmanager
 from typing import Final
 
 from deltamirror.config import redact_text
-from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, MissingExtra, Unavailable
+from deltamirror.errors import (
+    DeltaMirrorError,
+    Internal,
+    InvalidInput,
+    InvalidSettings,
+    MissingExtra,
+    Transient,
+    Unavailable,
+)
 
-__all__ = ["from_spark", "translated"]
+__all__ = ["from_spark", "translated", "translated_query"]
 
 _INSTALL: Final = "pip install 'deltamirror[spark]'"
 _LONGEST: Final = 500
+_OURS: Final = ("deltamirror", "msgspec", "obstore", "pyarrow")
+"""Modules without which an executor has no deltamirror, or that of another Python."""
 
 # Words of Spark, py4j and grpc by which the end of a JVM, a context, a session or a connection is known.
 _GONE: Final = (
@@ -33,6 +43,9 @@ _GONE: Final = (
     "All masters are unresponsive",
 )
 
+# Words of Spark by which the end of an executor, or of a Python process on it, is known.
+_LOST: Final = ("ExecutorLostFailure", "Python worker exited unexpectedly", "Python worker failed to connect back")
+
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
@@ -45,14 +58,25 @@ def translated(doing: str) -> Iterator[None]:
         raise from_spark(error, f"Spark cannot {doing}") from error
 
 
+@contextmanager
+def translated_query(doing: str) -> Iterator[None]:
+    """The same where Spark computes rows of a caller's own: whatever is not the fault of Spark is that of the query."""
+    try:
+        yield
+    except DeltaMirrorError:
+        raise
+    except Exception as error:
+        raise _of_query(from_spark(error, f"Spark cannot {doing}"), str(error)) from error
+
+
 def from_spark(error: Exception, what: str) -> DeltaMirrorError:
     """What an exception of Spark means."""
     text = str(error)
     described = f"{what}: {_summary(error)}"
     if isinstance(error, ImportError):
         return MissingExtra(described, hint=_INSTALL, extra="spark")
-    if "No module named 'deltamirror" in text:
-        hint = f"install the same deltamirror in the Python of every executor: {_INSTALL}"
+    if any(f"No module named '{name}" in text for name in _OURS):
+        hint = f"install the same deltamirror in the Python of every executor, and set PYSPARK_PYTHON to it: {_INSTALL}"
         return MissingExtra(described, hint=hint, extra="spark")
     if "JAVA_GATEWAY_EXITED" in text:
         return _without_jvm(described)
@@ -62,6 +86,17 @@ def from_spark(error: Exception, what: str) -> DeltaMirrorError:
     if isinstance(error, OSError) or any(sign in text for sign in _GONE):
         return Unavailable(described, hint="check that Spark runs at spark.master; the mirror tries again")
     return Internal(described)
+
+
+def _of_query(found: DeltaMirrorError, text: str) -> DeltaMirrorError:
+    if isinstance(found, Unavailable):
+        return Unavailable(found.message, hint="nothing was committed; check that Spark runs, and write the rows again")
+    if not isinstance(found, Internal):
+        return found
+    if any(sign in text for sign in _LOST):
+        hint = "nothing was committed; its log says why it ended, often for lack of memory; write the rows again"
+        return Transient(found.message, hint=hint)
+    return InvalidInput(found.message, hint="nothing was committed; correct the query that the rows come from")
 
 
 def _without_jvm(described: str) -> DeltaMirrorError:

@@ -1,0 +1,145 @@
+"""Rows of a DataFrame of Spark, written where they are: executors write the files, the driver gets their adds.
+
+One job, without a shuffle unless the table wants one: each task writes files of its own, one or more for each partition
+that its rows are of, as Delta Lake on Spark does. A task hands its adds over when it is done, or the error that ended
+it: that is no failure to Spark, which would do a bad row again and again, and would not tell which files the other
+tasks have written.
+"""
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import Final, Self
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from deltamirror.delta.actions import Add
+from deltamirror.delta.paths import decode_path
+from deltamirror.delta.properties import is_enabled
+from deltamirror.delta.schema import parse_schema
+from deltamirror.delta.schema.arrow import to_arrow
+from deltamirror.errors import DeltaMirrorError, InvalidInput
+from deltamirror.executors.access import executor_store, explained
+from deltamirror.executors.failures import translated_query
+from deltamirror.rows.layout import Layout
+from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows
+from deltamirror.storage.location import is_of_one_machine
+from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.store import Store
+
+__all__ = ["SparkRows", "TaskRows", "collected", "write_task", "written_by_task"]
+
+_ANSWERS: Final = "answer binary"
+_OPTIMISED: Final = "delta.autoOptimize.optimizeWrite"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRows:
+    """The files that a task of a job has written, or the error that ended it."""
+
+    task: int
+    adds: Sequence[Add] = ()
+    error: DeltaMirrorError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """A DataFrame, which Spark computes once, when it is written."""
+
+    frame: DataFrame
+    schema: pa.Schema
+    """Its columns, as Spark has analysed them."""
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Self:
+        """The rows of a DataFrame; InvalidInput if Spark finds it wrong, or if it is a stream."""
+        with translated_query("analyse the DataFrame"):
+            columns, is_stream = parse_schema(frame.schema.json()), frame.isStreaming
+        if is_stream:
+            hint = "write its batches: df.writeStream.foreachBatch(…); docs/guides/rows.md shows how"
+            raise InvalidInput("the DataFrame is a stream, which has no end", hint=hint)
+        if not columns.fields:
+            raise InvalidInput("the DataFrame has no columns", hint="select those that the table has")
+        return cls(frame, to_arrow(columns))
+
+    def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
+        """Write the rows by one job. If a task fails, the files of the others are deleted again."""
+        return collected(self._answers(order, address), order.layout, address, store).adds
+
+    def _answers(self, order: RowOrder, address: StoreAddress) -> list[TaskRows]:
+        task = partial(write_task, order, address, tuple(self.schema.names))
+        with translated_query(f"write the rows of table {order.layout.table!r}"):
+            answers = self._numbered(order.layout).mapInArrow(task, _ANSWERS).toArrow().column(0)
+        return [pickle.loads(each.as_buffer()) for each in answers]  # noqa: S301  our own executors wrote it
+
+    def _numbered(self, layout: Layout) -> DataFrame:
+        """The rows, in tasks that are rebalanced by partitions where the table wants that; columns go by number.
+
+        Spark looks columns up by their names, and takes a dot in one for a field of a struct.
+        """
+        numbered = self.frame.toDF(*(str(number) for number in range(len(self.schema))))
+        if not is_enabled(layout.metadata, _OPTIMISED):
+            return numbered
+        partitions = {each.name.lower() for each in layout.partition_fields}
+        numbers = [str(number) for number, name in enumerate(self.schema.names) if name.lower() in partitions]
+        return numbered.hint("rebalance", *(numbered[each] for each in numbers))
+
+
+def write_task(
+    order: RowOrder, address: StoreAddress, names: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The part that runs on executors: the rows of one task in, what it has written out."""
+    named = (pa.RecordBatch.from_arrays(batch.columns, names=list(names)) for batch in batches)
+    answer = pickle.dumps(written_by_task(order, address, named))
+    yield pa.record_batch([pa.array([answer], pa.binary())], names=["answer"])
+
+
+def written_by_task(order: RowOrder, address: StoreAddress, batches: Iterator[pa.RecordBatch]) -> TaskRows:
+    """Write the rows of the task that runs here."""
+    task = _task_number()
+    if (first := next(batches, None)) is None:
+        return TaskRows(task)
+    try:
+        files = RowFiles(order, executor_store(address), task)
+        return TaskRows(task, files.write(first.schema, chain([first], batches)))
+    except DeltaMirrorError as error:
+        return TaskRows(task, error=explained(error))
+
+
+def collected(found: Iterable[TaskRows], layout: Layout, address: StoreAddress, store: Store) -> WrittenRows:
+    """The files of all tasks. If one of them has failed, all files are deleted, and its error is raised."""
+    tasks = sorted(found, key=attrgetter("task"))
+    written = WrittenRows(layout, store, [add for each in tasks for add in each.adds])
+    try:
+        for each in tasks:
+            if each.error is not None:
+                raise each.error
+        _require_seen(written, address)
+    except DeltaMirrorError:
+        written.discard()
+        raise
+    return written
+
+
+def _task_number() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _require_seen(written: WrittenRows, address: StoreAddress) -> None:
+    """Refuse files on a disk, or in a memory, that executors have and this process does not: no reader finds them."""
+    if not is_of_one_machine(address.location):
+        return
+    for add in written.adds:
+        found = written.store.head(decode_path(add.path))
+        if found is None or found.size != add.size:
+            raise InvalidInput(
+                f"table {written.layout.table!r}: executors have written {add.path}, which is not at "
+                f"{address.location} for this process",
+                hint="nothing was committed; executors on other machines need a store or a disk that all of them share",
+            )

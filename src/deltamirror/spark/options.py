@@ -1,0 +1,115 @@
+"""The options of a read or a write, under the names that users of Delta Lake know."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from deltamirror.arguments import table_name
+from deltamirror.catalog.catalog import Catalog
+from deltamirror.config import redact_text
+from deltamirror.errors import DeltaMirrorError, InvalidInput
+from deltamirror.txnlog.tables.reading import Snapshot
+
+__all__ = ["SourceOptions", "with_hint"]
+
+_ALWAYS: Final = ("path", "catalog")
+_OF_READS: Final = ("versionAsOf", "timestampAsOf")
+_OF_WRITES: Final = ("replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion")
+_MODES: Final = ("static", "dynamic")
+
+
+@contextmanager
+def with_hint() -> Iterator[None]:
+    """Put the hint of an error of ours into its message: of what happens here, Spark shows the message alone."""
+    try:
+        yield
+    except DeltaMirrorError as error:
+        if not error.hint or error.hint in error.message:
+            raise
+        raise replace(error, message=f"{error.message} ({error.hint})") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What was asked for. ``catalog`` is a URL; None: that of the settings, as the command line finds them."""
+
+    table: str
+    catalog: str | None = None
+    version: int | None = None
+    as_of: str | None = None
+    replace_where: str | None = None
+    is_dynamic: bool = False
+    app_id: str | None = None
+    app_version: int | None = None
+
+    @classmethod
+    def of_read(cls, given: Mapping[str, str]) -> Self:
+        """Those of a read; InvalidInput for one that it does not have."""
+        named = _named(given, _OF_READS, "read")
+        if named.keys() >= set(_OF_READS):
+            raise InvalidInput("versionAsOf and timestampAsOf exclude each other", hint="give one of them")
+        return cls(
+            table=_table(named),
+            catalog=_catalog(named),
+            version=_number(named, "versionAsOf"),
+            as_of=named.get("timestampAsOf"),
+        )
+
+    @classmethod
+    def of_write(cls, given: Mapping[str, str], *, overwrite: bool) -> Self:
+        """Those of a write; InvalidInput for one that it does not have."""
+        named = _named(given, _OF_WRITES if overwrite else _OF_WRITES[2:], "overwrite" if overwrite else "append")
+        mode = named.get("partitionOverwriteMode", "static").lower()
+        if mode not in _MODES:
+            raise InvalidInput(f"the option partitionOverwriteMode is {mode!r}", hint=f"one of: {', '.join(_MODES)}")
+        if ("txnAppId" in named) != ("txnVersion" in named):
+            raise InvalidInput("txnAppId and txnVersion belong together", hint="give both, or none")
+        return cls(
+            table=_table(named),
+            catalog=_catalog(named),
+            replace_where=named.get("replaceWhere"),
+            is_dynamic=mode == "dynamic",
+            app_id=named.get("txnAppId"),
+            app_version=_number(named, "txnVersion"),
+        )
+
+    def open(self) -> Catalog:
+        """The catalog, opened by this process."""
+        return Catalog(self.catalog)
+
+    def snapshot(self, catalog: Catalog) -> Snapshot:
+        """The table as it is to be read."""
+        return catalog.table(self.table).snapshot(self.version, self.as_of)
+
+
+def _named(given: Mapping[str, str], more: tuple[str, ...], doing: str) -> dict[str, str]:
+    """The options by their usual names: Spark knows them without regard to case."""
+    known = {name.lower(): name for name in (*_ALWAYS, *more)}
+    for name in given:
+        if name.lower() not in known:
+            hint = f"there are: {', '.join(known.values())}"
+            raise InvalidInput(f"format deltamirror has no option {name!r} to {doing}", hint=hint)
+    return {known[name.lower()]: value for name, value in given.items()}
+
+
+def _table(named: Mapping[str, str]) -> str:
+    if "path" not in named:
+        raise InvalidInput("no table is named", hint='name it: .load("sales.orders"), .save("sales.orders")')
+    return table_name(named["path"])
+
+
+def _catalog(named: Mapping[str, str]) -> str | None:
+    url = named.get("catalog")
+    if url is not None and redact_text(url) != url:
+        hint = "set DELTAMIRROR_CATALOG__URL where Spark starts, and leave the option out: plans and logs show options"
+        raise InvalidInput("the option catalog has a password in it", hint=hint)
+    return url
+
+
+def _number(named: Mapping[str, str], name: str) -> int | None:
+    if (text := named.get(name)) is None:
+        return None
+    if not text.strip().isdecimal():
+        raise InvalidInput(f"the option {name} has to be a number, not {text!r}", hint="give 0 or above")
+    return int(text)

@@ -1,0 +1,106 @@
+"""A table read by Spark: planned from SQL by the driver, file by file read by executors."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from deltamirror.delta.schema import from_arrow, schema_string
+from deltamirror.errors import InvalidInput
+from deltamirror.executors.access import explaining
+from deltamirror.rows.layout import Layout
+from deltamirror.rows.scanning import Scan, TableFiles, scan_of
+from deltamirror.spark.filters import condition_text
+from deltamirror.spark.options import SourceOptions, with_hint
+from deltamirror.storage.open import StoreAddress
+
+__all__ = ["FileGroup", "TableReader", "spark_schema"]
+
+_GROUP_BYTES: Final = 32 * 1024 * 1024
+_OPENING_BYTES: Final = 1024 * 1024
+"""What it costs to open a file, in bytes that could be read meanwhile."""
+_MOST_GROUPS: Final = 10_000
+_NEEDED: Final = ("path", "size", "partition_values", "deletion_vector")
+"""What reading needs to know of a file."""
+
+
+@dataclass
+class FileGroup(InputPartition):
+    """Some files of a table, which one task reads."""
+
+    files: Sequence[Mapping[str, Any]]
+
+
+class TableReader(DataSourceReader):
+    """Reads the columns of one version of a table. It travels to executors, without credentials."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._columns = tuple(schema.fieldNames())
+        self._condition: str | None = None
+        with with_hint(), options.open() as catalog:
+            taken = options.snapshot(catalog)
+            self._layout = Layout.of(taken.table, taken.metadata, taken.protocol)
+            _require_columns(schema, self._layout)
+            self._address = StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage)
+        self._options = replace(options, version=taken.version, as_of=None)
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
+        """Leave out files that have no row for these filters. Spark applies all of them to the rows."""
+        self._condition = condition_text(filters, self._layout)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """The files that may have rows, in groups of about the same size."""
+        with with_hint(), self._options.open() as catalog:
+            files = self._options.snapshot(catalog).files()
+            return [FileGroup(group) for group in _groups(self._scan(files).files)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a group; the part that runs on executors."""
+        if isinstance(partition, FileGroup):
+            with with_hint(), explaining():
+                yield from replace(self._scan(_NO_FILES), files=partition.files).reader()
+
+    def _scan(self, files: pa.Table) -> Scan:
+        opener = TableFiles.with_own_keys(self._address)
+        return scan_of(self._layout, opener, files, columns=self._columns, condition=self._condition)
+
+
+_NO_FILES: Final = pa.table({})
+
+
+def spark_schema(layout: Layout) -> StructType:
+    """The columns of a table in Spark's words; as with files, Spark takes all of them to be nullable."""
+    return StructType.fromJson(json.loads(schema_string(from_arrow(layout.arrow_schema))))
+
+
+def _require_columns(wanted: StructType, layout: Layout) -> None:
+    """Refuse a schema of the caller's own with columns that the table lacks, or of other types."""
+    known = {each.name: each.dataType for each in spark_schema(layout)}
+    for each in wanted:
+        if (kind := known.get(each.name)) != each.dataType:
+            found = "lacks" if kind is None else f"has as {kind.simpleString()}"
+            raise InvalidInput(
+                f"the schema has the column {each.name!r} as {each.dataType.simpleString()}, which the table "
+                f"{layout.table!r} {found}",
+                hint="leave .schema(…) out, and select and cast columns of the DataFrame",
+            )
+
+
+def _groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    costs = [each["size"] + _OPENING_BYTES for each in files]
+    most = max(_GROUP_BYTES, sum(costs) // _MOST_GROUPS)
+    group: list[Mapping[str, Any]] = []
+    size = 0
+    for file, cost in zip(files, costs, strict=True):
+        if group and size + cost > most:
+            yield group
+            group, size = [], 0
+        group.append({name: file[name] for name in _NEEDED})
+        size += cost
+    if group:
+        yield group

@@ -1,0 +1,283 @@
+"""Rows of DataFrames, written and read by executors: on the Spark of Delta Lake, on a cluster, by Spark Connect, on S3.
+
+The files have the statistics and the folders that the same rows get as Arrow data, which are those of Delta Lake on
+Spark (``test_rows.py``), and Delta Spark and delta-rs read them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamirror import Catalog, Table
+from deltamirror.config import Settings, StorageSettings
+from deltamirror.errors import InvalidInput, Transient
+from tests.support.mirrors import mirror_of
+from tests.support.readers import Reader
+from tests.support.row_cases import CASES, folders, statistics
+from tests.support.rows import fingerprint
+from tests.support.runners import SparkRig
+from tests.support.spark_commands import Command, FrameLoad, FrameWrite, StreamRun
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    *(pytest.mark.requirement(row) for row in ("R31", "R89")),
+]
+
+MAPPED = {"delta.columnMapping.mode": "name"}
+FRAMES = {**CASES, "mapped": (CASES["types"][0], ["l"], MAPPED, CASES["types"][3])}
+FILTERS = (
+    "x > TIMESTAMP'1969-12-31 23:59:59.123457Z' AND n <= TIMESTAMP_NTZ'2024-07-01 00:00:00.123459'",
+    "q = double('NaN') OR NOT (z < 0.1)",
+    "c > 10.34 AND k >= 0 AND f <> float(1.1) AND b IN (-1, 1)",
+    "r.q.g = 'g2' OR u = '' AND y = X'03'",
+    "l >= 9007199254740994 AND nothing IS NULL AND e < DATE'1960-01-04' AND o = false",
+)
+"""Conditions that are true of some rows, in files that have a row each."""
+ORDERS = "id long not null, day date, amount double, `a.b` string"
+"""The last column has a name that Spark takes for a field of a struct, unless it is told otherwise."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'lake.db'}"
+
+
+@pytest.fixture
+def catalog(url: str) -> Iterator[Catalog]:
+    with Catalog(url) as catalog:
+        catalog.init()
+        yield catalog
+
+
+@pytest.fixture
+def orders(catalog: Catalog, tmp_path: Path) -> Table:
+    return catalog.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
+
+
+def some(first: int, count: int, tasks: int) -> str:
+    columns = "id, date_add(DATE'2024-05-01', int(id % 2)) day, id / 2 amount, concat('n', id) AS `a.b`"
+    return f"SELECT {columns} FROM range({first}, {first + count}, 1, {tasks})"
+
+
+def ids(table: Table) -> list[int]:
+    found: list[int] = table.to_arrow("id").column(0).to_pylist()
+    return sorted(found)
+
+
+def data_files(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def committed(table: Table) -> set[str]:
+    return {add.path.rpartition("/")[2] for add in table.snapshot().adds()}
+
+
+def assert_format_works(run: Callable[[Command], Any], orders: Table, url: str) -> None:
+    """Rows are saved and loaded, by name, at a version, and by a filter; a bad row is told."""
+    saved = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, is_saved=True)
+    assert run(saved) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    assert sorted(run(FrameLoad(catalog=url, table="orders")).column("id").to_pylist()) == list(range(20))
+    where = "day = DATE'2024-05-01' AND amount > 4 AND `a.b` <> 'n12'"
+    found = run(FrameLoad(catalog=url, table="orders", options={"versionAsOf": "1"}, where=where))
+    assert found.sort_by("id") == orders.to_arrow(filter=where).sort_by("id")
+    bad = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
+    told = run(FrameWrite(catalog=url, frames={"orders": bad}, is_saved=True))
+    assert "'id' is NOT NULL" in told
+    assert orders.info().head == 1
+
+
+def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_delta_rs(
+    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader, delta_rs: Reader
+) -> None:
+    made: dict[str, tuple[Table, Table]] = {}
+    for case, (schema, partitions, properties, rows) in FRAMES.items():
+        arrow, frames = (
+            catalog.create_table(
+                f"{case}-{how}",
+                location=tmp_path / case / how,
+                schema=schema,
+                partition_by=partitions,
+                properties=properties,
+            )
+            for how in ("arrow", "frames")
+        )
+        made[case] = arrow, frames
+        data = pa.Table.from_pylist(rows, arrow.to_arrow().schema)
+        arrow.append(data)
+        pq.write_table(data, tmp_path / f"{case}.parquet")
+    # All of them in one transaction: seven tables, seven jobs, one commit.
+    given = {f"{case}-frames": f"SELECT * FROM parquet.`{tmp_path / case}.parquet`" for case in FRAMES}
+    assert delta_spark.run(FrameWrite(catalog=url, frames=given)) == dict.fromkeys(given, 1)
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+    for case, (arrow, frames) in made.items():
+        assert fingerprint(frames.to_arrow()) == fingerprint(arrow.to_arrow()), case
+        if case != "mapped":  # whose names and folders are drawn by chance
+            assert statistics(frames) == statistics(arrow), case
+            assert folders(frames) == folders(arrow), case
+        for reader in (delta_spark, delta_rs):
+            seen, wanted = (reader.snapshot(tmp_path / case / how, rows=True) for how in ("frames", "arrow"))
+            assert (seen.row_count, seen.row_digest) == (wanted.row_count, wanted.row_digest), (case, reader.name)
+
+
+def test_every_task_writes_its_files_and_an_overwrite_replaces_what_it_names(
+    catalog: Catalog, orders: Table, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    daily = catalog.create_table("daily", location=tmp_path / "daily", schema="day date, total double")
+    total = "SELECT day, sum(amount) AS total FROM ({}) GROUP BY day"
+    frames = {"orders": some(0, 40, tasks=4), "daily": total.format(some(0, 40, tasks=4))}
+    write = FrameWrite(catalog=url, frames=frames, overwrites={"daily": {}})
+    assert delta_spark.run(write) == {"orders": 1, "daily": 1}
+    tasks = {add.path.rpartition("/")[2][: len("part-00000")] for add in orders.snapshot().adds()}
+    assert tasks == {f"part-{task:05d}" for task in range(4)}
+    assert len(orders.snapshot().adds()) == 8  # a file for each task and partition, as Delta Spark writes them
+    assert (ids(orders), daily.to_arrow().num_rows) == (list(range(40)), 2)
+    again = {"orders": some(100, 3, tasks=1) + " WHERE id % 2 = 0"}
+    delta_spark.run(
+        FrameWrite(catalog=url, frames=again, overwrites={"orders": {"replace_where": "day = '2024-05-01'"}})
+    )
+    assert ids(orders) == [*range(1, 40, 2), 100, 102]
+    delta_spark.run(FrameWrite(catalog=url, frames=again, overwrites={"orders": {"dynamic": True}}))
+    assert ids(orders) == [*range(1, 40, 2), 100, 102]
+
+
+def test_a_table_that_wants_optimised_writes_gets_a_file_for_each_partition(
+    orders: Table, url: str, spark_connect: SparkRig
+) -> None:
+    orders.alter(properties={"delta.autoOptimize.optimizeWrite": True})
+    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 40, tasks=4)})) == {"orders": 2}
+    assert len(orders.snapshot().adds()) == 2
+    assert ids(orders) == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,"), "'id' is NOT NULL, and 1 of its"),
+        (some(0, 4, tasks=2).replace("id / 2", "1 / (id - 3)"), "Spark cannot write the rows of table 'orders'.*ZERO"),
+        (some(0, 4, tasks=2).replace("SELECT id,", "SELECT string(id) AS id,"), "'id' is long, the data has string"),
+    ],
+    ids=["a null", "a division by zero", "another type"],
+)
+def test_a_frame_that_cannot_be_written_is_one_error_and_commits_nothing(
+    orders: Table, url: str, tmp_path: Path, delta_spark: Reader, statement: str, message: str
+) -> None:
+    found = delta_spark.run(FrameWrite(catalog=url, frames={"orders": statement}))
+    assert isinstance(found, InvalidInput)
+    with pytest.raises(InvalidInput, match=message):
+        raise found
+    assert orders.info().head == 0
+    if not found.message.startswith("Spark cannot"):  # which tells nothing of tasks that had finished
+        assert data_files(tmp_path / "orders") == set()
+
+
+def test_an_executor_that_ends_is_a_transient_error_and_nothing_is_committed(
+    orders: Table, url: str, delta_spark: Reader
+) -> None:
+    found = delta_spark.run(FrameWrite(catalog=url, frames={"orders": some(0, 4, tasks=2)}, killed_attempts=1))
+    assert isinstance(found, Transient)  # a local Spark tries a task once
+    assert "nothing was committed" in found.hint
+    assert orders.info().head == 0
+
+
+def test_a_task_that_is_tried_again_on_a_cluster_writes_its_rows_once(
+    orders: Table, url: str, tmp_path: Path, spark_standalone: SparkRig
+) -> None:
+    write = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, killed_attempts=1)
+    assert spark_standalone.run_command(write) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    assert committed(orders) <= data_files(tmp_path / "orders")
+
+
+def test_the_format_is_read_and_written_on_a_cluster(orders: Table, url: str, spark_standalone: SparkRig) -> None:
+    assert_format_works(spark_standalone.run_command, orders, url)
+
+
+def test_frames_are_written_over_spark_connect(
+    orders: Table, url: str, tmp_path: Path, spark_connect: SparkRig
+) -> None:
+    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)})) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    wrong = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
+    found = spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": wrong}))
+    assert isinstance(found, InvalidInput)
+    assert "'id' is NOT NULL" in found.message
+    assert data_files(tmp_path / "orders") == committed(orders)
+
+
+def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
+    assert_format_works(spark_connect.run_command, orders, url)
+
+
+def test_executors_write_to_s3_by_the_keys_of_their_environment(
+    url: str, s3_bucket: str, s3_settings: StorageSettings, spark_local: SparkRig
+) -> None:
+    with Catalog(url, settings=Settings(storage=s3_settings)) as catalog:
+        catalog.init()
+        table = catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
+        storage = s3_settings.without_credentials()
+        write = FrameWrite(catalog=url, frames={"t": some(0, 20, tasks=2)}, storage=storage)
+        assert spark_local.run_command(write) == {"t": 1}
+        assert ids(table) == list(range(20))
+    assert s3_settings.secret_access_key is not None
+    assert s3_settings.secret_access_key.reveal() not in spark_local.event_log()
+
+
+def test_the_format_replaces_and_is_idempotent(orders: Table, url: str, delta_spark: Reader) -> None:
+    assert_format_works(delta_spark.run, orders, url)
+    even = {"orders": some(100, 3, tasks=1) + " WHERE id % 2 = 0"}
+    for options in ({"replaceWhere": "day = '2024-05-01'"}, {"partitionOverwriteMode": "dynamic"}):
+        delta_spark.run(FrameWrite(catalog=url, frames=even, overwrites={"orders": options}, is_saved=True))
+        assert ids(orders) == [*range(1, 20, 2), 100, 102]
+    once = FrameWrite(
+        catalog=url, frames=even, overwrites={"orders": {"txnAppId": "a", "txnVersion": "1"}}, is_saved=True
+    )
+    assert [delta_spark.run(once), delta_spark.run(once)] == [{"orders": 4}] * 2
+    assert ids(orders) == [100, 102]
+
+
+def test_rows_of_all_types_are_loaded_as_spark_reads_them_from_the_log(
+    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    schema, partitions, properties, rows = FRAMES["mapped"]
+    table = catalog.create_table(
+        "t", location=tmp_path / "t", schema=schema, partition_by=partitions, properties=properties
+    )
+    table.append(pa.Table.from_pylist(rows, table.to_arrow().schema))
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+    seen = fingerprint(delta_spark.run(FrameLoad(catalog=url, table="t")))
+    wanted = delta_spark.snapshot(tmp_path / "t", rows=True)
+    assert (seen["count"], seen["digest"]) == (wanted.row_count, wanted.row_digest)
+    for where in FILTERS:
+        found = delta_spark.run(FrameLoad(catalog=url, table="t", where=where))
+        assert found.num_rows == len(delta_spark.sql(f"SELECT l FROM delta.`{tmp_path / 't'}` WHERE {where}")), where
+        assert 0 < found.num_rows < len(rows), where
+
+
+def test_a_stream_that_is_killed_and_restarted_writes_each_batch_once_to_all_tables(
+    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    bronze, silver = (
+        catalog.create_table(name, location=tmp_path / name, schema="id long") for name in ("bronze", "silver")
+    )
+    (tmp_path / "given").mkdir()
+    run = StreamRun(catalog=url, folder=str(tmp_path / "given"), checkpoint=str(tmp_path / "checkpoint"))
+    for number in range(4):  # the last one has no row for the second table
+        first = 10 * number
+        rows = range(first, first + 3) if number < 3 else [31]
+        pq.write_table(pa.table({"id": pa.array(rows, pa.int64())}), tmp_path / "given" / f"{number}.parquet")
+    assert delta_spark.run(replace(run, fails_at=0, fails="before"))
+    assert delta_spark.run(replace(run, fails_at=1, fails="after"))
+    assert not delta_spark.run(run)
+    assert ids(bronze) == [0, 1, 2, 10, 11, 12, 20, 21, 22, 31]
+    assert ids(silver) == [0, 2, 10, 12, 20, 22]
+    assert (bronze.info().head, silver.info().head) == (4, 4)

@@ -1,0 +1,50 @@
+"""A DataFrame of Spark as far as rows are written by it, without Spark: its tasks run one after the other, here."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+
+from deltamirror.delta.schema import from_arrow, schema_string
+
+__all__ = ["DataFrame"]
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class DataFrame:
+    """Some tables, each of which is one task. ``fails`` is raised in the place of the job."""
+
+    tasks: Sequence[pa.Table]
+    fails: Exception | None = None
+    isStreaming: bool = False  # noqa: N815 - pyspark's name
+    jobs: list[Task] | None = None
+
+    @property
+    def schema(self) -> Any:
+        """The schema, as Spark tells it."""
+        text = schema_string(from_arrow(self.tasks[0].schema))
+        return SimpleNamespace(json=lambda: json.dumps(json.loads(text)))
+
+    def toDF(self, *names: str) -> "DataFrame":  # noqa: N802 - pyspark's name
+        """The same with other names."""
+        return replace(self, tasks=[each.rename_columns(list(names)) for each in self.tasks])
+
+    def mapInArrow(self, task: Task, _: str) -> Any:  # noqa: N802 - pyspark's name
+        """What tasks make of it."""
+        if self.jobs is not None:
+            self.jobs.append(task)
+        return SimpleNamespace(toArrow=lambda: self._collected(task))
+
+    def _collected(self, task: Task) -> pa.Table:
+        if self.fails is not None:
+            raise self.fails
+        found = [batch for each in self.tasks for batch in task(iter(each.to_batches()))]
+        return pa.Table.from_batches(found, pa.schema([("answer", pa.binary())]))
+
+
+DataFrame.__module__ = "pyspark.sql.classic.dataframe"  # by which it is known

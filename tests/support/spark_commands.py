@@ -1,0 +1,173 @@
+"""What tests ask the driver of a Spark to do with tables of a catalog; a command travels pickled, and runs there."""
+
+import os
+import pickle
+import signal
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import deltamirror
+from deltamirror import Catalog
+from deltamirror.config import Settings, StorageSettings, load
+from deltamirror.errors import DeltaMirrorError
+
+__all__ = ["Command", "FrameLoad", "FrameWrite", "Result", "StreamRun", "asked", "result_of", "run_command"]
+
+
+class Command(Protocol):
+    """Something to do with a session."""
+
+    def run(self, session: SparkSession) -> object:
+        """Do it; the answer."""
+
+
+Result: TypeAlias = Any
+"""The answer of a command, or an error of ours. An error of Spark is its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameWrite:
+    """Statements of SQL, whose rows one transaction writes to tables; those in ``overwrites`` are replaced.
+
+    ``is_saved``: by ``df.write`` instead, table by table. The answer is the versions of the tables.
+    """
+
+    catalog: str
+    frames: Mapping[str, str]
+    overwrites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_saved: bool = False
+    storage: StorageSettings | None = None
+    """How a store is reached; the driver has the keys."""
+    killed_attempts: int = 0
+    """How many attempts of the tasks with rows lose a Python process when they have computed them."""
+
+    def run(self, session: SparkSession) -> dict[str, int]:
+        """Write the rows."""
+        if self.is_saved:
+            return self._saved(session)
+        with Catalog(self.catalog, settings=self._settings()) as catalog, catalog.transaction() as tx:
+            for table, statement in self.frames.items():
+                frame = _stumbling(session.sql(statement), self.killed_attempts)
+                if (options := self.overwrites.get(table)) is not None:
+                    tx.overwrite(table, frame, **options)
+                else:
+                    tx.append(table, frame)
+        return dict(tx.result.versions)
+
+    def _saved(self, session: SparkSession) -> dict[str, int]:
+        deltamirror.spark.register(session)
+        for table, statement in self.frames.items():
+            options, mode = self.overwrites.get(table, {}), "overwrite" if table in self.overwrites else "append"
+            writer = session.sql(statement).write.format("deltamirror").option("catalog", self.catalog)
+            writer.options(**options).mode(mode).save(table)
+        with Catalog(self.catalog) as catalog:
+            return {table: catalog.table(table).info().head for table in self.frames}
+
+    def _settings(self) -> Settings:
+        settings = load(environment=os.environ).settings
+        if self.storage is None:
+            return settings
+        own = settings.storage
+        keys = {"access_key_id": own.access_key_id, "secret_access_key": own.secret_access_key}
+        return msgspec.structs.replace(settings, storage=msgspec.structs.replace(self.storage, **keys))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameLoad:
+    """Rows of a table, read by ``spark.read``; the answer is the rows."""
+
+    catalog: str
+    table: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    where: str = "true"
+
+    def run(self, session: SparkSession) -> pa.Table:
+        """Read the rows."""
+        deltamirror.spark.register(session)
+        reader = session.read.format("deltamirror").option("catalog", self.catalog).options(**self.options)
+        return reader.load(self.table).where(self.where).toArrow()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRun:
+    """The files of a folder as a stream, a batch a file, each written to two tables by one transaction.
+
+    The query ends with the files that are there; before, if batch ``fails_at`` fails, ``before`` or ``after`` it is
+    committed. The answer is whether it failed.
+    """
+
+    catalog: str
+    folder: str
+    checkpoint: str
+    fails_at: int | None = None
+    fails: str = "after"
+
+    def run(self, session: SparkSession) -> bool:
+        """Run the query to its end."""
+        schema = session.read.parquet(self.folder).schema
+        files = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(self.folder)
+        query = files.writeStream.foreachBatch(self._write).option("checkpointLocation", self.checkpoint)
+        try:
+            query.trigger(availableNow=True).start().awaitTermination()
+        except PySparkException:
+            return True
+        return False
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        with Catalog(self.catalog) as catalog:
+            with catalog.transaction() as tx:
+                for table in ("bronze", "silver"):
+                    tx.set_transaction(table, "stream", number)
+                tx.append("bronze", batch)
+                tx.append("silver", batch.where("id % 2 = 0"))
+                if (number, "before") == (self.fails_at, self.fails):
+                    raise RuntimeError("the batch fails before its commit")
+            if number == self.fails_at:
+                raise RuntimeError("the batch fails after its commit")
+
+
+def asked(command: Command) -> dict[str, object]:
+    """The request for a driver."""
+    return {"command": b64encode(pickle.dumps(command)).decode()}
+
+
+def result_of(answer: str) -> Result:
+    """What came of it."""
+    return pickle.loads(b64decode(answer))  # noqa: S301  a process of our own wrote it
+
+
+def run_command(session: SparkSession, request: dict[str, Any]) -> str:
+    """Do what a request asks."""
+    command: Command = pickle.loads(b64decode(request["command"]))  # noqa: S301  a process of our own wrote it
+    try:
+        result: object = command.run(session)
+    except DeltaMirrorError as error:
+        result = error
+    except PySparkException as error:
+        result = str(error)
+    return b64encode(pickle.dumps(result)).decode()
+
+
+def _stumbling(frame: DataFrame, attempts: int) -> DataFrame:
+    if not attempts:
+        return frame
+
+    def killed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # travels by value: executors lack us
+        rows = 0
+        for batch in batches:
+            rows += batch.num_rows
+            yield batch
+        context = TaskContext.get()
+        if rows and context is not None and context.attemptNumber() < attempts:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    numbered = frame.toDF(*(str(number) for number in range(len(frame.columns))))
+    return numbered.mapInArrow(killed, numbered.schema).toDF(*frame.columns)
