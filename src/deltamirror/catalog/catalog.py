@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import pyarrow as pa
 
@@ -39,7 +40,6 @@ from deltamirror.pipeline.service.inline import InlinePublisher
 from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.publication_wait import wait_until_published
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.scanning import TableFiles, scan_of
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.telemetry import metrics
@@ -166,8 +166,10 @@ class Catalog:
             raise InvalidInput(f"taken has to be a snapshot, not {shown(taken)}", hint="give table.snapshot()")
         named = None if columns is None else texts(columns, "columns")
         layout = Layout.of(taken.table, taken.metadata, taken.protocol)
-        opener = TableFiles(self.table(taken.table).location, self.settings.storage)
-        return scan_of(layout, opener, taken.files(), columns=named, condition=filter).reader()
+        scanning = import_module("deltamirror.rows.scanning")  # with a library that nothing else waits for
+        opener = scanning.TableFiles(self.table(taken.table).location, self.settings.storage)
+        scan = scanning.scan_of(layout, opener, taken.files(), columns=named, condition=filter)
+        return cast("pa.RecordBatchReader", scan.reader())
 
     def tables(self) -> list[TableInfo]:
         """All tables, by name."""

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from deltamirror.arguments import shown
 from deltamirror.delta.actions import Add
@@ -17,7 +16,7 @@ from deltamirror.storage.store import Store
 
 __all__ = ["ArrowRows", "RowData", "RowSource", "is_row_data", "is_spark_frame", "row_source"]
 
-RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ds.Dataset | Any
+RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Any
 """A table, batch, reader or dataset of pyarrow, an object with ``__arrow_c_stream__`` (frames of pandas, Polars…), or a
 DataFrame of Spark."""
 
@@ -53,13 +52,21 @@ def is_row_data(data: object) -> bool:
     """Whether this is a DataFrame of Spark, or Arrow data of whichever library."""
     if isinstance(data, type):
         return False
-    return is_spark_frame(data) or isinstance(data, ds.Dataset) or hasattr(data, "__arrow_c_stream__")
+    return is_spark_frame(data) or _is_dataset(data) or hasattr(data, "__arrow_c_stream__")
 
 
 def is_spark_frame(data: object) -> bool:
     """Whether this is a DataFrame of Spark, by the names of its classes: pyspark need not be there."""
-    names = ((str(each.__module__), each.__name__) for each in type(data).__mro__)
-    return any(module.startswith("pyspark.sql.") and name == "DataFrame" for module, name in names)
+    return _is_a(data, "DataFrame", "pyspark.sql.")
+
+
+def _is_dataset(data: object) -> bool:
+    """Whether this is a dataset of pyarrow, whose module brings pandas along: a good part of the start of a command."""
+    return _is_a(data, "Dataset", "pyarrow._dataset")
+
+
+def _is_a(data: object, name: str, module: str) -> bool:
+    return any(each.__name__ == name and str(each.__module__).startswith(module) for each in type(data).__mro__)
 
 
 def row_source(data: RowData) -> RowSource:
@@ -77,7 +84,7 @@ def row_source(data: RowData) -> RowSource:
 def _as_reader(data: RowData) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatchReader):
         return data
-    if isinstance(data, ds.Dataset):
+    if _is_dataset(data):
         return data.scanner().to_reader()
     if isinstance(data, pa.Table):
         return data.to_reader()
