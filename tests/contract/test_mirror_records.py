@@ -394,6 +394,7 @@ def test_what_waits_is_known_with_the_bytes_since_the_last_checkpoint(catalog: C
     assert first is not None
     assert [each.version for each in first.commits] == [0, 1, 2]
     assert (first.follows, first.last_checkpoint, first.checksum) == (False, None, None)
+    assert first.bytes_before == 0
     record(catalog, published(found.lease, 0, 1, 2, checksum=b"sum"))
     ask_for_checkpoint(catalog, 1)
     [found] = claimed(catalog)
@@ -402,9 +403,20 @@ def test_what_waits_is_known_with_the_bytes_since_the_last_checkpoint(catalog: C
     assert [each.version for each in then.commits] == [3, 4]
     assert (then.follows, then.last_checkpoint, then.checksum) == (True, 1, b"sum")
     assert then.began_at == table.history()[-2].timestamp
+    assert then.bytes_before == sizes[2]
     with catalog.database.read() as connection:
         spans = [bytes_between(connection, table.info().id, *span) for span in ((-1, 4), (1, 2), (2, 2))]
     assert spans == [sum(sizes), sizes[2], 0]
+
+
+def test_the_bytes_of_very_many_versions_are_not_summed_for_all_tables_at_once(catalog: Catalog, table: Table) -> None:
+    [claim] = claimed(catalog)
+    ask_for_checkpoint(catalog, 1)
+    found = []
+    for last in (1001, 1002):
+        execute(catalog, f"UPDATE dl_tables SET published_version = {last}")
+        found += waiting(catalog, claim)
+    assert [each and each.bytes_before for each in found] == [sum(len(table.commit_file(n)) for n in (2, 3, 4)), None]
 
 
 @pytest.mark.default_on(*ENGINES)

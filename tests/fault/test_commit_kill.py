@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.requirement("R35")]
 
 Dump = Mapping[str, list[tuple[Any, ...]]]
 _EVERYTHING = -3600.0
+_DEFAULT_ON = {"append": ("sqlite", "duckdb"), "two tables": ("sqlite", "postgresql")}
+"""Where the default suite has a scenario; the others on SQLite. What a transaction is, each database shows once."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,10 @@ def assert_sound(catalog: Catalog) -> None:
 
 
 @pytest.mark.requirement("R38")
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(each, marks=pytest.mark.default_on(*_DEFAULT_ON.get(each, ("sqlite",)))) for each in SCENARIOS],
+)
 def test_a_killed_commit_is_in_the_log_as_a_whole_or_not_at_all(
     prepared: str, committer: Worker, scenario: str
 ) -> None:
@@ -101,6 +106,7 @@ def _finish(catalog: Catalog, scenario: str, step: int, *, repeat: bool) -> dict
     return dict(again.versions)
 
 
+@pytest.mark.default_on("sqlite")
 def test_an_orphaned_stage_is_invisible_and_can_be_swept(prepared: str, committer: Worker) -> None:
     with open_catalog(prepared) as catalog:
         before = dump(catalog)

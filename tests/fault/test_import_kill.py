@@ -37,7 +37,8 @@ def importers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 class Scene:
     """An empty catalog, and a table of somebody else: a checkpoint in several pieces, its commit, and further ones."""
 
-    def __init__(self, worker: Worker, url: str, folder: Path) -> None:
+    def __init__(self, worker: Worker, url: str, folder: Path, *, commits_only: bool) -> None:
+        self._commits_only = commits_only
         self.store = store_at(str(folder / "lake" / "t"), StorageSettings())
         self._worker, self._url = worker, url
         self._words = {name: str(folder / name) for name in ("said", "passed")}
@@ -48,6 +49,7 @@ class Scene:
     def type(self, *, kill_before: int = 0) -> dict[str, Any]:
         """Let a process import the table."""
         request = {"url": self._url, "location": self.store.location, "kill_before": kill_before, **self._words}
+        request["commits_only"] = self._commits_only
         found: dict[str, Any] = self._worker.ask(request)
         return found
 
@@ -89,10 +91,13 @@ def _lasting(table: Any) -> list[Any]:
 @pytest.mark.default_on("sqlite")
 @pytest.mark.requirement("R33")
 @pytest.mark.requirement("R43")
+@pytest.mark.parametrize(
+    "commits_only", [True, pytest.param(False, marks=pytest.mark.elsewhere)], ids=["at a COMMIT", "at a statement"]
+)
 def test_an_import_killed_before_any_step_goes_on_at_once_to_the_same_end(
-    importers: Worker, lake_url: str, tmp_path: Path
+    importers: Worker, lake_url: str, tmp_path: Path, commits_only: bool
 ) -> None:
-    scene = Scene(importers, lake_url, tmp_path)
+    scene = Scene(importers, lake_url, tmp_path, commits_only=commits_only)
     clean = scene.type()
     assert clean["exits"] == 0
     assert set(clean["passed"]) == {f"{moment} {step}" for moment in Moment for step in STEPS}
@@ -126,4 +131,4 @@ def test_an_import_killed_before_any_step_goes_on_at_once_to_the_same_end(
     assert all(deaths[f"{Moment.BEFORE} {each}"] >= 2 for each in STEPS)
     assert {None, (2, 0), (3, 0), (LAST + 1, 0)} <= places
     assert any(place is not None and place[0] == 2 and place[1] > 0 for place in places)
-    assert step > 30
+    assert step > (20 if commits_only else 30)

@@ -42,6 +42,7 @@ from deltamirror.errors import (
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.schema import stages
 from tests.support.catalogs import database_url
+from tests.support.examples import long_examples
 
 pytestmark = [pytest.mark.requirement("R36"), pytest.mark.requirement("R38"), pytest.mark.requirement("R35")]
 
@@ -530,7 +531,7 @@ def opened(url: str) -> Iterator[Catalog]:
 def run_machine(url: str, *, examples: int, steps: int) -> None:
     with opened(url) as catalog:
         profile = settings(
-            max_examples=examples,
+            max_examples=long_examples(examples),
             stateful_step_count=steps,
             deadline=None,
             print_blob=True,

@@ -74,13 +74,15 @@ class Fuse:
         return burning
 
 
-def arm_database(fuse: Fuse) -> None:
-    """Count every statement of a session, every bulk insert, and COMMIT before and after it took place."""
-    patched: Any = Session
-    patched.run, patched.execute = fuse.before(Session.run), fuse.before(Session.execute)
-    for engine in (SqliteDatabase, DuckdbDatabase, PostgresqlDatabase):
-        patched = engine
-        patched.insert_many = fuse.before(engine.insert_many)
+def arm_database(fuse: Fuse, *, commits_only: bool = False) -> None:
+    """Count COMMIT before and after it took place; and, unless told otherwise, every statement and bulk insert."""
+    patched: Any
+    if not commits_only:
+        patched = Session
+        patched.run, patched.execute = fuse.before(Session.run), fuse.before(Session.execute)
+        for engine in (SqliteDatabase, DuckdbDatabase, PostgresqlDatabase):
+            patched = engine
+            patched.insert_many = fuse.before(engine.insert_many)
     patched = Database
     patched.commit_by = fuse.around(Database.commit_by)
 

@@ -28,7 +28,7 @@ def _type(request: dict[str, Any]) -> None:
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.environ["DELTAMIRROR_CATALOG__URL"] = request["url"]
-    arm_database(Fuse(request["kill_before"]))
+    arm_database(Fuse(request["kill_before"]), commits_only=request["commits_only"])
     try:
         with observed(_noting(request["passed"])):
             cli.main(["import", request["location"], "--name", "t", "--runner", "local"], prog_name="deltamirror")

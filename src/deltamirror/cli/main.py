@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, NoReturn
 
 import click
@@ -111,15 +110,8 @@ class CommandLine(click.Group):
             raise click.exceptions.Exit(EXIT_CLOSED_PIPE) from error
 
 
-def _release() -> str:
-    try:
-        return version("deltamirror")
-    except PackageNotFoundError:
-        return "from a source folder"
-
-
 @click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(_release(), message="deltamirror %(version)s")
+@click.version_option(package_name="deltamirror", message="deltamirror %(version)s")
 @with_invocation
 def cli(_: Invocation) -> None:
     """Delta Lake tables whose transaction log lives in a SQL database, mirrored to _delta_log/ for every reader.

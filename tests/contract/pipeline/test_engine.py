@@ -1,18 +1,23 @@
 """The engine over every database: what is committed is published, in order, by one engine or by many (G7)."""
 
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
 from deltamirror import Catalog
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import Diverged, Late, NotFound, Refused, Unavailable
 from deltamirror.pipeline.plan.planning import plan_commits, read_waiting
+from deltamirror.pipeline.run import execution
 from deltamirror.pipeline.run.local.runner import InProcessRunner
+from deltamirror.pipeline.service import lanes
 from deltamirror.steps import Step
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
-from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Outcome, Stage, Unit
+from deltamirror.work import CheckpointOutcome, CheckpointUnit, CommitWork, Failure, Outcome, Stage, Unit
 from tests.support.catalogs import ENGINES
 from tests.support.lake import add, execute
 from tests.support.mirroring import claimed
@@ -49,6 +54,27 @@ def test_every_commit_becomes_one_file_with_the_bytes_that_sql_has(catalog: Cata
         assert published_files(table) == committed_files(table)
         assert len(published_files(table)) == 25
         assert table.info().published == 24
+
+
+@pytest.mark.parametrize(("is_away", "questions"), [(False, [4]), (True, [4, 2, 2])])
+def test_the_commits_of_all_tables_of_a_job_are_read_at_once_or_else_by_each(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_away: bool, questions: list[int]
+) -> None:
+    tables, asked, read = [make_table(catalog, tmp_path, name) for name in "ab"], list[int](), execution.with_chunks
+    for table in tables:
+        append(table)
+
+    def watched(connection: Connection, work: Sequence[CommitWork]) -> list[CommitWork]:
+        asked.append(len(work))
+        if is_away and len(asked) == 1:
+            raise Unavailable("the database does not answer")
+        return read(connection, work)
+
+    monkeypatch.setattr(execution, "with_chunks", watched)
+    with mirror_of(catalog) as engine:
+        summary = engine.run(once=True)
+    assert (summary.versions, summary.failures, asked) == (4, [], questions)
+    assert [published_files(table) for table in tables] == [committed_files(table) for table in tables]
 
 
 def test_nothing_is_published_twice_and_a_second_run_does_nothing(catalog: Catalog, tmp_path: Path) -> None:
@@ -153,6 +179,31 @@ def test_many_bytes_never_delay_the_interval(sqlite_lake: str, tmp_path: Path) -
             append(table)
             engine.mirror(table.name)
         assert checkpoints(table) == [4, 8]
+
+
+@pytest.mark.requirement("R21")
+def test_small_checkpoints_share_a_job_and_of_large_ones_one_is_taken_at_a_time(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("large", "larger", "small", "smaller", "smallest")
+    tables = [make_table(catalog, tmp_path, name, properties={"delta.checkpointInterval": "2"}) for name in names]
+    for table in tables:
+        append(table, 9 if table.name.startswith("large") else 2)
+    held = list[int]()
+
+    def script(unit: Unit) -> None:
+        if isinstance(unit, CheckpointUnit) and unit.num_files == 8:
+            large = "SELECT count(*) FROM dl_leases JOIN dl_tables USING (table_id) WHERE name LIKE 'large%'"
+            held.append(execute(catalog, f"{large} AND expires_at > {time.time_ns() // 1_000_000}")[0][0])
+
+    monkeypatch.setattr(lanes, "_SMALL_FILES", 7)
+    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
+    with mirror_of(catalog, runner=runner) as engine:
+        engine.run(once=True)
+    jobs = [sorted(unit.table for unit in job) for job in runner.jobs if isinstance(job[0], CheckpointUnit)]
+    assert sorted(jobs) == [["large"], ["larger"], ["small", "smaller", "smallest"]]
+    assert [checkpoints(table) for table in tables] == [[8], [8], [2], [2], [2]]
+    assert held == [1, 1]  # what is not begun is left to other services
 
 
 @pytest.mark.requirement("R21")

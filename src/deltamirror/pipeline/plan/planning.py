@@ -123,7 +123,9 @@ def plan_commits(
 
 
 def _bytes_before(database: Database, claim: Claim, waiting: Waiting) -> int:
-    """How many bytes the published commits since the last checkpoint have; without checkpoints it would be all."""
+    """How many bytes the published commits since the last checkpoint have."""
+    if waiting.bytes_before is not None:
+        return waiting.bytes_before
     after = -1 if waiting.last_checkpoint is None else waiting.last_checkpoint
     with database.read() as connection:
         return bytes_between(connection, claim.table_id, after, claim.published)

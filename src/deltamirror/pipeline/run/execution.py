@@ -37,7 +37,7 @@ from deltamirror.work import (
     carrying,
 )
 
-__all__ = ["Resources", "execute", "failed", "let_go", "our_error"]
+__all__ = ["Resources", "execute", "failed", "let_go", "our_error", "prefetched"]
 
 _SMALL = 1024 * 1024
 _AT_ONCE = 64 * 1024 * 1024
@@ -132,6 +132,25 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event, clock
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard, clock=clock)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; it ends this unit only
         return failed(unit, our_error(error), stage)
+
+
+def prefetched(units: Sequence[Unit], resources: Resources) -> list[Unit]:
+    """The units, each with the chunks of its small commits, by one query for all: as much as may be in memory.
+
+    A unit that is not so fetched, because there is no room or the database is away, fetches by itself what it needs.
+    """
+    database = resources.database
+    small = _small([work for unit in units for work in unit.commits])
+    if database is None or len(units) < 2 or not small:
+        return list(units)
+    begun = time.monotonic()
+    try:
+        with database.read() as connection:
+            found = {work.commit_id: work for work in with_chunks(connection, small)}
+    except DeltaMirrorError:
+        return list(units)
+    read = (time.monotonic() - begun) * 1_000 / len(units)
+    return [carrying(unit, [found.get(work.commit_id, work) for work in unit.commits], read=read) for unit in units]
 
 
 def let_go(error: BaseException | None) -> None:

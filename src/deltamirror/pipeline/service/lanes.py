@@ -22,7 +22,7 @@ from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.queue.leases import Claim, claim, claim_in_store, release
-from deltamirror.work import Lane
+from deltamirror.work import CheckpointUnit, Lane
 
 __all__ = ["CheckpointLane", "CommitLane", "MirrorLane"]
 
@@ -30,6 +30,10 @@ P = TypeVar("P")
 
 _OF_DATABASE: Final = (CapacityExceeded, CatalogMismatch, MissingExtra, PermissionDenied, Transient, Unavailable)
 """What planning raises if the database is in trouble, whatever the table is."""
+_CHECKPOINTS_TOGETHER: Final = 16
+_SMALL_BYTES: Final = 1024 * 1024
+_SMALL_FILES: Final = 10_000
+"""Up to how many bytes of commits, and live files, a checkpoint is quick: several of these share a job."""
 
 
 class MirrorLane(ABC):
@@ -187,18 +191,29 @@ class CheckpointLane(MirrorLane):
 
     @property
     def _tables_at_once(self) -> int:
-        return 1
+        return _CHECKPOINTS_TOGETHER
 
     @property
     def _lease(self) -> float:
         return self._shop.settings.checkpoint.lease
 
     def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
-        """One job a checkpoint."""
+        """One job for the small checkpoints of a store, and one for the first that is not small.
+
+        Another one that is not is given back: by the time that this service is free, another one may have written it.
+        """
         shop = self._shop
         plan = partial(plan_checkpoint, shop.database, settings=shop.settings)
         units, failing = _planned(shop, claims, plan, tries=tries)
-        return [*failing, *(RunnerJob(shop, [unit], tries=tries) for unit in units)]
+        large = [[unit] for unit in units if not _is_small(unit)]
+        small: dict[str, list[CheckpointUnit]] = {}
+        for unit in units:
+            if _is_small(unit):
+                small.setdefault(store_prefix(unit.address.location), []).append(unit)
+        jobs = [*failing, *(RunnerJob(shop, some, tries=tries) for some in (*small.values(), *large[:1]))]
+        with _closed_on_failure(jobs):
+            release(shop.database, [unit.lease for [unit] in large[1:]])
+        return jobs
 
 
 def _planned(
@@ -245,6 +260,13 @@ def _given_back_on_failure(shop: Workshop, claims: Sequence[Claim]) -> Iterator[
     except BaseException:
         release(shop.database, [each.lease for each in claims])
         raise
+
+
+def _is_small(unit: CheckpointUnit) -> bool:
+    """Whether a checkpoint takes a moment: where it begins with the state of an import, that is not known."""
+    of_import = any(work.is_base for work in unit.commits)
+    num_bytes = sum(work.num_bytes for work in unit.commits)
+    return not of_import and num_bytes <= _SMALL_BYTES and unit.num_files is not None and unit.num_files <= _SMALL_FILES
 
 
 def _by_store(plans: Iterable[CommitPlan], *, large: int) -> list[list[CommitPlan]]:

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, case, func, select
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -23,6 +23,9 @@ from deltamirror.txnlog.queue.leases import Claim
 from deltamirror.work import CommitWork
 
 __all__ = ["Waiting", "waiting_commits"]
+
+_SUMMED_VERSIONS: Final = 1_000
+"""Of how many versions the bytes are summed for all tables at once: without checkpoints it would be all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Waiting:
     """The newest that was asked for."""
     began_at: int | None
     """When its version was committed, or the first of the log; None where that is not known."""
+    bytes_before: int | None
+    """How many bytes the published commits since then have; None where these are many."""
     checksum: bytes | None
     """The one of the version before the first, if the mirror computed it."""
 
@@ -63,6 +68,7 @@ def waiting_commits(connection: Connection, claims: Sequence[Claim], *, most: in
             metadata_line=row.line,
             last_checkpoint=row.last_checkpoint,
             began_at=row.began_at,
+            bytes_before=None if row.bytes_before is None else int(row.bytes_before),
             checksum=_checksum_of(seeds.get(claim.table_id), claim.published),
         )
         for claim in claims
@@ -117,6 +123,9 @@ def _facts_query() -> Select[Any]:
     )
     own = c.table_id == tables.c.table_id
     began_at = select(c.committed_at).where(own, c.version == func.coalesce(asked_for.c.version, tables.c.log_start))
+    since = (own, c.version > func.coalesce(asked_for.c.version, -1), c.version <= last)
+    bytes_before = select(func.coalesce(func.sum(c.num_bytes), 0)).where(*since).scalar_subquery()
+    are_few = last - func.coalesce(asked_for.c.version, tables.c.log_start) <= _SUMMED_VERSIONS
     last_commits = select(func.count()).where(own, c.version == last, c.num_chunks > 0)
     return (
         select(
@@ -125,6 +134,7 @@ def _facts_query() -> Select[Any]:
             metadata.c.line,
             asked_for.c.version.label("last_checkpoint"),
             began_at.scalar_subquery().label("began_at"),
+            case((are_few, bytes_before)).label("bytes_before"),
             last_commits.scalar_subquery().label("has_last"),
         )
         .join(heads, heads.c.table_id == tables.c.table_id)

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 
 from deltamirror.config import LiveSettings, Settings
-from deltamirror.pipeline.run.execution import Resources
+from deltamirror.pipeline.run.execution import Resources, prefetched
 from deltamirror.pipeline.run.local.threads import work_on
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
@@ -31,6 +31,7 @@ class InProcessRunner:
 
     def run(self, units: Sequence[Unit]) -> Generator[list[Outcome]]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""
+        units = prefetched(units, self._resources)
         return work_on(units, threads=self._live.current.mirror.threads, resources=self._resources)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import math
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltamirror.config import LiveSettings, Loaded
 from deltamirror.config.load import DEFAULT_ORIGIN
 from deltamirror.errors import DeltaMirrorError, InvalidSettings, PermissionDenied
-from deltamirror.pipeline.run.execution import Resources, failed
+from deltamirror.pipeline.run.execution import Resources, failed, prefetched
 from deltamirror.pipeline.run.local.threads import work_on
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.opening import open_database
@@ -45,13 +45,12 @@ def run_rows(
     batches: Iterator[pa.RecordBatch], *, threads: int, fetches: bool, seconds: float = math.inf
 ) -> Iterator[pa.RecordBatch]:
     """The outcomes of the units of a task, as they finish; commits have so many ``seconds`` together."""
-    units = in_time(_units(batches), seconds)
-    for outcomes in _outcomes(units, threads=threads, fetches=fetches):
+    for outcomes in _outcomes(list(_units(batches)), threads=threads, fetches=fetches, seconds=seconds):
         rows = pa.array([pickle.dumps(_explained(each)) for each in outcomes], pa.binary())
         yield pa.record_batch([rows], names=["outcome"])
 
 
-def in_time(units: Iterator[Unit], seconds: float, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Unit]:
+def in_time(units: Iterable[Unit], seconds: float, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Unit]:
     """The units, each with what is left of the time when it is begun.
 
     Spark hands the outcomes of a job over when all of them are there: a unit with a long backlog would keep those of
@@ -63,14 +62,15 @@ def in_time(units: Iterator[Unit], seconds: float, *, clock: Callable[[], float]
         yield replace(unit, budget=min(unit.budget, left)) if isinstance(unit, CommitUnit) else unit
 
 
-def _outcomes(units: Iterator[Unit], *, threads: int, fetches: bool) -> Iterator[list[Outcome]]:
+def _outcomes(units: Sequence[Unit], *, threads: int, fetches: bool, seconds: float) -> Iterator[list[Outcome]]:
     try:
         _settings().check()
         resources = _resources(fetches)
     except DeltaMirrorError as error:
         lacking = error  # the name that an except clause gives ends with it
         return ([failed(unit, lacking, Stage.FETCH)] for unit in units)
-    return work_on(units, threads=threads, resources=resources)
+    timed = in_time(prefetched(units, resources), seconds)
+    return work_on(timed, threads=threads, resources=resources)
 
 
 def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[Unit]:
