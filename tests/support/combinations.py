@@ -16,7 +16,7 @@ import pytest
 from tests.support.catalogs import ENGINES
 from tests.support.stores import STORES
 
-__all__ = ["is_default", "places_of", "pytest_addoption", "pytest_collection_modifyitems"]
+__all__ = ["is_default", "is_left_out", "places_of", "pytest_addoption", "pytest_collection_modifyitems"]
 
 _RUNNERS: Final = frozenset({"process", "local", "standalone", "connect"})
 _KINDS: Final = (frozenset(ENGINES), frozenset(STORES), _RUNNERS)
@@ -36,11 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what the default suite leaves out; with ``--fast``, also what takes a server or long."""
     for item in items:
-        if _is_left_out(item) or (config.getoption(_FAST) and not _is_quick(item)):
+        if is_left_out(item) or (config.getoption(_FAST) and not _is_quick(item)):
             item.add_marker(pytest.mark.elsewhere)
 
 
-def _is_left_out(item: pytest.Item) -> bool:
+def is_left_out(item: pytest.Item) -> bool:
+    """Whether its marks leave a test to ``make soak``."""
     places, condition = item.get_closest_marker("default_on"), item.get_closest_marker("default_when")
     if places is not None and not is_default(places_of(item), places.args):
         return True
