@@ -53,7 +53,7 @@ soak: java setup ## Random schedules, tables and interleavings, processes amid f
 
 scale: setup ## Huge commits, in bounded memory; every version opened by every reader
 	$(BIN)/pytest -m scale tests/scale
-	EVERY_VERSION=1 $(BIN)/pytest tests/interop/test_every_reader.py
+	EVERY_VERSION=1 $(BIN)/pytest -m spark tests/interop/test_every_reader.py
 
 check: setup ## Lint, types, import contract, links, generated documents, no stubs, plain subjects
 	$(BIN)/ruff check

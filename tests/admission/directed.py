@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Any, Final
 
@@ -161,12 +162,14 @@ def _values() -> Iterator[Group]:
     yield Group("lines", _PLAIN, {name: partial(stage_mutated, name=name) for name in MUTATIONS})
     old = changed(_PLAIN, properties={"delta.enableInCommitTimestamps": "false"}, checkpoint=True)
     yield Group("lines without times", old, {name: partial(stage_mutated, name=name) for name in MUTATIONS})
-    for kind in SCALARS:
-        yield Group(
-            f"all values of {kind}",
-            Definition(_columns(kind, Array(kind), Map("string", kind), Struct((Column(5, "f", kind),)))),
-            {"rows": partial(_rows, rows=12)},
-        )
+    kinds = [
+        (kind, Array(kind), Map("string", kind), Struct((Column(5 + number, "f", kind),)))
+        for number, kind in enumerate(SCALARS)
+    ]
+    rows: dict[str, Part] = {"rows": partial(_rows, rows=12)}
+    yield Group("all values", Definition(_columns(*chain.from_iterable(kinds))), rows)
+    for each in kinds:
+        yield Group(f"all values of {each[0]}", Definition(_columns(*each)), rows)
 
 
 def _rows(life: Life, random: Random, *, rows: int) -> None:
@@ -703,7 +706,7 @@ def _all() -> Iterator[Group]:
 
 
 GROUPS: Final[Mapping[str, Group]] = {group.name: group for group in _all()}
-_SELDOM: Final = ("delta.", "feature ", "own ", "ü ", "a list of ", "partition column ")
+_SELDOM: Final = ("delta.", "feature ", "own ", "ü ", "a list of ", "partition column ", "all values of ")
 _STAGED: Final = " (staged)"
 _EVERYDAY_STAGED: Final = ("another type", "a renamed column", "mapping goes", "mapping is forgotten")
 EVERYDAY: Final = tuple(
@@ -713,4 +716,5 @@ EVERYDAY: Final = tuple(
     and (not name.endswith(_STAGED) or name.removesuffix(_STAGED) in _EVERYDAY_STAGED)
 )
 """Those that every run of the suite affords. ``make soak`` also tries properties and features, every change of a type
-within a list and of a partition column, and all changes as lines, too, which meet the same rules."""
+within a list and of a partition column, the values of each type alone, and all changes as lines, too, which meet the
+same rules."""

@@ -248,19 +248,19 @@ def test_tables_in_a_bucket_are_found(lake, s3_bucket: str, s3_settings: Storage
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.requirement("R33")
-def test_a_table_is_imported_on_spark(lake) -> None:
+def test_tables_are_imported_on_spark_but_for_a_damaged_one(lake) -> None:
     put_later_log(place(lake, "b"))
     put_log(place(lake, "b"), {version: commit(file(str(version))) for version in range(LAST + 1, 30)})
-    done = typed("import", "lake/b", "--name", "b", "--master", "local[2]", "--json", folder=lake.folder)
-    assert done.returncode == 0, done.stderr
-    assert without_jvm(done.stderr) == ""
-    assert json.loads(done.stdout)["num_files"] == 32
-    assert lake.json("diff", "b", "lake/b")["equal"]
     (lake.folder / "lake/a/_delta_log" / names.commit_name(2)).write_bytes(b"{")
-    done = typed("import", "lake/a", "--name", "a", "--runner", "spark", "--json", folder=lake.folder)
-    assert done.returncode == 10, done.stderr
-    assert f"{names.commit_name(2)}, line 1: " in json.loads(without_jvm(done.stderr))["error"]["message"]
+    on_spark = ("import", "--list", "-", "--master", "local[2]", "--json")
+    done = typed(*on_spark, folder=lake.folder, stdin="lake/b b\nlake/a a\n")
+    assert (done.returncode, without_jvm(done.stderr)) == (2, "")
+    b, a = json.loads(done.stdout)["tables"]
+    assert (b["imported"], b["num_files"]) == (True, 32)
+    assert (a["imported"], a["error"]["code"]) == (False, "invalid-line")
+    assert f"{names.commit_name(2)}, line 1: " in a["error"]["message"]
     assert tables(lake) == ["b"]
+    assert lake.json("diff", "b", "lake/b")["equal"]
 
 
 def test_a_table_that_the_catalog_has_by_another_path_is_passed_over(lake) -> None:

@@ -22,7 +22,6 @@ from tests.support.commands import (
     typed,
     typed_on_a_terminal,
     variables,
-    without_jvm,
 )
 
 LOCAL = ("mirror", "--once", "--runner", "local")
@@ -332,7 +331,7 @@ def test_a_spark_that_nobody_answers_for_is_unavailable_and_fails_no_table(order
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_publishes_with_the_settings_of_the_command_and_without_noise(
+def test_a_service_on_spark_publishes_with_the_settings_of_the_command_and_ends_in_order(
     s3_settings: StorageSettings, s3_bucket: str, tmp_path: Path, add: Callable[..., str]
 ) -> None:
     keys = variables(s3_settings)
@@ -342,28 +341,18 @@ def test_spark_publishes_with_the_settings_of_the_command_and_without_noise(
     create = ["table", "create", "orders", "--location", f"s3://{s3_bucket}/orders"]
     for command in (["init"], [*create, "--schema", "id long, day date", "--partition-by", "day"]):
         assert typed(*command, *common, folder=tmp_path).returncode == 0
-    assert typed("commit", "orders", "-", *common, folder=tmp_path, stdin=add()).returncode == 0
-    done = typed("mirror", "--once", "--runner", "spark", *common, folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "Published 2 versions of 1 table.\n"), done.stderr
-    assert without_jvm(done.stderr) == STARTING
-    status = typed("status", "--json", *common, folder=tmp_path)
-    assert json.loads(status.stdout)["tables"][0]["published"] == 1
-
-
-def _toml(value: str) -> str:
-    return value if value == "true" else json.dumps(value)
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_service_on_spark_ends_in_order(orders, add) -> None:
-    with following("--master", "local[1]", folder=orders.folder) as service:
+    with following("--master", "local[1]", *common, folder=tmp_path) as service:
         assert "on Spark (local[1])" in service.started
-        orders("commit", "orders", "-", "--wait", "300", stdin=add())
+        waited = typed("commit", "orders", "-", "--wait", "300", *common, folder=tmp_path, stdin=add())
+        assert waited.returncode == 0, waited.stderr
         status, said, complained = service.stop()
     lines = [line for line in complained.splitlines(keepends=True) if line in (STARTING, STOPPING)]
     assert (status, lines) == (0, [STARTING, STOPPING]), complained  # Spark may warn that the machine is slow
     assert "Published 2 versions of 1 table" in said
+
+
+def _toml(value: str) -> str:
+    return value if value == "true" else json.dumps(value)
 
 
 class SparkLike:

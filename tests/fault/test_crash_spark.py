@@ -1,6 +1,7 @@
 """kill -9 of a driver, or of an executor, at the main steps of the crash matrix, and a restart on Spark.
 
-The default suite has the one pair that only Spark has: what executors put, and their driver does not know of.
+The default suite has the one pair that only Spark has: what executors put, and their driver does not know of. A mirror
+in this process makes it good there, since a restart finds all that it goes by in SQL and in the log.
 """
 
 import os
@@ -52,9 +53,14 @@ def lakes(folder: Path) -> tuple[str, dict[str, Any]]:
     urls = {name: f"sqlite:///{folder}/{name}.db" for name in ("clean", "struck")}
     for name, url in urls.items():
         copied(parts["second"], url, f"{folder}/{name}")
-    with Catalog(urls["clean"]) as catalog, mirror_of(catalog, checkpoint_interval=INTERVAL) as engine:
+    return urls["struck"], mirrored_here(urls["clean"])
+
+
+def mirrored_here(url: str) -> dict[str, Any]:
+    """What becomes of a lake that a mirror in this process runs over."""
+    with Catalog(url) as catalog, mirror_of(catalog, checkpoint_interval=INTERVAL) as engine:
         engine.run(once=True)
-        return urls["struck"], comparable(seen(catalog, None))
+        return comparable(seen(catalog, None))
 
 
 def comparable(state: dict[str, Any]) -> dict[str, Any]:
@@ -64,10 +70,15 @@ def comparable(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "records": {**records, "dl_mirror_status": rows}}
 
 
-def restarted(url: str, folder: Path) -> dict[str, Any]:
-    """What becomes of a lake whose driver is gone, once its leases have ended."""
+def end_leases(url: str) -> None:
+    """Let the leases of a driver that is gone end."""
     with Catalog(url) as catalog, catalog.database.write() as session:
         session.execute(update(leases).values(expires_at=0))
+
+
+def restarted(url: str, folder: Path) -> dict[str, Any]:
+    """What becomes of a lake whose driver is gone, on Spark again."""
+    end_leases(url)
     assert run_on_spark(url, folder) == 0, (folder / "spark.log").read_text()
     with Catalog(url) as catalog:
         return comparable(seen(catalog, None))
@@ -81,7 +92,8 @@ def test_a_driver_killed_before_it_records_what_was_put_is_made_good_by_the_next
         # The executors have put objects, and nobody has recorded any.
         assert execute(catalog, "SELECT DISTINCT published_version FROM dl_tables ORDER BY 1") == [(1,), (5,)]
         assert any(len(published_files(catalog.table(name))) > count for name, count in (("t", 6), ("u", 2)))
-    assert restarted(url, tmp_path) == expected
+    end_leases(url)
+    assert mirrored_here(url) == expected
 
 
 @pytest.mark.elsewhere

@@ -20,7 +20,7 @@ from tests.support.recording import RecordingStore
 
 pytestmark = pytest.mark.spark
 
-FILES = 20_000
+FILES = 5_000
 CHECKPOINT = "00000000000000000002.checkpoint.parquet"
 
 

@@ -4,6 +4,9 @@ Each through the commits alone, through a checkpoint alone, and through both; on
 of some stories as they are: which objects a log has does not depend on the store. delta-rs opens every version. The
 others cost more: they open the first, one in the middle, those around the checkpoints, and the newest; on S3, one that
 a checkpoint serves and the newest. Delta Lake on Spark, which costs most, opens the newest.
+
+delta-rs and DuckDB open every story in all of these ways. The default suite has the readers that cost more open every
+story from its last checkpoint, and some in the other ways; ``make soak`` has the rest.
 """
 
 import os
@@ -38,7 +41,7 @@ VERSIONS: Mapping[str, frozenset[int]] = {
     "delta-spark": frozenset({NEWEST}),
 }
 ON_S3 = {"delta-spark": frozenset({NEWEST})}
-S3_STORIES = ["removed", "sidecars", "special"]
+FRUGAL = ("delta-rs", "duckdb")
 EVERY_VERSION = bool(os.environ.get("EVERY_VERSION"))
 """Whether every reader opens every version, whatever that costs, as ``make scale`` has it."""
 
@@ -198,13 +201,19 @@ def _without_values(table: SeenTable) -> tuple[SeenFile, ...] | None:
     return table.files and tuple(replace(file, partition_values=None) for file in table.files)
 
 
+def frugally(*stories: str) -> pytest.MarkDecorator:
+    """Let the default suite have the readers that cost more open these stories alone."""
+    return pytest.mark.default_when(parameters=lambda those: those["reader"] in FRUGAL or those["published"] in stories)
+
+
 @pytest.mark.default_on("disk")
+@frugally("removed", "mapped")
 def test_the_commits_alone_are_enough(published: Published, reader: Reader) -> None:
     assert_seen(published, reader, "commits", json_alone, range(NEWEST + 1))
 
 
 @pytest.mark.default_on("disk")
-@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+@pytest.mark.parametrize("checkpoint", [pytest.param(CHECKPOINTS[0], marks=frugally("removed")), *CHECKPOINTS[1:]])
 def test_a_checkpoint_is_enough_for_it_and_what_follows(published: Published, reader: Reader, checkpoint: int) -> None:
     selection, versions = checkpoint_alone(checkpoint), range(checkpoint, NEWEST + 1)
     assert_seen(published, reader, f"from-{checkpoint}", selection, versions)
@@ -213,6 +222,7 @@ def test_a_checkpoint_is_enough_for_it_and_what_follows(published: Published, re
 
 
 @pytest.mark.default_on("disk")
+@frugally("appended", "vectors")
 def test_the_log_as_published_serves_every_version(published: Published, reader: Reader) -> None:
     assert_seen(published, reader, "all", both, range(NEWEST + 1))
 
@@ -220,13 +230,19 @@ def test_the_log_as_published_serves_every_version(published: Published, reader:
 @pytest.mark.requirement("R41")
 @pytest.mark.parametrize(
     ("root", "published"),
-    [*(("s3", story) for story in S3_STORIES), ("versitygw", "sidecars")],
+    [
+        ("s3", "removed"),
+        pytest.param("s3", "sidecars", marks=pytest.mark.elsewhere),
+        ("s3", "special"),
+        ("versitygw", "sidecars"),
+    ],
     indirect=True,
 )
 def test_the_log_on_either_s3_server_serves_every_version(published: Published, reader: Reader) -> None:
     assert_seen(published, reader, "all", both, range(NEWEST + 1))
 
 
+@pytest.mark.default_on("disk")
 @pytest.mark.parametrize("published", ["mapped"], indirect=True)
 def test_duckdb_still_reads_null_from_a_mapped_partition_column(published: Published, duckdb_delta: Reader) -> None:
     found = duckdb_delta.snapshot(published.place.location, NEWEST, rows=True, store=published.place.store)
@@ -235,6 +251,7 @@ def test_duckdb_still_reads_null_from_a_mapped_partition_column(published: Publi
     assert found.row_digest != ours.row_digest
 
 
+@pytest.mark.default_on("disk")
 @pytest.mark.parametrize("published", ["appended"], indirect=True)
 def test_sail_still_finds_no_way_back_before_the_newest_checkpoint(published: Published, sail_delta: Reader) -> None:
     with pytest.raises(RequestFailed, match="Missing commit file"):

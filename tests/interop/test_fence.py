@@ -97,6 +97,10 @@ WRITERS: Mapping[str, tuple[str, Callable[[Reader, Path], None]]] = {
 """By name: the fixture of a writer, and what it does to a table."""
 
 
+SELDOM = ("spark delete", "spark optimize")
+"""What comes to the same check of the protocol as an append of Delta Spark: left to ``make soak``."""
+
+
 @pytest.fixture(params=WRITERS)
 def write(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], None]]:
     """Each writer in turn."""
@@ -110,6 +114,7 @@ def write(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], None]]:
         found.sql("RESET spark.databricks.delta.vacuum.logging.enabled")
 
 
+@pytest.mark.default_when(parameters=lambda those: those["write"] not in SELDOM)
 def test_a_fence_shuts_every_other_writer_out_until_it_is_taken_away(lake: Lake, write: Callable[[Path], None]) -> None:
     lake.life.table.fence()
     lake.publish()

@@ -1,7 +1,8 @@
 """Tables of Delta Lake on Spark and of delta-rs come under SQL, and are written and mirrored on where they lie.
 
 Every independent reader opens every version that the log still has, those of their first writer and ours; Delta Lake on
-Spark, which costs most, the last of either.
+Spark, which costs most, the last of either. The default suite has them open the tables on disk: that they open ours on
+S3 is in ``test_every_reader``.
 """
 
 import shutil
@@ -159,12 +160,14 @@ def test_the_log_is_rebuilt_byte_for_byte(table: Continued, tmp_path: Path) -> N
     assert read_log(tmp_path / str(table.imported.last)) == read_log(table.origin.folder)
 
 
+@pytest.mark.default_on("disk")
 def test_a_reader_opens_a_rebuilt_log_over_the_data(table: Continued, reader: Reader, tmp_path: Path) -> None:
     home = Path(shutil.copytree(table.life.folder, tmp_path / "table", ignore=shutil.ignore_patterns(LOG_DIRECTORY)))
     rebuild(table.life.catalog.database, NAME, to=store_at(str(home), StorageSettings()), checkpoints=True)
     assert_same_table([table.seen(max(table.rows)), reader.snapshot(home, rows=True)])
 
 
+@pytest.mark.default_on("disk")
 def test_a_reader_opens_every_version_old_and_ours(table: Continued, reader: Reader) -> None:
     is_costly = reader.name.startswith("Delta Lake")
     for version in (table.imported.last, max(table.rows)) if is_costly else sorted(table.rows):

@@ -5,7 +5,7 @@ Spark wrote is read by us: times of 96 bits, deletion vectors, mapped and widene
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from deltamirror.wiring import open_importer
 from tests.support.mirrors import local_settings, mirror_of
 from tests.support.readers import Reader
 from tests.support.row_cases import CASES, folders, statistics
-from tests.support.rows import fingerprint
+from tests.support.rows import fingerprint, row_texts
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, *(pytest.mark.requirement(row) for row in ("R89", "R90"))]
 
@@ -40,40 +40,71 @@ def spark_table(spark: Reader, folder: Path, schema: str, partitions: list[str],
     return name
 
 
-@contextmanager
-def imported(folder: Path, catalog: Catalog, name: str) -> Iterator[Table]:
+def imported(folder: Path, catalog: Catalog, name: str) -> Table:
     with open_importer(catalog, local_settings(), runner="local") as importer:
         importer.run(ImportOrder(location=str(folder), name=name))
-    yield catalog.table(name)
+    return catalog.table(name)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_statistics_and_folders_are_those_of_delta_spark(
-    catalog: Catalog, tmp_path: Path, delta_spark: Reader, delta_rs: Reader, duckdb_delta: Reader, case: str
-) -> None:
+@dataclass(frozen=True)
+class Pair:
+    """The same rows in a table of ours, mirrored, and in one of Delta Spark, imported."""
+
+    ours: Table
+    theirs: Table
+
+    @property
+    def folders(self) -> tuple[Path, Path]:
+        """Where they lie."""
+        ours, theirs = (Path(each.location.removeprefix("file://")) for each in (self.ours, self.theirs))
+        return ours, theirs
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory, delta_spark: Reader) -> Iterator[dict[str, Pair]]:
+    """Every case, written both ways."""
+    lake = tmp_path_factory.mktemp("lake")
+    with Catalog(f"sqlite:///{lake / 'lake.db'}") as catalog:
+        catalog.init()
+        made = {case: written_twice(catalog, lake / case, delta_spark, case) for case in CASES}
+        with mirror_of(catalog) as engine:
+            engine.run(once=True)
+        yield made
+
+
+def written_twice(catalog: Catalog, folder: Path, delta_spark: Reader, case: str) -> Pair:
     schema, partitions, properties, rows = CASES[case]
     ours = catalog.create_table(
-        "ours", location=tmp_path / "ours", schema=schema, partition_by=partitions, properties=properties
+        f"ours_{case}", location=folder / "ours", schema=schema, partition_by=partitions, properties=properties
     )
     data = pa.Table.from_pylist(rows, ours.to_arrow().schema)
     ours.append(data)
-    pq.write_table(data, tmp_path / "given.parquet", use_deprecated_int96_timestamps=False)
-    theirs = spark_table(delta_spark, tmp_path / "theirs", schema, partitions, properties)
-    delta_spark.sql(f"INSERT INTO {theirs} SELECT /*+ COALESCE(1) */ * FROM parquet.`{tmp_path / 'given.parquet'}`")
-    with imported(tmp_path / "theirs", catalog, "theirs") as table:
-        assert statistics(ours) == statistics(table)
-        assert folders(ours) == folders(table)
-        seen = fingerprint(ours.to_arrow())
-        assert fingerprint(table.to_arrow()) == seen
-    with mirror_of(catalog) as engine:
-        engine.run(once=True)
-    for reader in (delta_spark, delta_rs, duckdb_delta):
-        found = reader.snapshot(tmp_path / "ours", rows=True)
-        assert found.row_count == len(rows), reader.name
-    assert (
-        delta_spark.snapshot(tmp_path / "ours", rows=True).row_digest
-        == delta_spark.snapshot(tmp_path / "theirs", rows=True).row_digest
-    )
+    pq.write_table(data, folder / "given.parquet", use_deprecated_int96_timestamps=False)
+    name = spark_table(delta_spark, folder / "theirs", schema, partitions, properties)
+    delta_spark.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ * FROM parquet.`{folder / 'given.parquet'}`")
+    return Pair(ours, imported(folder / "theirs", catalog, f"theirs_{case}"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_statistics_and_folders_are_those_of_delta_spark(pairs: dict[str, Pair], case: str) -> None:
+    ours, theirs = pairs[case].ours, pairs[case].theirs
+    assert statistics(ours) == statistics(theirs)
+    assert folders(ours) == folders(theirs)
+    assert fingerprint(theirs.to_arrow()) == fingerprint(ours.to_arrow())
+
+
+def test_what_we_wrote_is_read_as_what_delta_spark_wrote(
+    pairs: dict[str, Pair], delta_spark: Reader, delta_rs: Reader, duckdb_delta: Reader
+) -> None:
+    for reader in (delta_rs, duckdb_delta):
+        for case, pair in pairs.items():
+            found = reader.snapshot(pair.folders[0], rows=True)
+            assert found.row_count == len(CASES[case][-1]), (reader.name, case)
+    asked = [(str(folder), None) for pair in pairs.values() for folder in pair.folders]
+    answers = delta_spark.rows_of(asked)
+    for case, ours, theirs in zip(pairs, answers[::2], answers[1::2], strict=True):
+        assert len(ours["rows"]) == len(CASES[case][-1]), case
+        assert ours == theirs, case
 
 
 def test_overwrites_leave_the_rows_and_the_history_that_delta_spark_leaves(
@@ -98,9 +129,12 @@ def test_overwrites_leave_the_rows_and_the_history_that_delta_spark_leaves(
     delta_spark.sql(f"INSERT OVERWRITE {theirs} VALUES {values(third)}")
     with mirror_of(catalog) as engine:
         engine.run(once=True)
+    answers = delta_spark.rows_of(
+        [at(tmp_path / name, version) for version in (1, 2, 3) for name in ("ours", "theirs")]
+    )
+    assert [len(answer["rows"]) for answer in answers[::2]] == [3, 3, 1]
+    assert answers[::2] == answers[1::2]
     for version in (1, 2, 3):
-        mine, other = (delta_spark.snapshot(tmp_path / name, version, rows=True) for name in ("ours", "theirs"))
-        assert (mine.row_count, mine.row_digest) == (other.row_count, other.row_digest)
         written = [_commit_info(tmp_path / name, version) for name in ("ours", "theirs")]
         assert written[0].operation == written[1].operation
         mode, other_mode = (each.operation_parameters for each in written)
@@ -108,6 +142,11 @@ def test_overwrites_leave_the_rows_and_the_history_that_delta_spark_leaves(
         # SQL words its condition anew; ours is the caller's text, as with Spark's option replaceWhere.
         for name in mode.keys() - {"predicate"}:
             assert bytes(mode[name]) == bytes(other_mode[name])
+
+
+def at(folder: Path, version: int) -> tuple[str, None]:
+    """A version, as Delta Spark is asked for the rows of all of it."""
+    return f"{folder}@v{version}", None
 
 
 def _commit_info(folder: Path, version: int) -> Any:
@@ -135,12 +174,11 @@ def test_what_delta_spark_wrote_is_read_with_vectors_mapping_widening_and_old_ve
     delta_spark.sql(f"ALTER TABLE {name} ALTER COLUMN id TYPE long")
     delta_spark.sql(f"ALTER TABLE {name} RENAME COLUMN r TO renamed")
     delta_spark.sql(f"INSERT INTO {name} VALUES ({2**40}, NULL, NULL, NULL)")
-    with imported(folder, catalog, "theirs") as table:
-        for version in (1, 2, table.info().head):
-            wanted = delta_spark.snapshot(folder, version, rows=True)
-            found = fingerprint(table.to_arrow(version=version))
-            assert (found["count"], found["digest"]) == (wanted.row_count, wanted.row_digest)
-        kept = table.to_arrow("id", filter="id BETWEEN 10 AND 15 AND renamed.g <> 12 AND p = 'p1'")
-        assert sorted(kept.column("id").to_pylist()) == [10, 13]
-        table.append(pa.table({"id": [5], "p": ["p1"]}))
-        assert table.to_arrow(filter="id = 5 AND p = 'p1'").num_rows == 1
+    table = imported(folder, catalog, "theirs")
+    versions = (1, 2, table.info().head)
+    for version, wanted in zip(versions, delta_spark.rows_of([at(folder, each) for each in versions]), strict=True):
+        assert row_texts(table.to_arrow(version=version).to_pylist()) == wanted["rows"]
+    kept = table.to_arrow("id", filter="id BETWEEN 10 AND 15 AND renamed.g <> 12 AND p = 'p1'")
+    assert sorted(kept.column("id").to_pylist()) == [10, 13]
+    table.append(pa.table({"id": [5], "p": ["p1"]}))
+    assert table.to_arrow(filter="id = 5 AND p = 'p1'").num_rows == 1

@@ -3,8 +3,9 @@
 A behaviour is proven once at its boundary: what a database does on every database, what a store does on every store,
 what a way to run Spark does on each of them.
 A test above such a boundary says with ``default_on`` where the default suite runs it; its other combinations get the
-mark ``elsewhere``, which the default suite leaves out and ``make soak`` runs. ``make test-fast`` runs what needs no
-server: SQLite, disk and memory.
+mark ``elsewhere``, which the default suite leaves out and ``make soak`` runs. ``default_when`` says the same by other
+parameters, such as the reader that opens a table. ``make test-fast`` runs what needs no server: SQLite, disk and
+memory.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ import pytest
 from tests.support.catalogs import ENGINES
 from tests.support.stores import STORES
 
-__all__ = ["is_default", "places_of", "pytest_addoption", "pytest_collection_modifyitems"]
+__all__ = ["is_default", "is_left_out", "places_of", "pytest_addoption", "pytest_collection_modifyitems"]
 
 _RUNNERS: Final = frozenset({"process", "local", "standalone", "connect"})
 _KINDS: Final = (frozenset(ENGINES), frozenset(STORES), _RUNNERS)
@@ -35,10 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what the default suite leaves out; with ``--fast``, also what takes a server or long."""
     for item in items:
-        marker = item.get_closest_marker("default_on")
-        is_left_out = marker is not None and not is_default(places_of(item), marker.args)
-        if is_left_out or (config.getoption(_FAST) and not _is_quick(item)):
+        if is_left_out(item) or (config.getoption(_FAST) and not _is_quick(item)):
             item.add_marker(pytest.mark.elsewhere)
+
+
+def is_left_out(item: pytest.Item) -> bool:
+    """Whether its marks leave a test to ``make soak``."""
+    places, condition = item.get_closest_marker("default_on"), item.get_closest_marker("default_when")
+    if places is not None and not is_default(places_of(item), places.args):
+        return True
+    callspec = getattr(item, "callspec", None)
+    return condition is not None and callspec is not None and not condition.kwargs["parameters"](callspec.params)
 
 
 def _is_quick(item: pytest.Item) -> bool:

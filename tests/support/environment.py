@@ -8,8 +8,12 @@ import pytest
 __all__ = ["environment_as_before", "pytest_configure"]
 
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
-_FOR_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Most of what a JVM of these tests computes is the work of compiler and collector for code that runs a few times."""
+_FOR_SHORT_LIVES = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn256m"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Most of what a JVM of these tests computes is the work of compiler, collector and verifier for code that runs a few
+times."""
 
 
 def pytest_configure() -> None:

@@ -4,6 +4,7 @@ Each Spark starts once a session, with a driver in a process of its own. Executo
 PostgreSQL catalog in their environment, as they do in production.
 """
 
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -96,10 +97,10 @@ class SparkRig:
         return found
 
     def event_log(self) -> str:
-        """What Spark has written down of all that happened so far."""
+        """What the Spark that runs has written down of all that happened so far."""
         self.driver.ask({"wait": "events"})
-        (log,) = [file for file in self.events.rglob("*") if file.is_file() and "events" in file.name]
-        return log.read_text()
+        logs = [file for file in self.events.rglob("*") if file.is_file() and "events" in file.name]
+        return max(logs, key=lambda log: log.stat().st_mtime_ns).read_text()
 
     def jobs(self) -> int:
         """How many jobs Spark has begun, by its event log."""
@@ -174,6 +175,7 @@ def started_driver(folder: Path, master: str, environment: Mapping[str, str]) ->
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{folder / 'events'}",
         "spark.eventLog.enabled": "true",
+        "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
     }

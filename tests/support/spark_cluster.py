@@ -1,4 +1,4 @@
-"""A standalone cluster: a master and two workers with a core each."""
+"""A standalone cluster: a master and a worker with two cores."""
 
 import json
 import urllib.request
@@ -10,16 +10,14 @@ from typing import Any
 from tests.support.ports import held_port
 from tests.support.spark_programs import SparkProgram
 
-__all__ = ["WORKERS", "started_cluster"]
-
-WORKERS = 2
+__all__ = ["started_cluster"]
 
 
 @contextmanager
 def started_cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """The address of a master whose workers have this environment, and hand it on to their executors."""
+    """The address of a master whose worker has this environment, and hands it on to its executors."""
     with ExitStack() as programs:
-        port, page, *pages = (programs.enter_context(held_port()) for _ in range(2 + WORKERS))
+        port, page, own_page = (programs.enter_context(held_port()) for _ in range(3))
         master = f"spark://127.0.0.1:{port}"
 
         def run(name: str, *arguments: str, workers: int, environment: Mapping[str, str]) -> None:
@@ -32,11 +30,9 @@ def started_cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[st
         place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
         quiet = {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}  # its port is the same for everybody
         run("master", "org.apache.spark.deploy.master.Master", *place, workers=0, environment=quiet)
-        for number, own_page in enumerate(pages, 1):
-            size = ["--cores", "1", "--memory", "1g", "--host", "127.0.0.1", "--webui-port", str(own_page)]
-            work = ["--work-dir", str(folder / f"work{number}")]
-            worker = ["org.apache.spark.deploy.worker.Worker", *size, *work, master]
-            run(f"worker{number}", *worker, workers=number, environment=environment)
+        size = ["--cores", "2", "--memory", "1g", "--host", "127.0.0.1", "--webui-port", str(own_page)]
+        worker = ["org.apache.spark.deploy.worker.Worker", *size, "--work-dir", str(folder / "work"), master]
+        run("worker", *worker, workers=1, environment=environment)
         yield master
 
 

@@ -19,7 +19,6 @@ from tests.support.postgres_server import PASSWORD
 from tests.support.runners import CANARY, SparkRig, started_driver
 from tests.support.s3_server import SECRET_KEY
 from tests.support.spark_connect import ConnectServer
-from tests.support.spark_programs import spark_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
@@ -89,20 +88,12 @@ def test_without_java_the_error_says_what_to_install(without_java: SparkRig, tmp
     assert "Java runtime" in raised.value.hint
 
 
-@pytest.fixture
-def own_driver(tmp_path: Path) -> Iterator[SparkRig]:
-    folder = tmp_path / "driver"
-    folder.mkdir()
-    with started_driver(folder, "local[1]", spark_environment()) as rig:
-        yield rig
-
-
-def test_a_jvm_that_ended_is_replaced(own_driver: SparkRig, tmp_path: Path) -> None:
-    own_driver.run([unit_at(tmp_path / "before")])
-    own_driver.kill_jvm()
+def test_a_jvm_that_ended_is_replaced(spark_local: SparkRig, tmp_path: Path) -> None:
+    spark_local.run([unit_at(tmp_path / "before")])
+    spark_local.kill_jvm()
     with pytest.raises(Unavailable, match="Spark"):
-        own_driver.run([unit_at(tmp_path / "meanwhile")])
-    (outcome,) = own_driver.run([unit_at(tmp_path / "after")])
+        spark_local.run([unit_at(tmp_path / "meanwhile")])
+    (outcome,) = spark_local.run([unit_at(tmp_path / "after")])
     assert outcome.failure is None
 
 
