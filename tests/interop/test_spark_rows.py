@@ -197,6 +197,7 @@ def test_a_task_that_is_tried_again_on_a_cluster_writes_its_rows_once(
     assert committed(orders) <= data_files(tmp_path / "orders")
 
 
+@pytest.mark.elsewhere  # rows and the format on Spark Connect, and rows on a cluster, are in the default suite
 def test_the_format_is_read_and_written_on_a_cluster(orders: Table, url: str, spark_standalone: SparkRig) -> None:
     assert_format_works(spark_standalone.run_command, orders, url)
 
@@ -263,7 +264,7 @@ def test_rows_of_all_types_are_loaded_as_spark_reads_them_from_the_log(
         assert 0 < found.num_rows < len(rows), where
 
 
-def test_a_stream_that_is_killed_and_restarted_writes_each_batch_once_to_all_tables(
+def test_a_stream_that_fails_and_is_restarted_writes_each_batch_once_to_all_tables(
     catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
 ) -> None:
     bronze, silver = (
