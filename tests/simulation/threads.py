@@ -201,7 +201,7 @@ def scheduled(
     clock = {"monotonic": monotonic, "perf_counter": monotonic, "sleep": sleep, "time": wall}
     own: Mapping[int, object] = {
         id(threading): _Replaced(threading, Event=made(ScheduledEvent), Thread=made(ScheduledThread)),
-        id(time): _Replaced(time, **clock, time_ns=lambda: int(wall() * 1e9)),
+        id(time): _Replaced(time, **clock, time_ns=lambda: int(wall() * 1e9), thread_time=lambda: 0.0),
         id(random): _Replaced(random, uniform=lambda low, high: lots().uniform(low, high)),
         id(secrets): _Replaced(secrets, randbits=lambda bits: lots().getrandbits(bits)),
         id(uuid): _Replaced(uuid, uuid4=uuid4),
