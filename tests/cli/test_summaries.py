@@ -64,13 +64,13 @@ def test_a_line_says_what_was_done_since_the_last_one_and_what_waits(lines: list
     checkpoint = CheckpointOutcome(table_id=1, lease=lease(1, Lane.CHECKPOINTS), version=2)
     tally = tally_of(published(1, 0, 1, 2), published(2, 0), checkpoint, failed(3), failed(3))
     summaries = Summaries(tally)
-    summaries.tell(SOME)
+    summaries.tell(lambda: SOME)
     did = "published 4 versions of 2 tables, wrote 1 checkpoint, 2 attempts failed"
     assert lines[0].getMessage() == f"{did}; backlog 5 versions of 2 tables, the oldest for 4 min 3 s"
     fields = {"versions": 4, "tables": 2, "checkpoints": 1, "failures": 2, "backlog": 5, "lag_ms": 243_000}
     assert {name: getattr(lines[0], name) for name in fields} == fields
     tally.observe(published(2, 1))
-    summaries.tell(NONE)
+    summaries.tell(lambda: NONE)
     assert lines[1].getMessage() == "published 1 version of 1 table; every version is published"
 
 
@@ -78,22 +78,37 @@ def test_a_service_without_work_says_so_once(lines: list[logging.LogRecord]) -> 
     tally = tally_of()
     summaries = Summaries(tally)
     for _ in range(3):
-        summaries.tell(NONE)
+        summaries.tell(lambda: NONE)
     assert [line.getMessage() for line in lines] == ["nothing was due; every version is published"]
     for _ in range(3):
-        summaries.tell(SOME)
+        summaries.tell(lambda: SOME)
     assert [line.getMessage()[:33] for line in lines[1:]] == ["nothing was due; backlog 5 version"[:33]]
     tally.observe(published(1, 0))
     for _ in range(3):
-        summaries.tell(SOME)
+        summaries.tell(lambda: SOME)
     assert [line.versions for line in lines[2:]] == [1, 0]
+
+
+def test_what_is_published_while_the_backlog_is_asked_for_is_told_the_next_time(
+    lines: list[logging.LogRecord],
+) -> None:
+    tally = tally_of()
+
+    def ask() -> Backlog:
+        tally.observe(published(1, 0))
+        return NONE
+
+    summaries = Summaries(tally)
+    summaries.tell(ask)
+    summaries.tell(lambda: NONE)
+    assert [line.versions for line in lines] == [0, 1]
 
 
 def test_a_database_that_does_not_answer_hides_nothing_that_was_done(lines: list[logging.LogRecord]) -> None:
     tally = tally_of(failed(1))
     summaries = Summaries(tally)
-    summaries.tell(None)
-    summaries.tell(None)
+    summaries.tell(lambda: None)
+    summaries.tell(lambda: None)
     told = "1 attempt failed; the database does not answer, the backlog is not known"
     assert [line.getMessage() for line in lines] == [told]
 

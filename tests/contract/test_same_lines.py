@@ -63,6 +63,7 @@ def test_every_engine_writes_the_same_commits(
         assert other == first
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_under_the_same_clock_the_times_are_the_same_too(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

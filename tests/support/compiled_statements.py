@@ -4,17 +4,34 @@ Every test has a database of its own, and so does nearly every command that it t
 into compiling the same statements. A service compiles them once, for the one database that it has.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+import pytest
 from duckdb_engine import Dialect as DuckdbDialect
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Engine
 from sqlalchemy.util import LRUCache
 
-__all__ = []
+from deltamirror.txnlog.database import access
+
+__all__ = ["compiled_anew"]
 
 _CACHE: Final = LRUCache[Any, Any](5_000)
+
+
+@pytest.fixture
+def compiled_anew() -> Iterator[None]:
+    """For a test that spells statements otherwise: it compiles all of them, and so does the next one."""
+    _forget()
+    yield
+    _forget()
+
+
+def _forget() -> None:
+    _CACHE.clear()
+    access._compiled.clear()
 
 
 def _kind(dialect: Any) -> tuple[Any, ...]:

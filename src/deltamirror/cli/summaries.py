@@ -2,8 +2,9 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from deltamirror.cli.output import counted
@@ -27,12 +28,13 @@ class Summaries:
         self._idle: Backlog | None = None
         """What waited when it was last said that nothing was due; None after something was done."""
 
-    def tell(self, backlog: Backlog | None) -> None:
+    def tell(self, ask: Callable[[], Backlog | None]) -> None:
         """Say what was done since the last time. That nothing was is said once, and again when another number waits.
 
-        Without a backlog the database could not be asked.
+        The backlog is asked for after that, so that it holds nothing that is told to be done; None: the database could
+        not be asked.
         """
-        done = self._tally.take()
+        done, backlog = self._tally.take(), ask()
         if not done and self._is_told(backlog):
             return
         self._idle = None if done else backlog
@@ -65,7 +67,7 @@ def _tell_regularly(summaries: Summaries, engine: MirrorEngine, over: threading.
         if wake.wait(engine.settings.log.summary or None):
             wake.clear()  # settings have changed, or this ends
         else:
-            summaries.tell(_backlog(engine))
+            summaries.tell(partial(_backlog, engine))
 
 
 def _backlog(engine: MirrorEngine) -> Backlog | None:
