@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -17,6 +17,7 @@ from deltamirror.txnlog.content.chunks import read_chunks
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import checkpoints, checksums, chunks, file_ends, mirror_status, versions
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.imported_state import base_chunks
@@ -224,13 +225,16 @@ WORK: Final[Select[Any]] = select(
 _OF_TABLE: Final[ColumnElement[bool]] = versions.c.table_id == bindparam("of_table")
 _UP_TO_LAST: Final[ColumnElement[bool]] = versions.c.version <= bindparam("last")
 _FROM_FIRST_TO_LAST: Final[ColumnElement[bool]] = versions.c.version.between(bindparam("first"), bindparam("last"))
-_SOME: Final[BindParameter[Any]] = bindparam("some", expanding=True)
 
 _WITH_FILES: Final = WORK.where(_OF_TABLE, _FROM_FIRST_TO_LAST, versions.c.num_chunks > 0)
-_CHUNKS: Final = select(chunks).where(chunks.c.commit_id.in_(_SOME)).order_by(chunks.c.commit_id, chunks.c.chunk)
-_ADDED: Final[Select[Any]] = select(versions.c.commit_id, versions.c.num_added).where(versions.c.commit_id.in_(_SOME))
+_CHUNKS: Final = select(chunks).where(one_of(chunks.c.commit_id, "some")).order_by(chunks.c.commit_id, chunks.c.chunk)
+_ADDED: Final[Select[Any]] = select(versions.c.commit_id, versions.c.num_added).where(
+    one_of(versions.c.commit_id, "some")
+)
 ENDED_FILES: Final[Select[Any]] = (
-    select(file_ends.c.commit_id, func.count()).where(file_ends.c.commit_id.in_(_SOME)).group_by(file_ends.c.commit_id)
+    select(file_ends.c.commit_id, func.count())
+    .where(one_of(file_ends.c.commit_id, "some"))
+    .group_by(file_ends.c.commit_id)
 )
 _NUM_ADDED: Final = select(func.coalesce(func.sum(versions.c.num_added), 0)).where(_OF_TABLE, _UP_TO_LAST)
 _NUM_ENDED: Final = select(func.count()).select_from(

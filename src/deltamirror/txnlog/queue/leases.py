@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, literal, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
@@ -24,6 +24,7 @@ from deltamirror.errors import LeaseLost
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import checkpoints, heads, leases, mirror_status, tables, versions
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
@@ -287,7 +288,7 @@ _RENEW = (
     .returning(leases.c.epoch)
 )
 _OF_OWNER: ColumnElement[bool] = and_(
-    leases.c.table_id.in_(bindparam("of_tables", expanding=True)),
+    one_of(leases.c.table_id, "of_tables"),
     leases.c.lane == bindparam("in_lane"),
     leases.c.owner == bindparam("by_owner"),
 )
@@ -302,39 +303,40 @@ _SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires
 
 def _take(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str, seconds: float) -> dict[int, int]:
     """The epochs of the leases that were to be had, by table."""
-    wanted = {_table_name(number): each for number, each in enumerate(sorted(table_ids))}
     mine = {"in_lane": lane.value, "by_owner": owner, "duration": _milliseconds(seconds)}
-    rows = session.execute(_taking(len(wanted)), {**wanted, **mine})
+    rows = session.execute(_TAKE, {"of_tables": table_ids, **mine})
     return {row.table_id: row.epoch for row in rows}
 
 
-@lru_cache(maxsize=64)
-def _taking(count: int) -> ReturningInsert[tuple[int, int]]:
-    """Take the leases of so many tables, as far as they are to be had."""
+def _taking() -> ReturningInsert[tuple[int, int]]:
+    """Take the leases of tables, as far as they are to be had."""
     c = leases.c
-    mine = {
-        "lane": bindparam("in_lane", type_=c.lane.type),
-        "owner": bindparam("by_owner", type_=c.owner.type),
-        "epoch": 1,
-        "claimed_at": CLOCK,
-        "expires_at": CLOCK + bindparam("duration", type_=c.expires_at.type),
-    }
-    wanted = [bindparam(_table_name(number), type_=c.table_id.type) for number in range(count)]
-    proposed = upsert(leases).values([{"table_id": each, **mine} for each in wanted])
+    wanted = (
+        select(
+            tables.c.table_id,
+            bindparam("in_lane", type_=c.lane.type),
+            bindparam("by_owner", type_=c.owner.type),
+            literal(1, c.epoch.type),
+            CLOCK,
+            CLOCK + bindparam("duration", type_=c.expires_at.type),
+        )
+        .where(one_of(tables.c.table_id, "of_tables"))
+        .order_by(tables.c.table_id)
+    )
+    proposed = upsert(leases).from_select([c.table_id, c.lane, c.owner, c.epoch, c.claimed_at, c.expires_at], wanted)
     return proposed.on_conflict_do_update(
-        index_elements=[leases.c.table_id, leases.c.lane],
+        index_elements=[c.table_id, c.lane],
         set_={
             "owner": proposed.excluded.owner,
-            "epoch": leases.c.epoch + 1,
+            "epoch": c.epoch + 1,
             "claimed_at": proposed.excluded.claimed_at,
             "expires_at": proposed.excluded.expires_at,
         },
-        where=leases.c.expires_at <= CLOCK,
-    ).returning(leases.c.table_id, leases.c.epoch)
+        where=c.expires_at <= CLOCK,
+    ).returning(c.table_id, c.epoch)
 
 
-def _table_name(number: int) -> str:
-    return f"table_{number}"
+_TAKE: Final = _taking()
 
 
 def _claimed(

@@ -20,6 +20,7 @@ from deltamirror.errors import DeltaMirrorError, Diverged
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import attempts, checkpoints, checksums, mirror_status, tables
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.attempts import (
@@ -349,7 +350,7 @@ def _reached() -> Select[Any]:
     waiting = select(func.min(c.version)).where(behind, c.state != "SUCCESS").scalar_subquery()
     newest = select(func.max(c.version)).where(behind).scalar_subquery()
     reached = func.coalesce(waiting - 1, newest, published).label("reached")
-    own = tables.c.table_id.in_(bindparam("of_tables", expanding=True))
+    own = one_of(tables.c.table_id, "of_tables")
     return select(tables.c.table_id, published, reached).where(own).order_by(tables.c.table_id)
 
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, case, func, select
 from sqlalchemy.engine import Row
-from sqlalchemy.sql import ColumnElement, Select
+from sqlalchemy.sql import Select
 
+from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import (
     checkpoints,
     checksums,
@@ -95,10 +96,6 @@ def _checksum_of(row: Row[Any] | None, version: int) -> bytes | None:
     return bytes(row.data) if row is not None and row.version == version else None
 
 
-def _among(column: ColumnElement[int]) -> ColumnElement[bool]:
-    return column.in_(bindparam("table_ids", expanding=True))
-
-
 def _commits_query() -> Select[Any]:
     c, status, last = versions.c, mirror_status.c, tables.c.published_version
     own = (status.table_id == c.table_id) & (status.version == c.version)
@@ -106,7 +103,12 @@ def _commits_query() -> Select[Any]:
         WORK.add_columns(c.table_id, c.num_added)
         .join(mirror_status, own)
         .join(tables, tables.c.table_id == c.table_id)
-        .where(_among(c.table_id), c.version > last, c.version <= last + bindparam("most"), status.state != "SUCCESS")
+        .where(
+            one_of(c.table_id, "table_ids"),
+            c.version > last,
+            c.version <= last + bindparam("most"),
+            status.state != "SUCCESS",
+        )
         .order_by(None)
         .order_by(c.table_id, c.version)
     )
@@ -117,7 +119,7 @@ def _facts_query() -> Select[Any]:
     asked_for = (
         select(checkpoints.c.table_id, func.max(checkpoints.c.version).label("version"))
         .join(tables, tables.c.table_id == checkpoints.c.table_id)
-        .where(_among(checkpoints.c.table_id), checkpoints.c.version <= last)
+        .where(one_of(checkpoints.c.table_id, "table_ids"), checkpoints.c.version <= last)
         .group_by(checkpoints.c.table_id)
         .subquery("asked_for")
     )
@@ -140,10 +142,10 @@ def _facts_query() -> Select[Any]:
         .join(heads, heads.c.table_id == tables.c.table_id)
         .join(metadata, (metadata.c.table_id == tables.c.table_id) & (metadata.c.version == heads.c.metadata_version))
         .outerjoin(asked_for, asked_for.c.table_id == tables.c.table_id)
-        .where(_among(tables.c.table_id))
+        .where(one_of(tables.c.table_id, "table_ids"))
     )
 
 
 _COMMITS = _commits_query()
 _FACTS = _facts_query()
-_CHECKSUMS = select(checksums).where(_among(checksums.c.table_id))
+_CHECKSUMS = select(checksums).where(one_of(checksums.c.table_id, "table_ids"))
