@@ -1,7 +1,9 @@
 """The executor's side of a job, in this process: what it needs of its environment, and what it says without."""
 
+import gc
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +19,13 @@ from tests.support.commit_units import unit_of, work_of
 @pytest.fixture(autouse=True)
 def another_process() -> Iterator[None]:
     """An executor keeps its resources for the life of its process."""
-    executor._resources.cache_clear()
-    executor._settings.cache_clear()
+    kept = (executor._resources, executor._settings, executor._keep_what_is_loaded)
+    for each in kept:
+        each.cache_clear()
     yield
-    executor._resources.cache_clear()
-    executor._settings.cache_clear()
+    for each in kept:
+        each.cache_clear()
+    gc.unfreeze()
 
 
 def ran(unit: CommitUnit, *, fetches: bool = False) -> Outcome:
@@ -72,3 +76,12 @@ def test_what_travels_holds_no_credentials(s3_settings: StorageSettings) -> None
     (row,) = rows.column(0).to_pylist()
     assert b"s3://bucket/t" in row
     assert s3_settings.secret_access_key.reveal().encode() not in row
+
+
+def test_what_a_worker_process_has_loaded_is_no_garbage_to_look_at_after_each_task(tmp_path: Path) -> None:
+    gc.unfreeze()
+    ran(unit_of([work_of(0, first_commit())], location=str(tmp_path)))
+    kept = gc.get_freeze_count()
+    assert kept > len(gc.get_objects())
+    ran(unit_of([work_of(0, first_commit())], location=str(tmp_path)))
+    assert gc.get_freeze_count() == kept  # and what later tasks make is
