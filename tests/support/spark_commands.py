@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import runpy
 import signal
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,17 @@ from deltamirror import Catalog
 from deltamirror.config import Settings, StorageSettings, load
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["Command", "FrameLoad", "FrameWrite", "Result", "StreamRun", "asked", "result_of", "run_command"]
+__all__ = [
+    "Command",
+    "ExampleRun",
+    "FrameLoad",
+    "FrameWrite",
+    "Result",
+    "StreamRun",
+    "asked",
+    "result_of",
+    "run_command",
+]
 
 
 class Command(Protocol):
@@ -132,6 +143,18 @@ class StreamRun:
                     raise RuntimeError("the batch fails before its commit")
             if number == self.fails_at:
                 raise RuntimeError("the batch fails after its commit")
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleRun:
+    """A program of ``examples/``, with the session in the place of its own; the answer is that of its ``main``."""
+
+    program: str
+    arguments: tuple[str, ...]
+
+    def run(self, session: SparkSession) -> object:
+        """Run it."""
+        return runpy.run_path(self.program)["main"](session, *self.arguments)
 
 
 def asked(command: Command) -> dict[str, object]:
