@@ -21,7 +21,7 @@ from tests.support.readers import Reader
 from tests.support.row_cases import CASES, folders, statistics
 from tests.support.rows import fingerprint
 from tests.support.runners import SparkRig
-from tests.support.spark_commands import Command, FrameLoad, FrameWrite, StreamRun
+from tests.support.spark_commands import Command, FrameLoad, FrameWrite, StreamCopy, StreamRun
 
 pytestmark = [
     pytest.mark.spark,
@@ -282,3 +282,30 @@ def test_a_stream_that_fails_and_is_restarted_writes_each_batch_once_to_all_tabl
     assert ids(bronze) == [0, 1, 2, 10, 11, 12, 20, 21, 22, 31]
     assert ids(silver) == [0, 2, 10, 12, 20, 22]
     assert (bronze.info().head, silver.info().head) == (4, 4)
+
+
+def test_a_table_is_a_stream_and_takes_one_and_a_batch_that_is_done_again_is_written_once(
+    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    first, second = (
+        catalog.create_table(name, location=tmp_path / name, schema="id long") for name in ("first", "second")
+    )
+    rows = [pa.table({"id": pa.array([number], pa.int64())}) for number in range(4)]
+    first.append(rows[0])
+    first.append(rows[1])
+    run = StreamCopy(
+        catalog=url,
+        tables=("first", "second"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        options={"maxFilesPerTrigger": "1"},
+    )
+    assert delta_spark.run(run) is None
+    assert (ids(second), second.info().head) == ([0, 1], 2)
+    first.append(rows[2])
+    assert delta_spark.run(run) is None
+    assert ids(second) == [0, 1, 2]
+    for end in (tmp_path / "checkpoint" / "commits").glob("*2*"):  # as if Spark had died before it wrote that down
+        end.unlink()
+    first.append(rows[3])
+    assert delta_spark.run(run) is None
+    assert ids(second) == [0, 1, 2, 3]

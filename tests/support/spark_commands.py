@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import deltamirror
 from deltamirror import Catalog
@@ -26,6 +27,7 @@ __all__ = [
     "FrameLoad",
     "FrameWrite",
     "Result",
+    "StreamCopy",
     "StreamRun",
     "asked",
     "result_of",
@@ -143,6 +145,34 @@ class StreamRun:
                     raise RuntimeError("the batch fails before its commit")
             if number == self.fails_at:
                 raise RuntimeError("the batch fails after its commit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCopy:
+    """A table as a stream, written to another one, up to what is there."""
+
+    catalog: str
+    tables: tuple[str, str]
+    checkpoint: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, session: SparkSession) -> None:
+        """Run the query to its end. Spark gives a Python process ten seconds to start: on a busy machine, try again."""
+        deltamirror.spark.register(session)
+        while True:
+            try:
+                self._writer(session).trigger(availableNow=True).start().awaitTermination()
+            except PySparkException as error:
+                if "failed to connect back" not in str(error):
+                    raise
+            else:
+                return
+
+    def _writer(self, session: SparkSession) -> DataStreamWriter:
+        source, sink = self.tables
+        rows = session.readStream.format("deltamirror").option("catalog", self.catalog).options(**self.options)
+        writer = rows.load(source).writeStream.format("deltamirror").option("catalog", self.catalog)
+        return writer.options(txnAppId="copy", checkpointLocation=self.checkpoint, path=sink)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from deltamirror.delta.partitions import has_negative_fraction, partition_text
 from deltamirror.delta.paths import decode_path, encode_path, partition_directory
 from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import DataType, Field
-from deltamirror.errors import DeltaMirrorError, InvalidInput
+from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, Transient, Unavailable
 from deltamirror.rows.casting import Caster
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
@@ -32,7 +32,7 @@ from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 
-__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows"]
+__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows", "discarded_if_refused"]
 
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The values of the partition columns of a file, as the log spells them, by the names that users know."""
@@ -358,3 +358,19 @@ def _property(metadata: Metadata, key: str, default: str) -> str:
 
 def _random_prefix() -> str:
     return "".join(random.choices(_LETTERS, k=_PREFIX_LENGTH))  # noqa: S311 - spreads keys over a store's servers
+
+
+@contextmanager
+def discarded_if_refused(written: Iterable[WrittenRows]) -> Iterator[None]:
+    """Delete files again whose commit is refused inside.
+
+    Not so where the outcome is not certain: vacuum finds files that no version names.
+    """
+    try:
+        yield
+    except (Transient, Unavailable, Internal):
+        raise
+    except DeltaMirrorError:
+        for each in written:
+            each.discard()
+        raise

@@ -15,6 +15,15 @@ __all__ = ["SourceOptions", "with_hint"]
 
 _ALWAYS: Final = ("path", "catalog")
 _OF_READS: Final = ("versionAsOf", "timestampAsOf")
+_OF_STREAMS: Final = (
+    "startingVersion",
+    "startingTimestamp",
+    "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
+    "skipChangeCommits",
+    "ignoreDeletes",
+)
+_OF_SINKS: Final = ("txnAppId", "checkpointLocation", "queryName")
 _OF_WRITES: Final = ("replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion")
 _MODES: Final = ("static", "dynamic")
 
@@ -42,6 +51,11 @@ class SourceOptions:
     is_dynamic: bool = False
     app_id: str | None = None
     app_version: int | None = None
+    starts_latest: bool = False
+    max_files: int | None = None
+    max_bytes: int | None = None
+    skips_changes: bool = False
+    ignores_deletes: bool = False
 
     @classmethod
     def of_read(cls, given: Mapping[str, str]) -> Self:
@@ -55,6 +69,44 @@ class SourceOptions:
             version=_number(named, "versionAsOf"),
             as_of=named.get("timestampAsOf"),
         )
+
+    @classmethod
+    def of_table(cls, given: Mapping[str, str]) -> Self:
+        """What a table is looked up by before it is known whether it is read at once, or as a stream."""
+        if {name.lower() for name in given} & {name.lower() for name in _OF_STREAMS}:
+            return replace(cls.of_stream(given), version=None, as_of=None)
+        return cls.of_read(given)
+
+    @classmethod
+    def of_stream(cls, given: Mapping[str, str]) -> Self:
+        """Those of a stream that is read; InvalidInput for one that it does not have."""
+        named = _named(given, _OF_STREAMS, "read a stream")
+        for one, other in (("startingVersion", "startingTimestamp"), ("maxFilesPerTrigger", "maxBytesPerTrigger")):
+            if one in named and other in named:
+                raise InvalidInput(f"{one} and {other} exclude each other", hint="give one of them")
+        starts_latest = named.get("startingVersion", "").strip().lower() == "latest"
+        return cls(
+            table=_table(named),
+            catalog=_catalog(named),
+            version=None if starts_latest else _number(named, "startingVersion"),
+            as_of=named.get("startingTimestamp"),
+            starts_latest=starts_latest,
+            max_files=_limit(named, "maxFilesPerTrigger"),
+            max_bytes=_limit(named, "maxBytesPerTrigger"),
+            skips_changes=_switch(named, "skipChangeCommits"),
+            ignores_deletes=_switch(named, "ignoreDeletes"),
+        )
+
+    @classmethod
+    def of_sink(cls, given: Mapping[str, str]) -> Self:
+        """Those of a stream that is written; InvalidInput for one that it does not have, or without a name for it."""
+        named = _named(given, _OF_SINKS, "write a stream")
+        if not named.get("txnAppId", "").strip():
+            raise InvalidInput(
+                "the stream has no txnAppId, by which a batch that is written again would be known",
+                hint='name the query: .option("txnAppId", "daily-1"), and otherwise with another checkpointLocation',
+            )
+        return cls(table=_table(named), catalog=_catalog(named), app_id=named["txnAppId"])
 
     @classmethod
     def of_write(cls, given: Mapping[str, str], *, overwrite: bool) -> Self:
@@ -113,3 +165,16 @@ def _number(named: Mapping[str, str], name: str) -> int | None:
     if not text.strip().isdecimal():
         raise InvalidInput(f"the option {name} has to be a number, not {text!r}", hint="give 0 or above")
     return int(text)
+
+
+def _limit(named: Mapping[str, str], name: str) -> int | None:
+    if (found := _number(named, name)) == 0:
+        raise InvalidInput(f"the option {name} is 0", hint="give 1 or above")
+    return found
+
+
+def _switch(named: Mapping[str, str], name: str) -> bool:
+    text = named.get(name, "false").strip().lower()
+    if text not in {"true", "false"}:
+        raise InvalidInput(f"the option {name} is {text!r}", hint="give true or false")
+    return text == "true"

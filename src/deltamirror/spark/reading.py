@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from deltamirror.catalog.catalog import Catalog
 from deltamirror.delta.schema import from_arrow, schema_string
 from deltamirror.errors import InvalidInput
 from deltamirror.executors.access import explaining
@@ -17,8 +18,9 @@ from deltamirror.rows.scanning import Scan, TableFiles, scan_of
 from deltamirror.spark.filters import condition_text
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.open import StoreAddress
+from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["FileGroup", "TableReader", "spark_schema"]
+__all__ = ["FileGroup", "TableReader", "file_groups", "group_reader", "spark_schema"]
 
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 _OPENING_BYTES: Final = 1024 * 1024
@@ -35,39 +37,59 @@ class FileGroup(InputPartition):
     files: Sequence[Mapping[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupReader:
+    """Reads columns of groups of files. It travels to executors, without credentials."""
+
+    layout: Layout
+    address: StoreAddress
+    columns: tuple[str, ...]
+    condition: str | None = None
+    """Of files that are left out; rows are not looked at."""
+
+    def scan(self, files: pa.Table) -> Scan:
+        """The files that may have rows."""
+        opener = TableFiles.with_own_keys(self.address)
+        return scan_of(self.layout, opener, files, columns=self.columns, condition=self.condition)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a group; the part that runs on executors."""
+        if isinstance(partition, FileGroup):
+            with with_hint(), explaining():
+                yield from replace(self.scan(_NO_FILES), files=partition.files).reader()
+
+
 class TableReader(DataSourceReader):
-    """Reads the columns of one version of a table. It travels to executors, without credentials."""
+    """Reads the columns of one version of a table."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._columns = tuple(schema.fieldNames())
-        self._condition: str | None = None
         with with_hint(), options.open() as catalog:
             taken = options.snapshot(catalog)
-            self._layout = Layout.of(taken.table, taken.metadata, taken.protocol)
-            _require_columns(schema, self._layout)
-            self._address = StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage)
+            self._rows = group_reader(catalog, taken, schema)
         self._options = replace(options, version=taken.version, as_of=None)
 
     def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
         """Leave out files that have no row for these filters. Spark applies all of them to the rows."""
-        self._condition = condition_text(filters, self._layout)
+        self._rows = replace(self._rows, condition=condition_text(filters, self._rows.layout))
         return filters
 
     def partitions(self) -> list[InputPartition]:
         """The files that may have rows, in groups of about the same size."""
         with with_hint(), self._options.open() as catalog:
             files = self._options.snapshot(catalog).files()
-            return [FileGroup(group) for group in _groups(self._scan(files).files)]
+            return [FileGroup(group) for group in file_groups(self._rows.scan(files).files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a group; the part that runs on executors."""
-        if isinstance(partition, FileGroup):
-            with with_hint(), explaining():
-                yield from replace(self._scan(_NO_FILES), files=partition.files).reader()
+        return self._rows.read(partition)
 
-    def _scan(self, files: pa.Table) -> Scan:
-        opener = TableFiles.with_own_keys(self._address)
-        return scan_of(self._layout, opener, files, columns=self._columns, condition=self._condition)
+
+def group_reader(catalog: Catalog, taken: Snapshot, schema: StructType) -> GroupReader:
+    """What reads the columns of a schema from files of a table; InvalidInput for columns that it lacks."""
+    layout = Layout.of(taken.table, taken.metadata, taken.protocol)
+    _require_columns(schema, layout)
+    address = StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage)
+    return GroupReader(layout, address, tuple(schema.fieldNames()))
 
 
 _NO_FILES: Final = pa.table({})
@@ -91,7 +113,8 @@ def _require_columns(wanted: StructType, layout: Layout) -> None:
             )
 
 
-def _groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+def file_groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Files in groups that take about the same time to read."""
     costs = [each["size"] + _OPENING_BYTES for each in files]
     most = max(_GROUP_BYTES, sum(costs) // _MOST_GROUPS)
     group: list[Mapping[str, Any]] = []

@@ -15,7 +15,8 @@ from deltamirror.executors.failures import translated
 from deltamirror.rows.layout import Layout
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.spark.reading import TableReader, spark_schema
-from deltamirror.spark.writing import TableWriter
+from deltamirror.spark.streaming import TableStreamReader
+from deltamirror.spark.writing import TableStreamWriter, TableWriter
 
 __all__ = ["DeltaMirrorSource", "register"]
 
@@ -45,7 +46,7 @@ class DeltaMirrorSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the table; as with files, Spark takes all of them to be nullable."""
         with with_hint():
-            options = SourceOptions.of_read(self.options)
+            options = SourceOptions.of_table(self.options)
             with options.open() as catalog:
                 taken = options.snapshot(catalog)
         self._version = taken.version
@@ -64,3 +65,15 @@ class DeltaMirrorSource(DataSource):
         with with_hint():
             options = SourceOptions.of_write(self.options, overwrite=overwrite)
         return TableWriter(options, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> TableStreamReader:  # noqa: N802 - Spark's name
+        """Follows the table, version by version."""
+        with with_hint():
+            options = SourceOptions.of_stream(self.options)
+        return TableStreamReader(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TableStreamWriter:  # noqa: N802 - Spark's name
+        """Writes the batches of a stream, beside the rows that are there; in the mode ``complete`` in their place."""
+        with with_hint():
+            options = SourceOptions.of_sink(self.options)
+        return TableStreamWriter(options, schema, overwrite=overwrite)

@@ -2,26 +2,30 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from deltamirror.catalog.catalog import Catalog
 from deltamirror.catalog.rows import Replacement, replaced_files, replacement_of, row_order
 from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.arrow import to_arrow
-from deltamirror.errors import DeltaMirrorError, Internal, Transient, Unavailable
+from deltamirror.errors import InvalidInput
 from deltamirror.executors.access import executor_store
 from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.spark import TaskRows, collected, written_by_task
-from deltamirror.rows.writing import WrittenRows
+from deltamirror.rows.writing import RowOrder, WrittenRows, discarded_if_refused
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.open import StoreAddress
+from deltamirror.txnlog.commit.request import Committed
+from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["TableWriter", "TaskMessage"]
+__all__ = ["TableStreamWriter", "TableWriter", "TaskMessage"]
 
 
 @dataclass
@@ -31,69 +35,136 @@ class TaskMessage(WriterCommitMessage):
     rows: TaskRows
 
 
-class TableWriter(DataSourceArrowWriter):
-    """Writes the rows of a DataFrame to one table. It travels to executors, without credentials."""
+Messages: TypeAlias = Sequence[WriterCommitMessage | None]
+"""Of all tasks; None of one that did not finish."""
 
-    def __init__(self, options: SourceOptions, schema: StructType, *, overwrite: bool) -> None:
-        self._options = options
-        self._names = tuple(schema.fieldNames())
-        with with_hint(), options.open() as catalog:
-            taken = catalog.table(options.table).snapshot()
-            layout = Layout.of(taken.table, taken.metadata, taken.protocol)
-            require_writable_rows(layout, rows_checked=False)
-            require_castable(to_arrow(parse_schema(schema.json())), layout)
-            self._replaces = _replacement(options, layout) if overwrite else None
-            self._order = row_order(layout, catalog.settings, self._replaces)
-            self._address = StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage)
-            applied = taken.transactions().get(options.app_id or "")
-        self._version = taken.version
-        self._is_applied = applied is not None and applied.version >= (options.app_version or 0)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWrite:
+    """How rows of Spark get into one table. It travels to executors, without credentials."""
+
+    options: SourceOptions
+    names: tuple[str, ...]
+    order: RowOrder
+    address: StoreAddress
+    version: int
+    """The table's, when the write was planned."""
+    replaces: Replacement | None
+
+    @classmethod
+    def planned(
+        cls, catalog: Catalog, taken: Snapshot, options: SourceOptions, schema: StructType, *, overwrite: bool
+    ) -> Self:
+        """A write of rows of a schema, beside those that are there or in their place; InvalidInput for other types."""
+        layout = Layout.of(taken.table, taken.metadata, taken.protocol)
+        require_writable_rows(layout, rows_checked=False)
+        require_castable(to_arrow(parse_schema(schema.json())), layout)
+        replaces = replacement_of(options.replace_where, options.is_dynamic, layout) if overwrite else None
+        return cls(
+            options=options,
+            names=tuple(schema.fieldNames()),
+            order=row_order(layout, catalog.settings, replaces),
+            address=StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage),
+            version=taken.version,
+            replaces=replaces,
+        )
+
+    def by_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         """The part that runs on executors: the rows of one task."""
-        rows = (pa.RecordBatch.from_arrays(batch.columns, names=list(self._names)) for batch in iterator)
-        if self._is_applied:
-            deque(rows, maxlen=0)  # Spark has computed them already
-        return TaskMessage(written_by_task(self._order, self._address, rows))
+        rows = (pa.RecordBatch.from_arrays(batch.columns, names=list(self.names)) for batch in batches)
+        return TaskMessage(written_by_task(self.order, self.address, rows))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def collected(self, messages: Messages) -> WrittenRows:
+        """The files of all tasks; the error of one of them, if there is one."""
+        found = [each.rows for each in messages if isinstance(each, TaskMessage)]
+        return collected(found, self.order.layout, self.address, executor_store(self.address))
+
+    def commit(self, catalog: Catalog, written: WrittenRows, app_version: int | None) -> Committed:
         """Commit the files of all tasks; if that is refused, delete them."""
-        with with_hint():
-            found = [each.rows for each in messages if isinstance(each, TaskMessage)]
-            written = collected(found, self._order.layout, self._address, executor_store(self._address))
-            if self._is_applied or not (written.adds or self._replaces or self._options.app_id):
-                return
-            try:
-                self._commit(written)
-            except (Transient, Unavailable, Internal):
-                raise
-            except DeltaMirrorError:
-                written.discard()
-                raise
+        table, replaces = self.options.table, self.replaces
+        described = {} if replaces is None else {"operation": "WRITE", "parameters": replaces.parameters}
+        with discarded_if_refused([written]), catalog.transaction(**described) as tx:  # type: ignore[arg-type]
+            tx.stage(table, written.adds, read_version=self.version)
+            if self.options.app_id is not None and app_version is not None:
+                tx.set_transaction(table, self.options.app_id, app_version)
+            if replaces is not None:
+                boxes = replaces.boxes(written.partitions)
+                removes = replaced_files(catalog.table(table).snapshot(self.version), boxes)
+                tx.stage(table, removes, read_version=self.version)
+                tx.read(table, partitions=boxes, all=boxes is None)
+        return tx.result
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def discard_finished(self, messages: Messages) -> None:
         """Delete the files of the tasks that have finished, where others have not.
 
-        Spark calls it after a commit that failed, too, also if its outcome is not known: files may be committed then.
+        Spark says so after a commit that failed, too, also if its outcome is not known: files may be committed then.
         """
         if None not in messages:
             return
         adds = [add for each in messages if isinstance(each, TaskMessage) for add in each.rows.adds]
-        WrittenRows(self._order.layout, executor_store(self._address), adds).discard()
-
-    def _commit(self, written: WrittenRows) -> None:
-        table, replaces = self._options.table, self._replaces
-        described = {} if replaces is None else {"operation": "WRITE", "parameters": replaces.parameters}
-        with self._options.open() as catalog, catalog.transaction(**described) as tx:  # type: ignore[arg-type]
-            tx.stage(table, written.adds, read_version=self._version)
-            if self._options.app_id is not None and self._options.app_version is not None:
-                tx.set_transaction(table, self._options.app_id, self._options.app_version)
-            if replaces is not None:
-                boxes = replaces.boxes(written.partitions)
-                removes = replaced_files(catalog.table(table).snapshot(self._version), boxes)
-                tx.stage(table, removes, read_version=self._version)
-                tx.read(table, partitions=boxes, all=boxes is None)
+        WrittenRows(self.order.layout, executor_store(self.address), adds).discard()
 
 
-def _replacement(options: SourceOptions, layout: Layout) -> Replacement:
-    return replacement_of(options.replace_where, options.is_dynamic, layout)
+class TableWriter(DataSourceArrowWriter):
+    """Writes the rows of a DataFrame to one table."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, *, overwrite: bool) -> None:
+        with with_hint(), options.open() as catalog:
+            taken = catalog.table(options.table).snapshot()
+            self._write = TableWrite.planned(catalog, taken, options, schema, overwrite=overwrite)
+            applied = taken.transactions().get(options.app_id or "")
+        self._is_applied = applied is not None and applied.version >= (options.app_version or 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """The part that runs on executors: the rows of one task."""
+        if self._is_applied:
+            deque(iterator, maxlen=0)  # Spark has computed them already
+        return self._write.by_task(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        """Commit the files of all tasks; if that is refused, delete them."""
+        with with_hint():
+            written, options = self._write.collected(messages), self._write.options
+            if self._is_applied or not (written.adds or self._write.replaces or options.app_id):
+                return
+            with options.open() as catalog:
+                self._write.commit(catalog, written, options.app_version)
+
+    def abort(self, messages: Messages) -> None:
+        """Delete the files of the tasks that have finished, where others have not."""
+        self._write.discard_finished(messages)
+
+
+class TableStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream to one table, each once: the table records the number of the newest."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, *, overwrite: bool) -> None:
+        with with_hint(), options.open() as catalog:
+            taken = catalog.table(options.table).snapshot()
+            self._write = TableWrite.planned(catalog, taken, options, schema, overwrite=overwrite)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """The part that runs on executors: the rows of one task."""
+        return self._write.by_task(iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit a batch, unless it was committed before; if that is refused, delete its files."""
+        with with_hint(), self._write.options.open() as catalog:
+            written = self._write.collected(messages)
+            with discarded_if_refused([written]):
+                at_head = replace(self._write, version=self._head(catalog))
+            if at_head.commit(catalog, written, batchId).already_applied:
+                written.discard()
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Delete the files of the tasks that have finished, where others have not."""
+        self._write.discard_finished(messages)
+
+    def _head(self, catalog: Catalog) -> int:
+        """The version to follow on: a stream that runs for long is not held against all that was committed since."""
+        layout = self._write.order.layout
+        taken = catalog.table(self._write.options.table).snapshot()
+        if (taken.metadata, taken.protocol) != (layout.metadata, layout.protocol):
+            hint = "start the query again: it goes on with the table as it is now"
+            raise InvalidInput(f"table {layout.table!r} has changed its metadata since the query began", hint=hint)
+        return taken.version

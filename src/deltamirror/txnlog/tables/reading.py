@@ -39,6 +39,7 @@ __all__ = [
     "cut",
     "history",
     "live_adds",
+    "milliseconds_of",
     "snapshot",
 ]
 
@@ -325,10 +326,11 @@ def commit_file(database: Database, name: str, version: int) -> bytes:
 def _at(head: int, version: int | None, as_of: int | str | datetime | None) -> ColumnElement[bool]:
     if as_of is None:
         return versions.c.version == (head if version is None else version)
-    return versions.c.committed_at <= _milliseconds(as_of)
+    return versions.c.committed_at <= milliseconds_of(as_of)
 
 
-def _milliseconds(moment: int | str | datetime) -> int:
+def milliseconds_of(moment: int | str | datetime) -> int:
+    """A time in milliseconds since 1970; a text is as ISO 8601 has it, in UTC where it names no zone."""
     if isinstance(moment, int):
         return moment
     if isinstance(moment, str):
@@ -354,7 +356,7 @@ def _no_such_version(
         if version is not None and 0 <= version < oldest:
             hint = f"it was imported from version {oldest} on; {hint}"
         return NotFound(message, hint=hint, table=name, version=version)
-    asked, started = _spelled(_milliseconds(as_of)), _spelled(begin)
+    asked, started = _spelled(milliseconds_of(as_of)), _spelled(begin)
     return NotFound(f"table {name!r} has no version at {asked}: it begins at {started}", hint=hint, table=name)
 
 

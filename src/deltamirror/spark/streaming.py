@@ -1,0 +1,221 @@
+"""A table as a stream of Spark: the rows that it has, then those that each version adds, planned from SQL.
+
+An offset is a place in the history of a table: a version, and how many of its files were read. The order of a version's
+files is that of their paths, so that a batch which is done again has the same rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from deltamirror.catalog.catalog import Catalog
+from deltamirror.catalog.table import Table
+from deltamirror.delta.actions import Add
+from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.spark.options import SourceOptions, with_hint
+from deltamirror.spark.reading import FileGroup, file_groups, group_reader
+from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
+from deltamirror.txnlog.tables.reading import milliseconds_of
+
+__all__ = ["Place", "TableStreamReader"]
+
+_VERSIONS_AT_ONCE: Final = 100
+_FILES_A_BATCH: Final = 1_000
+"""As Delta Lake on Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the history of a table a stream is: before file ``index`` of a version.
+
+    ``is_whole``: of all files that the table has at this version, not of those that the version added.
+    """
+
+    table_id: int
+    lineage: int
+    version: int
+    index: int
+    is_whole: bool
+
+    def next_version(self) -> "Place":
+        """The place before what the next version added."""
+        return replace(self, version=self.version + 1, index=0, is_whole=False)
+
+
+class _Allowance:
+    """How much one batch may have; one file at least."""
+
+    def __init__(self, limit: ReadLimit) -> None:
+        self._files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        self._bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        self._is_first = True
+
+    def take(self, sizes: Sequence[int]) -> int:
+        """How many of these files, in their order, the batch may have, too."""
+        for taken, size in enumerate(sizes):
+            if not self._is_first and not self._has_room(size):
+                return taken
+            self._is_first = False
+            self._files = None if self._files is None else self._files - 1
+            self._bytes = None if self._bytes is None else self._bytes - size
+        return len(sizes)
+
+    def _has_room(self, size: int) -> bool:
+        return (self._files is None or self._files > 0) and (self._bytes is None or self._bytes >= size)
+
+
+class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows one table. What is planned, is planned beside Spark's driver; executors read files."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._last: int | None = None  # with trigger(availableNow=True): the version to end with
+        with with_hint(), options.open() as catalog:
+            taken = catalog.table(options.table).snapshot()
+            self._rows = group_reader(catalog, taken, schema)
+        self._known_version, self._table_id, self._lineage = taken.version, taken.table_id, taken.lineage
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The place before all rows of the table, or before the version to start with."""
+        with with_hint(), self._options.open() as catalog:
+            return asdict(self._first_place(catalog))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """How much a batch has, by the options."""
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadMaxFiles(self._options.max_files or _FILES_A_BATCH)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Come to an end with the version that is the newest now."""
+        with with_hint(), self._options.open() as catalog:
+            self._last = self._newest(catalog)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The place after as much as a batch may have; the start where there is nothing new."""
+        with with_hint(), self._options.open() as catalog:
+            place = self._required(start)
+            newest = self._newest(catalog)
+            return asdict(self._after(catalog, place, _Allowance(limit), min(newest, self._last or newest)))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The files between two places, in groups of about the same size."""
+        first, last = self._required(start), self._required(end)
+        with with_hint(), self._options.open() as catalog:
+            files = [_listed(each) for each in self._between(catalog, first, last)]
+        return [FileGroup(group) for group in file_groups(files)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a group; the part that runs on executors."""
+        return self._rows.read(partition)
+
+    def _first_place(self, catalog: Catalog) -> Place:
+        options, here = self._options, Place(self._table_id, self._lineage, self._known_version, 0, True)
+        if options.starts_latest:
+            return replace(here, version=self._newest(catalog) + 1, is_whole=False)
+        if options.version is not None:
+            return replace(here, version=options.version, is_whole=False)
+        if options.as_of is not None:
+            return replace(here, version=_first_since(catalog.table(options.table), options.as_of), is_whole=False)
+        return here
+
+    def _newest(self, catalog: Catalog) -> int:
+        if (found := newest_version(catalog.database, self._table_id)) is None:
+            raise NotFound(f"the table {self._options.table!r} was dropped", hint="end the query")
+        return found
+
+    def _required(self, offset: Mapping[str, Any]) -> Place:
+        """The place of an offset, which has to be in the history of this table."""
+        place = Place(**offset)
+        if (place.table_id, place.lineage) != (self._table_id, self._lineage):
+            raise InvalidInput(
+                f"the query has read another history of table {self._options.table!r}: it was made again, or commits "
+                "of another writer were adopted",
+                hint="start the query anew, with another checkpointLocation",
+            )
+        return place
+
+    def _after(self, catalog: Catalog, start: Place, allowance: _Allowance, newest: int) -> Place:
+        reached = start
+        for place, files, refused in self._walk(catalog, start, newest):
+            if refused is not None and place == start:
+                raise refused
+            if refused is not None:
+                break
+            sizes = [each.size for each in files[place.index :]]
+            taken = allowance.take(sizes)
+            if taken < len(sizes):
+                return replace(place, index=place.index + taken)
+            reached = place.next_version()
+        return reached
+
+    def _between(self, catalog: Catalog, first: Place, last: Place) -> Iterator[Add]:
+        """The files from one place to another."""
+        for place, files, _ in self._walk(catalog, first, last.version if last.index else last.version - 1):
+            yield from files[place.index : last.index if place.version == last.version else None]
+
+    def _walk(
+        self, catalog: Catalog, place: Place, newest: int
+    ) -> Iterator[tuple[Place, Sequence[Add], InvalidInput | None]]:
+        """Versions from a place on, each with its files, and why a stream cannot have them, if it cannot."""
+        if place.is_whole:
+            yield place, _all_files(self._options, replace(place, index=0)), None
+            place = place.next_version()
+        while place.version <= newest:
+            last = min(newest, place.version + _VERSIONS_AT_ONCE - 1)
+            for change in version_changes(catalog.database, self._table_id, place.version, last):
+                yield place, _added_files(change), self._refused(change)
+                place = place.next_version()
+
+    def _refused(self, change: VersionChange) -> InvalidInput | None:
+        table, options = self._options.table, self._options
+        if change.changes_metadata and change.version > self._known_version:
+            hint = "start the query again: it goes on with the new columns"
+            return InvalidInput(f"version {change.version} of table {table!r} changed its metadata", hint=hint)
+        if not change.removes_rows or options.skips_changes or (options.ignores_deletes and not change.added):
+            return None
+        return InvalidInput(
+            f"version {change.version} of table {table!r} deletes or rewrites rows; a stream has rows that are added",
+            hint='.option("skipChangeCommits", "true") leaves such versions out, '
+            '.option("ignoreDeletes", "true") those that add no rows',
+        )
+
+
+def _first_since(table: Table, time: str) -> int:
+    """The first version that was committed at a time, or after it."""
+    try:
+        before = table.snapshot(as_of=time)
+    except NotFound:
+        return 0
+    return before.version if before.timestamp == milliseconds_of(time) else before.version + 1
+
+
+def _added_files(change: VersionChange) -> Sequence[Add]:
+    return () if change.removes_rows else sorted(change.added, key=attrgetter("path"))
+
+
+@lru_cache(maxsize=1)
+def _all_files(options: SourceOptions, version_of: Place) -> Sequence[Add]:
+    """The files of a version; a large table is read by many batches, each of which asks for them."""
+    with options.open() as catalog:
+        files = catalog.table(options.table).snapshot(version_of.version).adds()
+    return sorted(files, key=attrgetter("path"))
+
+
+def _listed(add: Add) -> dict[str, Any]:
+    """A file as the readers of groups know it."""
+    vector = None if add.deletion_vector is None else msgspec.json.encode(add.deletion_vector).decode()
+    return {"path": add.path, "size": add.size, "partition_values": add.partition_values, "deletion_vector": vector}
