@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
+from deltamirror.catalog.edits import Assignments
 from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment, table_properties
 from deltamirror.config import Switch
@@ -102,6 +103,18 @@ class Table:
         """Replace rows, in a transaction of their own; see ``Transaction.overwrite``."""
         with self._catalog.transaction(token=token) as tx:
             tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic)
+        return tx.result
+
+    def delete(self, where: str | None = None, *, token: str | None = None) -> Committed:
+        """Delete rows, in a transaction of its own; no version is made where no row was found."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.delete(self.name, where)
+        return tx.result
+
+    def update(self, set: Assignments, where: str | None = None, *, token: str | None = None) -> Committed:  # noqa: A002 - the word of SQL
+        """Update rows, in a transaction of its own; no version is made where no row was found."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.update(self.name, set, where)
         return tx.result
 
     def remove(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from deltamirror.catalog.edits import Edit, Edited
 from deltamirror.catalog.rows import Replacement, RowWrite
 from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
@@ -39,6 +40,12 @@ class TableWork:
     rows: list[RowWrite] = field(default_factory=list)
     replaces: Replacement | None = None
     """What an overwrite takes the place of."""
+    edit: Edit | None = None
+    """Rows to be deleted, updated or merged."""
+    adds_files: bool = False
+    """Whether data files come that were written elsewhere."""
+    edited: Edited | None = None
+    """What the edit came to, once it was carried out."""
     founded: tuple[Metadata, Protocol] | None = None
     """Metadata and protocol that files of rows were written for: alterations draw names by chance, so once."""
     whole_table: bool = False
@@ -49,7 +56,23 @@ class TableWork:
     @property
     def writes(self) -> bool:
         """Whether anything was asked for besides reading."""
-        return bool(self.streams or self.removed or self.alterations or self.rows or self.lines is not None)
+        asked = self.streams or self.removed or self.alterations or self.rows or self.lines is not None
+        return bool(asked or (self.edit is not None and self.edited is None))
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows or files were asked to go, or rows to come: the order of these matters."""
+        return bool(self.removed or self.rows or self.replaces is not None or self.edit is not None)
+
+    @property
+    def meets_rules(self) -> bool:
+        """Whether all rows that come are copies, or were held against the rules of the table."""
+        return self.edited is not None and not self.adds_files
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the actions are found out when the transaction commits, so that a retry may find others."""
+        return bool(self.removed or self.alterations or self.rows or self.edit is not None)
 
     @property
     def read_set(self) -> ReadSet | None:
@@ -58,8 +81,19 @@ class TableWork:
             return None
         return ReadSet(whole_table=self.whole_table, partitions=tuple(self.partitions), files=frozenset(self.files))
 
+    def take(self, edited: Edited, taken: Snapshot) -> None:
+        """Take in what the edit came to; changes to the partitions and files that it looked into conflict with it."""
+        self.edited, self.reads = edited, True
+        if edited.removes or edited.written.adds:
+            self.streams += [edited.written.adds, edited.removes]
+        self.files |= edited.candidates
+        self.whole_table |= edited.boxes is None
+        self.partitions += [partition_read(taken, box) for box in edited.boxes or ()]
+
     def described(self, operation: Operation) -> Operation:
-        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite."""
+        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite or an edit."""
+        if self.edited is not None:
+            return self.edited.described(operation)
         if operation.name is not None or self.replaces is None:
             return operation
         return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)

@@ -18,6 +18,7 @@ from deltamirror.arguments import (
     text,
     texts,
 )
+from deltamirror.catalog.edits import Assignments, Deletion, Edit, Editor, Updating, assignments_of, condition_text
 from deltamirror.catalog.files import Files, adds, is_listing
 from deltamirror.catalog.inputs import (
     Schema,
@@ -116,7 +117,7 @@ class Transaction:
                 self._add_rows(table, work, RowWrite(source))
                 return
             data = source.reader
-        named = adds(data)
+        named, work.adds_files = adds(data), True
         work.streams.append(self._verifier(table).verified(named) if verify_files else named)
 
     def overwrite(
@@ -136,11 +137,26 @@ class Transaction:
             hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
             raise InvalidInput(f"data has to be rows, not {shown(data)}", hint=hint)
         work, is_dynamic = self._taken(table), flag(dynamic, "dynamic")
-        if work.removed or work.rows:
-            hint = "overwrite a table once in a transaction, before anything is appended to it"
-            raise InvalidInput(f"the transaction removes files of {table!r}, or adds rows to it, already", hint=hint)
+        _require_first(table, work, "overwrite")
         work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
         self._add_rows(table, work, RowWrite(row_source(data), work.replaces))
+
+    def delete(self, table: str, where: str | None = None) -> None:
+        """Delete the rows of which a condition is true; without one, all rows.
+
+        Files whose partition values or statistics exclude it are not opened; of the others, those that have such rows
+        are rewritten without them when the transaction commits. A table is changed once in a transaction, before rows
+        are appended to it.
+        """
+        self._edit(table, Deletion(condition_text(where, "where")))
+
+    def update(self, table: str, set: Assignments, where: str | None = None) -> None:  # noqa: A002 - the word of SQL
+        """Give columns other values, in the rows of which a condition is true; without one, in all rows.
+
+        ``set`` maps columns to expressions of SQL, as ``{"amount": "amount * 1.1", "note": "'raised'"}``, or to values
+        of Python that are no texts. All expressions see the row as it was.
+        """
+        self._edit(table, Updating(assignments_of(set, "set"), condition_text(where, "where")))
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -151,9 +167,9 @@ class Transaction:
         """
         given, data_change = list(paths_to_remove(files)), flag(data_change, "data_change")
         work = self._taken(table)
-        if work.replaces is not None:
+        if work.replaces is not None or work.edit is not None:
             hint = "commit the removes in a transaction of their own"
-            raise InvalidInput(f"the transaction overwrites {table!r} already", hint=hint)
+            raise InvalidInput(f"the transaction replaces rows of {table!r} already", hint=hint)
         complete: list[Action] = []
         for file in given:
             if isinstance(file, Remove):
@@ -243,6 +259,7 @@ class Transaction:
         read_version = optional_number(read_version, "read_version")
         at_version, stream = optional_number(at_version, "at_version"), actions_of(actions)
         work = self._looked(table) if read_version is None and at_version is None else self._of(table)
+        work.adds_files = True
         work.streams.append(self._verifier(table).verified(stream) if flag(verify_files, "verify_files") else stream)
         work.read_version = _oldest(work.read_version, read_version)
         work.at_version = work.at_version if at_version is None else at_version
@@ -279,7 +296,10 @@ class Transaction:
         written: list[WrittenRows] = []
         try:
             for table, work in self._work.items():
+                self._edit_rows(table, work, written)
                 self._write_rows(table, work, written)
+            if (idle := self._idle()) is not None:
+                return idle
             request = self._request(content)
         except BaseException:
             _discard(written)
@@ -291,6 +311,30 @@ class Transaction:
         except DeltaMirrorError:
             _discard(written)
             raise
+
+    def _edit(self, table: str, edit: Edit) -> None:
+        """Take an edit in; what is wrong with it is said at once, but for the values of rows."""
+        work = self._taken(table)
+        _require_first(table, work, edit.operation.lower())
+        edit.plan(self._layout(table, work), rows_checked=self._rows_checked)
+        work.edit = edit
+
+    def _edit_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
+        if work.edit is None:
+            return
+        taken, location = self._snapshot(work), self._writer.state(table, remembered=True).location
+        editor = Editor(layout=self._layout(table, work), taken=taken, writer=self._row_writer, location=location)
+        edited = editor.carry_out(work.edit, rows_checked=self._rows_checked)
+        written.append(edited.written)
+        work.founded = (editor.layout.metadata, editor.layout.protocol)
+        work.take(edited, taken)
+
+    def _idle(self) -> Committed | None:
+        """The answer where edits found no row to change, and nothing else was asked for: no version is made."""
+        if any(work.writes for work in self._work.values()):
+            return None
+        times = [work.snapshot.timestamp for work in self._work.values() if work.edited and work.snapshot]
+        return Committed(versions={}, timestamp=max(times)) if times else None
 
     def _write_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
         if not work.rows:
@@ -333,7 +377,7 @@ class Transaction:
 
     def _known(self, content: bytes | None) -> Committed | None:
         """The answer of the log, if it has the transaction: the files that it removed cannot be looked up any more."""
-        if not any(work.removed or work.alterations or work.rows for work in self._work.values()):
+        if not any(work.is_looked_up for work in self._work.values()):
             return None
         changed = [table for table, work in self._work.items() if work.writes]
         known = self._writer.find_token(self._token, content, changed)
@@ -391,7 +435,7 @@ class Transaction:
             lineage=None if taken is None else taken.lineage,
             reads=work.read_set,
             operation=work.described(self._operation),
-            rows_checked=self._rows_checked,
+            rows_checked=self._rows_checked or work.meets_rules,
         )
 
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:
@@ -419,9 +463,7 @@ class Transaction:
 
     def _content(self) -> bytes | None:
         """A digest of what was asked for, where that is not simply the actions; None leaves it to the log."""
-        if self._token is None or not any(
-            work.removed or work.alterations or work.rows for work in self._work.values()
-        ):
+        if self._token is None or not any(work.is_looked_up for work in self._work.values()):
             return None
         return content_digest(self._table_content(table, work) for table, work in self._work.items())
 
@@ -436,13 +478,20 @@ class Transaction:
             actions=ActionsDigest.of(chain(*work.streams), work.lines or ()).text(),
             removed=work.removed,
             alterations=work.alterations,
-            rows=[each.fingerprint for each in work.rows],
+            rows=[*([work.edit.fingerprint] if work.edit else []), *(each.fingerprint for each in work.rows)],
         )
 
 
 def _discard(written: Iterable[WrittenRows]) -> None:
     for files in written:
         files.discard()
+
+
+def _require_first(table: str, work: TableWork, doing: str) -> None:
+    """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there yet."""
+    if work.changes_rows:
+        hint = f"{doing} a table once in a transaction, before anything is appended to it"
+        raise InvalidInput(f"the transaction removes files of {table!r}, or changes its rows, already", hint=hint)
 
 
 def _oldest(*versions: int | None) -> int | None:

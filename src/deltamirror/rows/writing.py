@@ -26,13 +26,13 @@ from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import DataType, Field
 from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.rows.casting import Caster
-from deltamirror.rows.duties import require_writable_rows
+from deltamirror.rows.duties import require_copyable_rows, require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 
-__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows"]
+__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows", "row_numbers"]
 
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The values of the partition columns of a file, as the log spells them, by the names that users know."""
@@ -72,6 +72,8 @@ class RowOrder:
     layout: Layout
     settings: RowsSettings
     rows_checked: bool = False
+    rules_met: bool = False
+    """The rows are of the table already, or were held against its rules before."""
     accepted: AcceptedPartitions = field(default_factory=AcceptedPartitions)
 
 
@@ -121,7 +123,10 @@ class RowFiles:
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[Add]:
         """Write all rows; the adds of their files. If that fails, the files are deleted again."""
-        require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
+        if self.order.rules_met:
+            require_copyable_rows(self.layout)
+        else:
+            require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
         caster = Caster(schema, self.layout)
         try:
             with self._translated():
@@ -244,7 +249,7 @@ class RowFiles:
             return
         names = [str(number) for number in range(len(partitions))]
         keys = table.select(partitions).rename_columns(names)
-        numbered = keys.append_column(_ROW, _row_numbers(table.num_rows))
+        numbered = keys.append_column(_ROW, row_numbers(table.num_rows))
         groups = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")]).combine_chunks()
         rows = table.drop_columns(partitions).combine_chunks()
         for *values, numbers in zip(*(groups.column(each) for each in (*names, f"{_ROW}_list")), strict=True):
@@ -325,9 +330,9 @@ def _partition_text(value: pa.Scalar, kind: DataType) -> str | None:
     return text
 
 
-def _row_numbers(count: int) -> pa.Array:
-    """0, 1, 2…, without a Python object for each."""
-    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
+def row_numbers(count: int, *, start: int = 0) -> pa.Array:
+    """Numbers that count up from a start, without a Python object for each."""
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=start - 1)
 
 
 def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
