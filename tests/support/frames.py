@@ -34,6 +34,12 @@ class DataFrame:
         """The same with other names."""
         return replace(self, tasks=[each.rename_columns(list(names)) for each in self.tasks])
 
+    def toArrow(self) -> pa.Table:  # noqa: N802 - pyspark's name
+        """All rows."""
+        if self.fails is not None:
+            raise self.fails
+        return pa.concat_tables(self.tasks)
+
     def mapInArrow(self, task: Task, _: str) -> Any:  # noqa: N802 - pyspark's name
         """What tasks make of it."""
         if self.jobs is not None:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from functools import reduce
 from importlib import import_module
+from operator import and_
 from typing import Any, Final, Protocol
 
 import pyarrow.compute as pc
@@ -56,6 +58,7 @@ __all__ = [
     "Edited",
     "Editor",
     "Updating",
+    "assigned_values",
     "assignments_of",
     "condition_text",
 ]
@@ -74,13 +77,17 @@ class EditPlan:
     condition: Condition | None
     """Of the rows that it changes; None: all of them."""
     change: RowChange
+    key_bounds: pc.Expression | None = None
+    """What else has to be possible in a file with such rows."""
     removes_only: bool = False
     """All rows of the condition go: whole files need not be read where partition values decide."""
 
     @property
     def bounds(self) -> pc.Expression | None:
         """What has to be possible in a file with such rows; None: nothing."""
-        return None if self.condition is None else self.condition.of_bounds()
+        known = [] if self.condition is None else [self.condition.of_bounds()]
+        known += [] if self.key_bounds is None else [self.key_bounds]
+        return reduce(and_, known) if known else None
 
     def boxes(self, layout: Layout) -> list[Box] | None:
         """The partitions that have such rows, as far as that can be said; None: all of them."""
@@ -112,6 +119,9 @@ class Edit(Protocol):
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Check it against a table; InvalidInput or Refused say what is wrong."""
 
+    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
+        """The plan with the data that it needs, which is read once."""
+
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
         """The numbers for the history."""
 
@@ -142,6 +152,10 @@ class Deletion:
         require_editable_rows(layout, rewrites=not plan.of_partitions(layout))
         if not plan.of_partitions(layout):
             require_copyable_rows(layout)
+        return plan
+
+    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
+        """The same: it needs no data."""
         return plan
 
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
@@ -176,6 +190,10 @@ class Updating:
         of_rows = None if condition is None else condition.of_rows()
         change = UpdateRows(layout.table, of_rows, _columns(condition, layout), values)
         return EditPlan(condition=condition, change=change)
+
+    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
+        """The same: it needs no data."""
+        return plan
 
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
         """The metrics of an UPDATE."""
@@ -219,7 +237,8 @@ class Editor:
 
     def carry_out(self, edit: Edit, *, rows_checked: bool) -> Edited:
         """Find the rows of an edit, and write the files that take the place of theirs."""
-        plan, began = edit.plan(self.layout, rows_checked=rows_checked), time.monotonic()
+        began = time.monotonic()
+        plan = edit.loaded(edit.plan(self.layout, rows_checked=rows_checked), self.layout)
         files = self._candidates(plan)
         found = time.monotonic()
         rewritten = self._rewritten(plan, files)

@@ -11,6 +11,7 @@ from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_u
 from deltamirror.catalog.edits import Assignments
 from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment, table_properties
+from deltamirror.catalog.merges import Delete, Insert, OneOrMore, Update
 from deltamirror.config import Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
@@ -115,6 +116,28 @@ class Table:
         """Update rows, in a transaction of its own; no version is made where no row was found."""
         with self._catalog.transaction(token=token) as tx:
             tx.update(self.name, set, where)
+        return tx.result
+
+    def merge(
+        self,
+        source: RowData,
+        on: str | Sequence[str],
+        *,
+        matched: OneOrMore[Update | Delete] = (),
+        not_matched: OneOrMore[Insert] = (),
+        not_matched_by_source: OneOrMore[Update | Delete] = (),
+        token: str | None = None,
+    ) -> Committed:
+        """Merge rows, in a transaction of its own; see ``Transaction.merge``."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.merge(
+                self.name,
+                source,
+                on,
+                matched=matched,
+                not_matched=not_matched,
+                not_matched_by_source=not_matched_by_source,
+            )
         return tx.result
 
     def remove(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 from deltamirror.catalog.edits import Edit, Edited
@@ -10,11 +11,13 @@ from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration
 from deltamirror.delta.paths import PartitionValue, partition_text
-from deltamirror.txnlog.commit.request import Operation
+from deltamirror.errors import InvalidInput
+from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent
+from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Partitions", "TableWork", "partition_read"]
+__all__ = ["Partitions", "TableWork", "idle_answer", "partition_read"]
 
 Partitions: TypeAlias = Mapping[str, PartitionValue | Sequence[PartitionValue]]
 """Partition columns with the value, or the values, that were read."""
@@ -60,11 +63,6 @@ class TableWork:
         return bool(asked or (self.edit is not None and self.edited is None))
 
     @property
-    def changes_rows(self) -> bool:
-        """Whether rows or files were asked to go, or rows to come: the order of these matters."""
-        return bool(self.removed or self.rows or self.replaces is not None or self.edit is not None)
-
-    @property
     def meets_rules(self) -> bool:
         """Whether all rows that come are copies, or were held against the rules of the table."""
         return self.edited is not None and not self.adds_files
@@ -80,6 +78,27 @@ class TableWork:
         if not self.reads:
             return None
         return ReadSet(whole_table=self.whole_table, partitions=tuple(self.partitions), files=frozenset(self.files))
+
+    def require_untouched(self, table: str, doing: str) -> None:
+        """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there."""
+        if self.removed or self.rows or self.replaces is not None or self.edit is not None:
+            hint = f"{doing} a table once in a transaction, before anything is appended to it"
+            raise InvalidInput(f"the transaction removes files of {table!r}, or changes its rows, already", hint=hint)
+
+    def content(self, table: str, operation: Operation) -> TableContent:
+        """What was asked for, to be told from other requests; streams are taken into memory."""
+        self.streams = [list(stream) for stream in self.streams]
+        self.lines = None if self.lines is None else list(self.lines)
+        return TableContent(
+            table=table,
+            operation=operation.name,
+            at_version=self.at_version,
+            is_verbatim=self.lines is not None,
+            actions=ActionsDigest.of(chain(*self.streams), self.lines or ()).text(),
+            removed=self.removed,
+            alterations=self.alterations,
+            rows=[*([self.edit.fingerprint] if self.edit else []), *(each.fingerprint for each in self.rows)],
+        )
 
     def take(self, edited: Edited, taken: Snapshot) -> None:
         """Take in what the edit came to; changes to the partitions and files that it looked into conflict with it."""
@@ -97,6 +116,15 @@ class TableWork:
         if operation.name is not None or self.replaces is None:
             return operation
         return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)
+
+
+def idle_answer(works: Iterable[TableWork]) -> Committed | None:
+    """The answer where edits found no row to change, and nothing else was asked for: no version is made."""
+    found = list(works)
+    times = [work.snapshot.timestamp for work in found if work.edited is not None and work.snapshot is not None]
+    if not times or any(work.writes for work in found):
+        return None
+    return Committed(versions={}, timestamp=max(times))
 
 
 def partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:

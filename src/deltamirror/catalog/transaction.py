@@ -29,8 +29,9 @@ from deltamirror.catalog.inputs import (
     schema_of,
     table_properties,
 )
+from deltamirror.catalog.merges import Delete, Insert, Merge, OneOrMore, Update, clauses_of, join_text, merge_source
 from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, replaced_files, replacement_of
-from deltamirror.catalog.table_work import Partitions, TableWork, partition_read
+from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.definition import Alteration, altered
@@ -41,7 +42,7 @@ from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source
 from deltamirror.rows.writing import WrittenRows
-from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent, content_digest
+from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds, snapshot
@@ -137,7 +138,7 @@ class Transaction:
             hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
             raise InvalidInput(f"data has to be rows, not {shown(data)}", hint=hint)
         work, is_dynamic = self._taken(table), flag(dynamic, "dynamic")
-        _require_first(table, work, "overwrite")
+        work.require_untouched(table, "overwrite")
         work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
         self._add_rows(table, work, RowWrite(row_source(data), work.replaces))
 
@@ -157,6 +158,24 @@ class Transaction:
         of Python that are no texts. All expressions see the row as it was.
         """
         self._edit(table, Updating(assignments_of(set, "set"), condition_text(where, "where")))
+
+    def merge(
+        self,
+        table: str,
+        source: RowData,
+        on: str | Sequence[str],
+        *,
+        matched: OneOrMore[Update | Delete] = (),
+        not_matched: OneOrMore[Insert] = (),
+        not_matched_by_source: OneOrMore[Update | Delete] = (),
+    ) -> None:
+        """Change the rows of a table by those of a source; ``on`` says which match: ``["id"]``, or a condition.
+
+        Expressions name columns as ``target.id`` and ``source.id``, or by their name alone where one of both has it.
+        Of each list of clauses, the first whose condition holds decides. The source is held in memory.
+        """
+        clauses = clauses_of(matched, not_matched, not_matched_by_source)
+        self._edit(table, Merge(merge_source(source), join_text(on), clauses))
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -298,7 +317,7 @@ class Transaction:
             for table, work in self._work.items():
                 self._edit_rows(table, work, written)
                 self._write_rows(table, work, written)
-            if (idle := self._idle()) is not None:
+            if (idle := idle_answer(self._work.values())) is not None:
                 return idle
             request = self._request(content)
         except BaseException:
@@ -313,9 +332,9 @@ class Transaction:
             raise
 
     def _edit(self, table: str, edit: Edit) -> None:
-        """Take an edit in; what is wrong with it is said at once, but for the values of rows."""
+        """Take an edit in; a wrong one is refused at once, but for the values of rows."""
         work = self._taken(table)
-        _require_first(table, work, edit.operation.lower())
+        work.require_untouched(table, edit.operation.lower())
         edit.plan(self._layout(table, work), rows_checked=self._rows_checked)
         work.edit = edit
 
@@ -328,13 +347,6 @@ class Transaction:
         written.append(edited.written)
         work.founded = (editor.layout.metadata, editor.layout.protocol)
         work.take(edited, taken)
-
-    def _idle(self) -> Committed | None:
-        """The answer where edits found no row to change, and nothing else was asked for: no version is made."""
-        if any(work.writes for work in self._work.values()):
-            return None
-        times = [work.snapshot.timestamp for work in self._work.values() if work.edited and work.snapshot]
-        return Committed(versions={}, timestamp=max(times)) if times else None
 
     def _write_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
         if not work.rows:
@@ -465,33 +477,12 @@ class Transaction:
         """A digest of what was asked for, where that is not simply the actions; None leaves it to the log."""
         if self._token is None or not any(work.is_looked_up for work in self._work.values()):
             return None
-        return content_digest(self._table_content(table, work) for table, work in self._work.items())
-
-    def _table_content(self, table: str, work: TableWork) -> TableContent:
-        work.streams = [list(stream) for stream in work.streams]
-        work.lines = None if work.lines is None else list(work.lines)
-        return TableContent(
-            table=table,
-            operation=self._operation.name,
-            at_version=work.at_version,
-            is_verbatim=work.lines is not None,
-            actions=ActionsDigest.of(chain(*work.streams), work.lines or ()).text(),
-            removed=work.removed,
-            alterations=work.alterations,
-            rows=[*([work.edit.fingerprint] if work.edit else []), *(each.fingerprint for each in work.rows)],
-        )
+        return content_digest(work.content(table, self._operation) for table, work in self._work.items())
 
 
 def _discard(written: Iterable[WrittenRows]) -> None:
     for files in written:
         files.discard()
-
-
-def _require_first(table: str, work: TableWork, doing: str) -> None:
-    """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there yet."""
-    if work.changes_rows:
-        hint = f"{doing} a table once in a transaction, before anything is appended to it"
-        raise InvalidInput(f"the transaction removes files of {table!r}, or changes its rows, already", hint=hint)
 
 
 def _oldest(*versions: int | None) -> int | None:

@@ -23,6 +23,8 @@ __all__ = [
     "create_table_parameters",
     "delete_metrics",
     "drop_constraint_parameters",
+    "merge_metrics",
+    "merge_parameters",
     "metrics_for",
     "predicate_parameters",
     "set_properties_parameters",
@@ -98,6 +100,25 @@ def write_parameters(
 def predicate_parameters(predicate: str | None, *, otherwise: Sequence[str] = ()) -> Parameters:
     """DELETE and UPDATE. ``otherwise`` is what the reference writes where there is no condition."""
     return {"predicate": json_text(list(otherwise) if predicate is None else [predicate])}
+
+
+def merge_parameters(
+    predicate: str,
+    *,
+    matched: Iterable[tuple[str, str | None]],
+    not_matched: Iterable[tuple[str, str | None]],
+    not_matched_by_source: Iterable[tuple[str, str | None]],
+) -> Parameters:
+    """MERGE. A clause is what it does (``update``, ``delete``, ``insert``), and its condition, if it has one."""
+    clauses = {"matched": matched, "notMatched": not_matched, "notMatchedBySource": not_matched_by_source}
+    return {
+        "predicate": json_text([predicate]),
+        **{f"{name}Predicates": json_text([_clause(*each) for each in found]) for name, found in clauses.items()},
+    }
+
+
+def _clause(action: str, predicate: str | None) -> dict[str, str]:
+    return {"actionType": action} if predicate is None else {"predicate": predicate, "actionType": action}
 
 
 def set_properties_parameters(properties: Mapping[str, str]) -> Parameters:
@@ -223,6 +244,46 @@ def delete_metrics(rewrite: RewriteMetrics, *, copied: int, deleted: int | None)
 def update_metrics(rewrite: RewriteMetrics, *, copied: int, updated: int) -> dict[str, str]:
     """The ``operationMetrics`` of an UPDATE."""
     return _texts({**rewrite.files(), "numCopiedRows": copied, "numUpdatedRows": updated})
+
+
+def merge_metrics(
+    rewrite: RewriteMetrics,
+    *,
+    source_rows: int,
+    copied: int,
+    inserted: int,
+    matched: tuple[int, int],
+    by_source: tuple[int, int],
+) -> dict[str, str]:
+    """The ``operationMetrics`` of a MERGE; of the rows that matched, or were not in the source: (updated, deleted)."""
+    files = rewrite.files()
+    updated, deleted = matched[0] + by_source[0], matched[1] + by_source[1]
+    return _texts(
+        {
+            "numSourceRows": source_rows,
+            "numTargetRowsInserted": inserted,
+            "numTargetRowsUpdated": updated,
+            "numTargetRowsMatchedUpdated": matched[0],
+            "numTargetRowsNotMatchedBySourceUpdated": by_source[0],
+            "numTargetRowsDeleted": deleted,
+            "numTargetRowsMatchedDeleted": matched[1],
+            "numTargetRowsNotMatchedBySourceDeleted": by_source[1],
+            "numTargetRowsCopied": copied,
+            "numOutputRows": copied + updated + inserted,
+            "numTargetFilesAdded": files["numAddedFiles"],
+            "numTargetFilesRemoved": files["numRemovedFiles"],
+            "numTargetBytesAdded": files["numAddedBytes"],
+            "numTargetBytesRemoved": files["numRemovedBytes"],
+            "numTargetChangeFilesAdded": files["numAddedChangeFiles"],
+            "numTargetDeletionVectorsAdded": files["numDeletionVectorsAdded"],
+            "numTargetDeletionVectorsUpdated": files["numDeletionVectorsUpdated"],
+            "numTargetDeletionVectorsRemoved": files["numDeletionVectorsRemoved"],
+            "executionTimeMs": files["executionTimeMs"],
+            "materializeSourceTimeMs": 0,
+            "scanTimeMs": files["scanTimeMs"],
+            "rewriteTimeMs": files["rewriteTimeMs"],
+        }
+    )
 
 
 def _texts(metrics: Mapping[str, int | None]) -> dict[str, str]:

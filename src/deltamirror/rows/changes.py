@@ -73,6 +73,9 @@ class RowChange(Protocol):
     def change(self, rows: pa.RecordBatch) -> Changed:
         """What the rows come to."""
 
+    def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
+        """Rows that come beside them, once all files were looked at; they are counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
@@ -90,6 +93,10 @@ class DeleteRows:
         """The rows that stay."""
         copied = rows.filter(pc.invert(self._matches(rows)))
         return Changed(copied, None, Counter({COPIED: copied.num_rows, DELETED: rows.num_rows - copied.num_rows}))
+
+    def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
+        """No rows."""
+        return ()
 
     def _matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         return is_true(rows, self.condition, self.table)
@@ -119,6 +126,10 @@ class UpdateRows:
             copied, found = rows.filter(pc.invert(matches)), rows.filter(matches)
         updated = with_values(found, found, self.values, self.table)
         return Changed(copied, updated, Counter({COPIED: copied.num_rows, UPDATED: found.num_rows}))
+
+    def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
+        """No rows."""
+        return ()
 
 
 def is_true(rows: pa.RecordBatch, condition: pc.Expression, table: str) -> pa.BooleanArray:

@@ -25,6 +25,7 @@ __all__ = [
     "Value",
     "arithmetic",
     "assigned",
+    "brought_together",
     "called",
     "chosen",
     "column_value",
@@ -122,12 +123,20 @@ def _converted(value: Value, kind: DataType) -> Value:
 
 def compared(sign: str, left: Value, right: Value) -> pc.Expression:
     """Whether a comparison holds, in the type that both have in common. NaN equals itself and is above all numbers."""
-    kind = left.kind if right.is_literal and not is_number(right.kind) else _common_kind(left.kind, right.kind)
-    kind = right.kind if left.is_literal and not is_number(left.kind) else kind
-    one, other = _converted(left, kind).expression, _converted(right, kind).expression
-    if _is_floating(kind):
-        return _FLOAT_COMPARISONS[sign](one, other)
-    return _COMPARISONS[sign](one, other)
+    one, other = brought_together(left, right)
+    signs = _FLOAT_COMPARISONS if _is_floating(one.kind) else _COMPARISONS
+    return signs[sign](one.expression, other.expression)
+
+
+def brought_together(left: Value, right: Value) -> tuple[Value, Value]:
+    """Two values in the type in which they are compared."""
+    if right.is_literal and not is_number(right.kind):
+        kind = left.kind
+    elif left.is_literal and not is_number(left.kind):
+        kind = right.kind
+    else:
+        kind = _common_kind(left.kind, right.kind)
+    return _converted(left, kind), _converted(right, kind)
 
 
 def _equal_floats(left: pc.Expression, right: pc.Expression) -> pc.Expression:

@@ -43,24 +43,24 @@ class Rewriting:
         opener: TableFiles,
         store: Store,
         *,
-        inserted: Iterable[pa.RecordBatch] = (),
         task: int = 0,
     ) -> Rewritten:
-        """Change the rows of these files; rows to insert go into the same new files."""
+        """Change the rows of these files; rows that come beside them go into the same new files."""
         counts: Counts = Counter()
         removed: list[str] = []
         split: list[Mapping[str, Any]] = []
         for file in files:
-            found, rows = self._look(file, opener)
+            found, size = self._look(file, opener)
             if not found.total():
                 continue
             removed.append(file["path"])
-            if found.total() == rows and all(name.startswith(DELETED) for name in found):
+            if found.total() == size and all(name.startswith(DELETED) for name in found):
                 counts += found
             else:
                 split.append(file)
         writer = RowFiles(replace(self.order, layout=self._tracked), store, task)
-        adds = writer.write(self._tracked.arrow_schema, chain(self._changed(split, opener, counts), inserted))
+        rows = chain(self._changed(split, opener, counts), self.change.inserted(counts))
+        adds = writer.write(self._tracked.arrow_schema, rows)
         return Rewritten(adds, removed, counts)
 
     def _look(self, file: Mapping[str, Any], opener: TableFiles) -> tuple[Counts, int]:

@@ -28,6 +28,9 @@ class RowSource(Protocol):
     def schema(self) -> pa.Schema:
         """Their columns."""
 
+    def read(self) -> pa.RecordBatchReader:
+        """Bring them to this process, batch by batch or all at once."""
+
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write them to data files; the store is that at the address, with the credentials of this process."""
 
@@ -42,6 +45,10 @@ class ArrowRows:
     def schema(self) -> pa.Schema:
         """Its columns."""
         return self.reader.schema
+
+    def read(self) -> pa.RecordBatchReader:
+        """The reader, which is used up."""
+        return self.reader
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows; the reader is used up."""

@@ -67,6 +67,11 @@ class SparkRows:
             raise InvalidInput("the DataFrame has no columns", hint="select those that the table has")
         return cls(frame, to_arrow(columns))
 
+    def read(self) -> pa.RecordBatchReader:
+        """All rows, by one job."""
+        with translated_query("collect the DataFrame"):
+            return self.frame.toArrow().to_reader()
+
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows by one job. If a task fails, the files of the others are deleted again."""
         return collected(self._answers(order, address), order.layout, address, store).adds

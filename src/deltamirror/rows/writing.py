@@ -32,7 +32,7 @@ from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 
-__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows", "row_numbers"]
+__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows", "row_numbers", "with_rows"]
 
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The values of the partition columns of a file, as the log spells them, by the names that users know."""
@@ -130,7 +130,7 @@ class RowFiles:
         caster = Caster(schema, self.layout)
         try:
             with self._translated():
-                for table in self._gathered(caster.cast(batch) for batch in _with_rows(batches)):
+                for table in self._gathered(caster.cast(batch) for batch in with_rows(batches)):
                     for values, rows in self._split(table):
                         self._take(values, rows)
                 while self._open:
@@ -335,7 +335,7 @@ def row_numbers(count: int, *, start: int = 0) -> pa.Array:
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=start - 1)
 
 
-def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches that have rows; errors of foreign data are told in our words."""
     try:
         yield from (batch for batch in batches if batch.num_rows)
