@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, Delete, DeletionVector, Insert, Table, Update
 from deltamirror.errors import Conflict, InvalidInput, Refused, TokenReused
+from deltamirror.rows import scanning
 from deltamirror.rows.scanning import TableFiles
 from deltamirror.steps import Moment, Step, observed
 from tests.admission.vectors import inline_vector
-from tests.support.frames import DataFrame
+from tests.support.frames import DataFrame, SparkSession
 
 pytestmark = pytest.mark.requirement("R89")
 
@@ -531,3 +532,58 @@ def test_a_merge_conflicts_with_rows_that_came_meanwhile(catalog: Catalog, table
     assert not raced("target.id = source.id", rows(7))
     assert raced("target.id = source.id AND target.day = '2026-11-16'", rows(8, day=SECOND))
     assert not raced("target.id = source.id AND target.day = '2026-11-16'", rows(9))
+
+
+def test_executors_change_files_by_the_same_rules(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "_GROUP_BYTES", 1)  # a file a task
+    spark = SparkSession()
+    table.delete("id = 2", spark=spark)
+    table.update({"note": "'seen'"}, "id IN (3, 4)", spark=spark)
+    given = rows(1, 4, 8)
+    table.merge(given, ["id"], matched=Update({"note": "'merged'"}), not_matched=Insert(), spark=spark)
+    table.merge(DataFrame([rows(9)]), ["id"], matched=Delete(), not_matched=Insert())
+    found = {row["id"]: row["note"] for row in table.to_arrow().to_pylist()}
+    assert found == {1: "merged", 3: "seen", 4: "merged", 5: "n5", 6: None, 8: "n8", 9: None}
+    counts = {name: table.history()[1].metrics[name] for name in ("numTargetRowsInserted", "numTargetRowsCopied")}
+    assert counts == {"numTargetRowsInserted": "1", "numTargetRowsCopied": "3"}
+
+
+def test_files_of_tasks_are_deleted_where_one_of_them_fails(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "_GROUP_BYTES", 1)
+    before = on_disk(tmp_path / "orders")
+    with pytest.raises(InvalidInput, match="divide by zero"):
+        table.update({"ok": "1 / (id - 5) > 0"}, spark=SparkSession())
+    assert on_disk(tmp_path / "orders") == before
+    with pytest.raises(InvalidInput, match="spark has to be a session of Spark"):
+        table.delete("id = 1", spark=5)
+
+
+def test_a_filter_that_cannot_be_computed_is_told_in_our_words(catalog: Catalog, tmp_path: Path) -> None:
+    table = catalog.create_table("t", location=tmp_path / "t", schema="`end` long, p long", partition_by=["p"])
+    table.append(pa.table({"end": [1, 2**63 - 1], "p": [1, 1]}))
+    for condition in ("end + 1 > 5", "1 / (p - 1) > 0"):
+        with pytest.raises(InvalidInput, match="cannot be computed"):
+            table.to_arrow(filter=condition)
+        with pytest.raises(InvalidInput, match="cannot be computed"):
+            table.delete(condition)
+    assert table.to_arrow(filter="CASE WHEN end > 1 THEN end END = end").num_rows == 1
+
+
+def test_an_empty_source_changes_what_it_does_not_have(table: Table, opened: list[str]) -> None:
+    nothing = rows(1).slice(0, 0)
+    assert table.merge(nothing, ["id"], matched=Delete(), not_matched=Insert()).versions == {}
+    assert opened == []
+    table.merge(nothing, ["id"], not_matched_by_source=Delete("id > 2"))
+    assert ids(table) == [1, 2]
+
+
+def test_files_that_are_added_before_an_edit_are_not_passed_over(catalog: Catalog, table: Table) -> None:
+    [add, _] = table.snapshot().adds()
+    tx = catalog.transaction()
+    tx.append("orders", [replace(add, path="another.parquet")])
+    with pytest.raises(InvalidInput, match="already"):
+        tx.delete("orders", "id = 1")

@@ -209,8 +209,6 @@ class Edited:
     removes: Sequence[Remove]
     boxes: Sequence[Box] | None
     """The partitions that it looked into; None: all of them."""
-    candidates: frozenset[str]
-    """The files that could have such rows."""
     metrics: Mapping[str, str]
     keeps_row_ids: bool
 
@@ -226,7 +224,7 @@ class Edited:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Editor:
     """Carries edits of one table out, on the files of a snapshot."""
 
@@ -234,6 +232,8 @@ class Editor:
     taken: Snapshot
     writer: RowWriter
     location: str
+    session: Any = None
+    """Of Spark, whose executors read and write the files; without one, this process does."""
 
     def carry_out(self, edit: Edit, *, rows_checked: bool) -> Edited:
         """Find the rows of an edit, and write the files that take the place of theirs."""
@@ -242,22 +242,29 @@ class Editor:
         files = self._candidates(plan)
         found = time.monotonic()
         rewritten = self._rewritten(plan, files)
-        adds = live_adds(self.taken, rewritten.removed)
+        written = WrittenRows(self.layout, self.writer.place(self.location)[1], rewritten.adds)
         rewrite = RewriteMetrics(
             added=rewritten.adds,
-            removed=[removed_file(adds[path], data_change=True) for path in rewritten.removed],
+            removed=self._removes(rewritten, written),
             scan_ms=_milliseconds(found - began),
             rewrite_ms=_milliseconds(time.monotonic() - found),
         )
         return Edited(
             edit=edit,
-            written=WrittenRows(self.layout, self.writer.place(self.location)[1], rewrite.added),
+            written=written,
             removes=rewrite.removed,
             boxes=plan.boxes(self.layout),
-            candidates=frozenset(each["path"] for each in files),
             metrics=edit.metrics(rewrite, rewritten.counts, is_counted=rewritten.is_counted),
             keeps_row_ids=is_enabled(self.layout.metadata, "delta.enableRowTracking"),
         )
+
+    def _removes(self, rewritten: Rewritten, written: WrittenRows) -> list[Remove]:
+        try:
+            adds = live_adds(self.taken, rewritten.removed)
+        except BaseException:
+            written.discard()
+            raise
+        return [removed_file(adds[path], data_change=True) for path in rewritten.removed]
 
     def _candidates(self, plan: EditPlan) -> list[dict[str, Any]]:
         """The files that may have such rows."""
@@ -275,9 +282,14 @@ class Editor:
             return whole
         order = replace(row_order(self.layout, self.writer.settings, None), rules_met=True)
         opener = scanning.TableFiles(self.location, self.writer.settings.storage)
-        store = self.writer.place(self.location)[1]
-        found: Rewritten = rewriting.Rewriting(order, plan.change).run(files, opener, store)
-        return found
+        address, store = self.writer.place(self.location)
+        work = rewriting.Rewriting(order, plan.change)
+        if self.session is None:
+            found: Rewritten = work.run(files, opener, store)
+            return found
+        spark = import_module("deltamirror.rows.spark")
+        by_tasks: Rewritten = spark.edited_by_tasks(self.session, work, files, address, store)
+        return by_tasks
 
 
 def assignments_of(values: object, name: str) -> Assignments:

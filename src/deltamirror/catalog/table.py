@@ -106,16 +106,23 @@ class Table:
             tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic)
         return tx.result
 
-    def delete(self, where: str | None = None, *, token: str | None = None) -> Committed:
+    def delete(self, where: str | None = None, *, token: str | None = None, spark: object = None) -> Committed:
         """Delete rows, in a transaction of its own; no version is made where no row was found."""
         with self._catalog.transaction(token=token) as tx:
-            tx.delete(self.name, where)
+            tx.delete(self.name, where, spark=spark)
         return tx.result
 
-    def update(self, set: Assignments, where: str | None = None, *, token: str | None = None) -> Committed:  # noqa: A002 - the word of SQL
+    def update(
+        self,
+        set: Assignments,  # noqa: A002 - the word of SQL
+        where: str | None = None,
+        *,
+        token: str | None = None,
+        spark: object = None,
+    ) -> Committed:
         """Update rows, in a transaction of its own; no version is made where no row was found."""
         with self._catalog.transaction(token=token) as tx:
-            tx.update(self.name, set, where)
+            tx.update(self.name, set, where, spark=spark)
         return tx.result
 
     def merge(
@@ -127,6 +134,7 @@ class Table:
         not_matched: OneOrMore[Insert] = (),
         not_matched_by_source: OneOrMore[Update | Delete] = (),
         token: str | None = None,
+        spark: object = None,
     ) -> Committed:
         """Merge rows, in a transaction of its own; see ``Transaction.merge``."""
         with self._catalog.transaction(token=token) as tx:
@@ -137,6 +145,7 @@ class Table:
                 matched=matched,
                 not_matched=not_matched,
                 not_matched_by_source=not_matched_by_source,
+                spark=spark,
             )
         return tx.result
 

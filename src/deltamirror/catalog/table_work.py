@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from deltamirror.catalog.edits import Edit, Edited
 from deltamirror.catalog.rows import Replacement, RowWrite
@@ -45,6 +45,8 @@ class TableWork:
     """What an overwrite takes the place of."""
     edit: Edit | None = None
     """Rows to be deleted, updated or merged."""
+    session: Any = None
+    """The session of Spark by which that is done."""
     adds_files: bool = False
     """Whether data files come that were written elsewhere."""
     edited: Edited | None = None
@@ -79,9 +81,10 @@ class TableWork:
             return None
         return ReadSet(whole_table=self.whole_table, partitions=tuple(self.partitions), files=frozenset(self.files))
 
-    def require_untouched(self, table: str, doing: str) -> None:
+    def require_untouched(self, table: str, doing: str, *, by_files: bool = False) -> None:
         """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there."""
-        if self.removed or self.rows or self.replaces is not None or self.edit is not None:
+        has_files = by_files and self.adds_files
+        if has_files or self.removed or self.rows or self.replaces is not None or self.edit is not None:
             hint = f"{doing} a table once in a transaction, before anything is appended to it"
             raise InvalidInput(f"the transaction removes files of {table!r}, or changes its rows, already", hint=hint)
 
@@ -101,11 +104,10 @@ class TableWork:
         )
 
     def take(self, edited: Edited, taken: Snapshot) -> None:
-        """Take in what the edit came to; changes to the partitions and files that it looked into conflict with it."""
+        """Take in what the edit came to; changes to the partitions that it looked into conflict with it."""
         self.edited, self.reads = edited, True
         if edited.removes or edited.written.adds:
             self.streams += [edited.written.adds, edited.removes]
-        self.files |= edited.candidates
         self.whole_table |= edited.boxes is None
         self.partitions += [partition_read(taken, box) for box in edited.boxes or ()]
 

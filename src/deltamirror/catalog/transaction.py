@@ -40,7 +40,7 @@ from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, NotFoun
 from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source
+from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source, spark_session
 from deltamirror.rows.writing import WrittenRows
 from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
@@ -142,22 +142,30 @@ class Transaction:
         work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
         self._add_rows(table, work, RowWrite(row_source(data), work.replaces))
 
-    def delete(self, table: str, where: str | None = None) -> None:
+    def delete(self, table: str, where: str | None = None, *, spark: object = None) -> None:
         """Delete the rows of which a condition is true; without one, all rows.
 
         Files whose partition values or statistics exclude it are not opened; of the others, those that have such rows
         are rewritten without them when the transaction commits. A table is changed once in a transaction, before rows
-        are appended to it.
+        are appended to it. With a session as ``spark``, executors read and write the files.
         """
-        self._edit(table, Deletion(condition_text(where, "where")))
+        self._edit(table, Deletion(condition_text(where, "where")), spark_session(spark))
 
-    def update(self, table: str, set: Assignments, where: str | None = None) -> None:  # noqa: A002 - the word of SQL
+    def update(
+        self,
+        table: str,
+        set: Assignments,  # noqa: A002 - the word of SQL
+        where: str | None = None,
+        *,
+        spark: object = None,
+    ) -> None:
         """Give columns other values, in the rows of which a condition is true; without one, in all rows.
 
         ``set`` maps columns to expressions of SQL, as ``{"amount": "amount * 1.1", "note": "'raised'"}``, or to values
         of Python that are no texts. All expressions see the row as it was.
         """
-        self._edit(table, Updating(assignments_of(set, "set"), condition_text(where, "where")))
+        edit = Updating(assignments_of(set, "set"), condition_text(where, "where"))
+        self._edit(table, edit, spark_session(spark))
 
     def merge(
         self,
@@ -168,6 +176,7 @@ class Transaction:
         matched: OneOrMore[Update | Delete] = (),
         not_matched: OneOrMore[Insert] = (),
         not_matched_by_source: OneOrMore[Update | Delete] = (),
+        spark: object = None,
     ) -> None:
         """Change the rows of a table by those of a source; ``on`` says which match: ``["id"]``, or a condition.
 
@@ -175,7 +184,7 @@ class Transaction:
         Of each list of clauses, the first whose condition holds decides. The source is held in memory.
         """
         clauses = clauses_of(matched, not_matched, not_matched_by_source)
-        self._edit(table, Merge(merge_source(source), join_text(on), clauses))
+        self._edit(table, Merge(merge_source(source), join_text(on), clauses), spark_session(spark, source))
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -331,18 +340,18 @@ class Transaction:
             _discard(written)
             raise
 
-    def _edit(self, table: str, edit: Edit) -> None:
+    def _edit(self, table: str, edit: Edit, session: object) -> None:
         """Take an edit in; a wrong one is refused at once, but for the values of rows."""
         work = self._taken(table)
-        work.require_untouched(table, edit.operation.lower())
+        work.require_untouched(table, edit.operation.lower(), by_files=True)
         edit.plan(self._layout(table, work), rows_checked=self._rows_checked)
-        work.edit = edit
+        work.edit, work.session = edit, session
 
     def _edit_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
         if work.edit is None:
             return
         taken, location = self._snapshot(work), self._writer.state(table, remembered=True).location
-        editor = Editor(layout=self._layout(table, work), taken=taken, writer=self._row_writer, location=location)
+        editor = Editor(self._layout(table, work), taken, self._row_writer, location, work.session)
         edited = editor.carry_out(work.edit, rows_checked=self._rows_checked)
         written.append(edited.written)
         work.founded = (editor.layout.metadata, editor.layout.protocol)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,7 @@ __all__ = [
     "UpdateRows",
     "evaluated",
     "is_true",
+    "translated_values",
     "with_values",
 ]
 
@@ -76,6 +77,12 @@ class RowChange(Protocol):
     def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
         """Rows that come beside them, once all files were looked at; they are counted."""
 
+    def report(self) -> object:
+        """What a task has to tell of the rows that it looked at."""
+
+    def learn(self, reports: Iterable[Any]) -> None:
+        """Take in what tasks told."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
@@ -97,6 +104,12 @@ class DeleteRows:
     def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
         """No rows."""
         return ()
+
+    def report(self) -> object:
+        """Nothing: each row is judged by itself."""
+
+    def learn(self, reports: Iterable[Any]) -> None:
+        """Nothing."""
 
     def _matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         return is_true(rows, self.condition, self.table)
@@ -131,6 +144,12 @@ class UpdateRows:
         """No rows."""
         return ()
 
+    def report(self) -> object:
+        """Nothing: each row is judged by itself."""
+
+    def learn(self, reports: Iterable[Any]) -> None:
+        """Nothing."""
+
 
 def is_true(rows: pa.RecordBatch, condition: pc.Expression, table: str) -> pa.BooleanArray:
     """Of which rows a condition is true: not of those where it is null."""
@@ -153,7 +172,7 @@ def evaluated(rows: pa.RecordBatch, expressions: Iterable[pc.Expression], table:
     source = acero.TableSourceNodeOptions(pa.Table.from_batches([rows]))
     project = acero.ProjectNodeOptions(wanted, [str(number) for number in range(len(wanted))])
     plan = [acero.Declaration("table_source", source), acero.Declaration("project", project)]
-    with _translated(table):
+    with translated_values(table):
         found = acero.Declaration.from_sequence(plan).to_table(use_threads=False)
     return [_one(column) for column in found.columns]
 
@@ -164,12 +183,12 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 @contextmanager
-def _translated(table: str) -> Iterator[None]:
+def translated_values(table: str) -> Iterator[None]:
     """What Arrow cannot compute, in our words: overflow, division by zero, a value that a column cannot have."""
     try:
         yield
     except (pa.ArrowException, OverflowError) as error:
         raise InvalidInput(
             f"table {table!r}: a value of a row cannot be computed: {error}",
-            hint="nothing was committed; leave such rows out by the condition, or correct the expression",
+            hint="leave such rows out by another condition, or correct the expression",
         ) from error

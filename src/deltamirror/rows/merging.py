@@ -5,7 +5,7 @@ about a row. The source is held in memory; the table is not.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import and_
@@ -87,9 +87,8 @@ class MergeRows:
 
     def inserted(self, counts: Counts) -> Iterator[pa.RecordBatch]:
         """The rows that the source has and the table has not; to be asked once all files were looked at."""
-        seen = pa.chunked_array(self._seen, pa.int64()).combine_chunks()
         numbers = row_numbers(self.source.num_rows)
-        missing = numbers.filter(pc.invert(pc.is_in(numbers, value_set=seen)))
+        missing = numbers.filter(pc.invert(pc.is_in(numbers, value_set=self.report())))
         rows = self._source_rows.take(missing)
         acts = self._chosen(rows, self.not_matched)
         for number, clause in enumerate(self.not_matched):
@@ -98,6 +97,14 @@ class MergeRows:
                 counts[INSERTED] += found.num_rows
                 values = evaluated(found, clause.values.values(), self.table)
                 yield pa.RecordBatch.from_arrays(values, names=list(clause.values))
+
+    def report(self) -> pa.Array:
+        """The rows of the source that matched."""
+        return pa.chunked_array(self._seen, pa.int64()).combine_chunks().unique()
+
+    def learn(self, reports: Iterable[pa.Array]) -> None:
+        """Take in the rows of the source that matched elsewhere."""
+        self._seen.extend(reports)
 
     def _joined(self, rows: pa.RecordBatch) -> "_Joined":
         """The pairs of rows that match, with the number of the clause that each of them meets."""

@@ -52,8 +52,8 @@ _POWERS: Final = {
 }
 """How strongly operators bind."""
 _TESTS: Final = frozenset({"IS", "IN", "BETWEEN", "NOT"})
-_WORDS: Final = frozenset({"AND", "OR", "IS", "IN", "BETWEEN", "WHEN", "THEN", "ELSE", "END"})
-"""Words that are no columns where a value is expected."""
+_WORDS: Final = frozenset({"AND", "OR", "IS", "IN", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END"})
+"""Words that are no columns where a value is expected, unless there are columns of their names."""
 _DEEPEST: Final = 100
 _LONGEST_SHOWN: Final = 200
 _EXAMPLE: Final = "write it like: day = '2026-11-16' AND (amount > 10 OR note IS NULL)"
@@ -294,7 +294,7 @@ class _Parser:
             return literal_value(token.is_word("TRUE"), text=token.text)
         if token.is_word("NULL"):
             return literal_value(None, text=token.text)
-        if token.is_word("CASE"):
+        if token.is_word("CASE") and self._peek().is_word("WHEN"):
             return self._case()
         if token.kind == "name" and self._peek() == _Token("sign", "("):
             return self._function(token.text)
@@ -306,8 +306,6 @@ class _Parser:
             condition = self.as_condition(self._deeper())
             self._need_word("THEN")
             cases.append((self.as_value(condition), self.as_value(self._deeper())))
-        if not cases:
-            raise self._wrong(f"CASE WHEN … THEN … END is expected, not {self._peek().text!r}")
         otherwise = self.as_value(self._deeper()) if self._take_word("ELSE") else literal_value(None, text="NULL")
         self._need_word("END")
         return chosen(cases, otherwise)
@@ -324,10 +322,11 @@ class _Parser:
         return called(name.lower(), arguments)
 
     def _column(self, token: _Token) -> Value:
-        if token.kind != "name" or token.text.upper() in _WORDS:
-            raise self._wrong(f"a column is expected, not {token.text!r}")
         parts = [plain or quoted.replace("``", "`") for quoted, plain in _PART.findall(token.text)]
-        if (found := self._scope.find(parts)) is None:
+        found = self._scope.find(parts) if token.kind == "name" else None
+        if found is None and (token.kind != "name" or token.text.upper() in _WORDS):
+            raise self._wrong(f"a column is expected, not {token.text!r}")
+        if found is None:
             known = ", ".join(each.name for each in self._scope.schema.fields)
             inside = [name for name in self._scope.opened if _descend([name, *parts], self._scope.schema)]
             if inside:

@@ -6,7 +6,7 @@ tracks rows; their file states both ids in columns that the table has for it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltamirror.delta.actions import Add
 from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import Field, Primitive, StructType
 from deltamirror.rows.changes import DELETED, Counts, Rewritten, RowChange, is_true
@@ -37,15 +38,28 @@ class Rewriting:
     order: RowOrder
     change: RowChange
 
-    def run(
+    def run(self, files: Iterable[Mapping[str, Any]], opener: TableFiles, store: Store) -> Rewritten:
+        """Change the rows of all files that may have such rows; rows that come beside them go into the same files."""
+        return self._run(files, opener, store, self.change.inserted)
+
+    def run_task(self, files: Iterable[Mapping[str, Any]], opener: TableFiles, store: Store, *, task: int) -> Rewritten:
+        """Change the rows of some of the files."""
+        return self._run(files, opener, store, lambda _: (), task=task)
+
+    def insert(self, store: Store) -> Rewritten:
+        """Write the rows that come beside those that tasks have changed."""
+        counts: Counts = Counter()
+        return Rewritten(self._write(self.change.inserted(counts), store), counts=counts)
+
+    def _run(
         self,
         files: Iterable[Mapping[str, Any]],
         opener: TableFiles,
         store: Store,
+        inserted: Callable[[Counts], Iterable[pa.RecordBatch]],
         *,
         task: int = 0,
     ) -> Rewritten:
-        """Change the rows of these files; rows that come beside them go into the same new files."""
         counts: Counts = Counter()
         removed: list[str] = []
         split: list[Mapping[str, Any]] = []
@@ -58,10 +72,11 @@ class Rewriting:
                 counts += found
             else:
                 split.append(file)
-        writer = RowFiles(replace(self.order, layout=self._tracked), store, task)
-        rows = chain(self._changed(split, opener, counts), self.change.inserted(counts))
-        adds = writer.write(self._tracked.arrow_schema, rows)
+        adds = self._write(chain(self._changed(split, opener, counts), inserted(counts)), store, task)
         return Rewritten(adds, removed, counts)
+
+    def _write(self, rows: Iterable[pa.RecordBatch], store: Store, task: int = 0) -> list[Add]:
+        return RowFiles(replace(self.order, layout=self._tracked), store, task).write(self._tracked.arrow_schema, rows)
 
     def _look(self, file: Mapping[str, Any], opener: TableFiles) -> tuple[Counts, int]:
         """How many rows of a file change, by what happens to them, and how many there are."""

@@ -25,6 +25,7 @@ from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Struct
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
 from deltamirror.rows.casting import Caster
+from deltamirror.rows.changes import translated_values
 from deltamirror.rows.duties import require_plain_types
 from deltamirror.rows.layout import COLUMN_ID, Layout
 from deltamirror.rows.parsing import condition_of
@@ -36,8 +37,17 @@ from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 
-__all__ = ["Scan", "TableFiles", "listed_files", "require_readable_rows", "scan_of"]
+__all__ = ["Scan", "TableFiles", "file_groups", "listed_files", "require_readable_rows", "scan_of"]
 
+_GROUP_BYTES: Final = 32 * 1024 * 1024
+_OPENING_BYTES: Final = 1024 * 1024
+"""What it costs to open a file, in bytes that could be read meanwhile."""
+_MOST_GROUPS: Final = 10_000
+_NEEDED: Final = (
+    *("path", "size", "partition_values", "deletion_vector"),
+    *("base_row_id", "default_row_commit_version"),
+)
+"""What a task needs to know of a file."""
 _READ: Final = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint"}
     | {"vacuumProtocolCheck"}
@@ -45,6 +55,8 @@ _READ: Final = frozenset(
 """The features for readers that make a difference to rows and are understood here, or make none."""
 _FIELD_ID: Final = b"PARQUET:field_id"
 _FLOATING: Final = frozenset({"float", "double"})
+_COMPUTED: Final = "_checked("
+"""What Arrow's functions have in their names that fail for some values."""
 _NUMBERED: Final = "FieldPath("
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
@@ -118,8 +130,10 @@ class Scan:
         """The filter that Arrow's scanner can take: it knows columns by their names in the files.
 
         It takes the bounds of a row group, which leave NaN out, for those of all its values: with NaN, rows get lost.
+        Values that are computed may fail, which is no fault of a file.
         """
-        return None if self.layout.mode != "none" or _has_floats(self._needed) else self.condition
+        is_computed = _COMPUTED in str(self.condition)
+        return None if self.layout.mode != "none" or is_computed or _has_floats(self._needed) else self.condition
 
     @cached_property
     def _needed(self) -> list[Field]:
@@ -170,7 +184,8 @@ class Scan:
         """The columns and rows that were asked for, under the names that users know."""
         batch = self._named(batch)
         if self.condition is not None and not is_filtered:
-            batch = batch.filter(self.condition)
+            with translated_values(self.layout.table):
+                batch = batch.filter(self.condition)
         if batch.num_rows and self.fields:
             yield pa.record_batch([batch.column(each.name) for each in self.fields], schema=self.schema)
         elif batch.num_rows:
@@ -234,6 +249,22 @@ def listed_files(files: pa.Table, bounds: pc.Expression | None, layout: Layout) 
     """The files of a listing that may have rows for a filter, each as a mapping; None: all of them."""
     listed = [{**each, "partition_values": msgspec.json.decode(each["partition_values"])} for each in files.to_pylist()]
     return listed if bounds is None else [listed[number] for number in possible_files(listed, bounds, layout)]
+
+
+def file_groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """The files in groups of about the same size, each for one task."""
+    costs = [each["size"] + _OPENING_BYTES for each in files]
+    most = max(_GROUP_BYTES, sum(costs) // _MOST_GROUPS)
+    group: list[Mapping[str, Any]] = []
+    size = 0
+    for file, cost in zip(files, costs, strict=True):
+        if group and size + cost > most:
+            yield group
+            group, size = [], 0
+        group.append({name: file[name] for name in _NEEDED})
+        size += cost
+    if group:
+        yield group
 
 
 def require_readable_rows(layout: Layout) -> None:

@@ -44,7 +44,10 @@ def possible_files(files: Sequence[Mapping[str, Any]], condition: pc.Expression,
         for number, file in enumerate(files)
     ]
     dataset = ds.FileSystemDataset(fragments, layout.arrow_schema, file_format)
-    return [int(each.path) for each in dataset.get_fragments(filter=condition)]
+    try:
+        return [int(each.path) for each in dataset.get_fragments(filter=condition)]
+    except pa.ArrowInvalid:  # a value that cannot be computed, such as a sum that is too large: its rows will tell
+        return list(range(len(files)))
 
 
 def partition_guarantee(

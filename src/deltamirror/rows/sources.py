@@ -14,7 +14,7 @@ from deltamirror.rows.writing import RowFiles, RowOrder
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = ["ArrowRows", "RowData", "RowSource", "is_row_data", "is_spark_frame", "row_source"]
+__all__ = ["ArrowRows", "RowData", "RowSource", "is_row_data", "is_spark_frame", "row_source", "spark_session"]
 
 RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Any
 """A table, batch, reader or dataset of pyarrow, an object with ``__arrow_c_stream__`` (frames of pandas, Polars…), or a
@@ -65,6 +65,17 @@ def is_row_data(data: object) -> bool:
 def is_spark_frame(data: object) -> bool:
     """Whether this is a DataFrame of Spark, by the names of its classes: pyspark need not be there."""
     return _is_a(data, "DataFrame", "pyspark.sql.")
+
+
+def spark_session(spark: object, data: object = None) -> Any:
+    """The session that a caller names, or that of a DataFrame; None: there is none."""
+    if spark is None:
+        return data.sparkSession if is_spark_frame(data) else None  # type: ignore[attr-defined]  # as all of them have
+    if not _is_a(spark, "SparkSession", "pyspark.sql."):
+        raise InvalidInput(
+            f"spark has to be a session of Spark, not {shown(spark)}", hint="leave it out, or give spark=spark"
+        )
+    return spark
 
 
 def _is_dataset(data: object) -> bool:

@@ -13,19 +13,12 @@ from deltamirror.delta.schema import from_arrow, schema_string
 from deltamirror.errors import InvalidInput
 from deltamirror.executors.access import explaining
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.scanning import Scan, TableFiles, scan_of
+from deltamirror.rows.scanning import Scan, TableFiles, file_groups, scan_of
 from deltamirror.spark.filters import condition_text
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.open import StoreAddress
 
 __all__ = ["FileGroup", "TableReader", "spark_schema"]
-
-_GROUP_BYTES: Final = 32 * 1024 * 1024
-_OPENING_BYTES: Final = 1024 * 1024
-"""What it costs to open a file, in bytes that could be read meanwhile."""
-_MOST_GROUPS: Final = 10_000
-_NEEDED: Final = ("path", "size", "partition_values", "deletion_vector")
-"""What reading needs to know of a file."""
 
 
 @dataclass
@@ -57,7 +50,7 @@ class TableReader(DataSourceReader):
         """The files that may have rows, in groups of about the same size."""
         with with_hint(), self._options.open() as catalog:
             files = self._options.snapshot(catalog).files()
-            return [FileGroup(group) for group in _groups(self._scan(files).files)]
+            return [FileGroup(group) for group in file_groups(self._scan(files).files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a group; the part that runs on executors."""
@@ -89,18 +82,3 @@ def _require_columns(wanted: StructType, layout: Layout) -> None:
                 f"{layout.table!r} {found}",
                 hint="leave .schema(…) out, and select and cast columns of the DataFrame",
             )
-
-
-def _groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    costs = [each["size"] + _OPENING_BYTES for each in files]
-    most = max(_GROUP_BYTES, sum(costs) // _MOST_GROUPS)
-    group: list[Mapping[str, Any]] = []
-    size = 0
-    for file, cost in zip(files, costs, strict=True):
-        if group and size + cost > most:
-            yield group
-            group, size = [], 0
-        group.append({name: file[name] for name in _NEEDED})
-        size += cost
-    if group:
-        yield group
