@@ -123,6 +123,18 @@ def test_partitions_are_deleted_without_a_look_into_files(table: Table, opened: 
     assert table.history()[0].metrics["numDeletedRows"] == ("6" if where is None else "3")
 
 
+@pytest.mark.parametrize("where", ["FALSE", "NULL", "1 = 2", "TRUE AND NULL", "NOT TRUE OR 'a' > 'b'"])
+def test_a_condition_that_is_never_true_deletes_nothing(
+    catalog: Catalog, table: Table, tmp_path: Path, where: str
+) -> None:
+    flat = catalog.create_table("flat", location=tmp_path / "flat", schema="id long")
+    flat.append(pa.table({"id": [1, 2]}))
+    for each in (table, flat):
+        assert each.delete(where).versions == {}
+        assert each.update({"id": "0"}, where).versions == {}
+    assert flat.delete("TRUE OR NULL").versions == {"flat": 2}
+
+
 def test_an_edit_that_finds_no_row_makes_no_version(catalog: Catalog, table: Table) -> None:
     assert table.delete("id = 99").versions == {}
     assert table.update({"note": "'x'"}, "id = 99").versions == {}

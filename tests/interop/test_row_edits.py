@@ -27,9 +27,10 @@ WHERE = "f > 1.5 AND NOT (s = 'b') OR coalesce(s, 'none') || p = 'nonex'"
 RAISED = {"c": "c * 1.115", "s": "concat(s, '!')", "f": "id / 4", "p": "CASE WHEN p IS NULL THEN 'n' ELSE p END"}
 CHANGED = ("Updated", "Deleted")
 COUNTS = (
-    *("numDeletedRows", "numUpdatedRows", "numSourceRows", "numOutputRows", "numTargetRowsInserted"),
+    *("numDeletedRows", "numUpdatedRows", "numSourceRows", "numTargetRowsInserted"),
     *(f"numTargetRows{which}{kind}" for which in ("", "Matched", "NotMatchedBySource") for kind in CHANGED),
 )
+"""What the rows decide; rows that are copied depend on the files, and Delta Spark rewrites more of them."""
 ARROW = pa.schema(
     [
         ("id", pa.int64()),

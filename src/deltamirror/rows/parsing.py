@@ -6,7 +6,7 @@ refused. The language is small on purpose: each part of it means what it means i
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self, TypeAlias
 
 import pyarrow as pa
@@ -148,6 +148,8 @@ class _Parser:
         if operand.kind not in (BOOLEAN, VOID):
             following = self._peek().text
             raise self._wrong(f"after {operand.text!r}, a comparison is expected, not {following!r}")
+        if operand.kind == VOID:
+            operand = replace(operand, kind=BOOLEAN, expression=operand.expression.cast(pa.bool_()))
         return Truth(operand)
 
     def as_value(self, operand: Operand) -> Value:

@@ -132,10 +132,8 @@ class Rewriting:
 
 def removed_whole(files: Sequence[Mapping[str, Any]], condition: pc.Expression, layout: Layout) -> Rewritten:
     """Remove the files whose partition values meet a condition, which names nothing else; none of them is opened."""
-    partitions = partition_rows(files, layout) if layout.partition_fields else None
-    if partitions is not None and files:
-        matches = is_true(partitions, condition, layout.table).to_pylist()
-        files = [file for file, matched in zip(files, matches, strict=True) if matched]
+    matches = is_true(partition_rows(files, layout), condition, layout.table).to_pylist() if files else []
+    files = [file for file, matched in zip(files, matches, strict=True) if matched]
     rows = [live_records(file) for file in files]
     counts = Counter({DELETED: sum(each or 0 for each in rows)})
     return Rewritten(removed=[file["path"] for file in files], counts=counts, is_counted=None not in rows)

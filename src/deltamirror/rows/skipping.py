@@ -46,7 +46,7 @@ def possible_files(files: Sequence[Mapping[str, Any]], condition: pc.Expression,
     dataset = ds.FileSystemDataset(fragments, layout.arrow_schema, file_format)
     try:
         return [int(each.path) for each in dataset.get_fragments(filter=condition)]
-    except pa.ArrowInvalid:  # a value that cannot be computed, such as a sum that is too large: its rows will tell
+    except pa.ArrowException:  # a value that cannot be computed, such as a sum that is too large: its rows will tell
         return list(range(len(files)))
 
 
@@ -60,13 +60,16 @@ def partition_guarantee(
 
 
 def partition_rows(files: Sequence[Mapping[str, Any]], layout: Layout) -> pa.RecordBatch:
-    """The values that files have in the partition columns, as users name them: one row for each file."""
+    """The values that files have in the partition columns, as users name them: one row for each file.
+
+    A column without a name is there, so that there are rows where a table has no partitions.
+    """
     fields = layout.partition_fields
     columns = [
         pa.array([_value(each, file["partition_values"], layout) for file in files], layout.arrow_type(each.type))
         for each in fields
     ]
-    return pa.RecordBatch.from_arrays(columns, names=[each.name for each in fields])
+    return pa.RecordBatch.from_arrays([*columns, pa.nulls(len(files))], names=[*(each.name for each in fields), ""])
 
 
 def live_records(file: Mapping[str, Any]) -> int | None:
