@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from deltamirror.catalog import Catalog, Committed, HistoryEntry, Snapshot, Table, TableInfo, Transaction
+    from deltamirror.catalog.merges import Delete, Insert, Update
     from deltamirror.delta.actions import (
         Add,
         Cdc,
@@ -29,9 +30,11 @@ __all__ = [
     "Cdc",
     "CommitInfo",
     "Committed",
+    "Delete",
     "DeletionVector",
     "DomainMetadata",
     "HistoryEntry",
+    "Insert",
     "Metadata",
     "MirrorEngine",
     "Protocol",
@@ -43,12 +46,14 @@ __all__ = [
     "Transaction",
     "Txn",
     "TxnLogWriter",
+    "Update",
 ]
 
 _ELSEWHERE: Final = {
     "MirrorEngine": "deltamirror.ops.engine",
     "SqlTxnLogWriter": "deltamirror.txnlog.writer",
     "TxnLogWriter": "deltamirror.txnlog.contract",
+    **dict.fromkeys(("Delete", "Insert", "Update"), "deltamirror.catalog.merges"),
     **dict.fromkeys(
         ("Catalog", "Committed", "HistoryEntry", "Snapshot", "Table", "TableInfo", "Transaction"),
         "deltamirror.catalog",

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from deltamirror import Add, Catalog, MirrorEngine, Table, Transaction
+from deltamirror import Add, Catalog, Delete, Insert, MirrorEngine, Table, Transaction
 from deltamirror.errors import DeltaMirrorError, Internal
 from tests.support.frames import DataFrame
 from tests.support.lake import add
@@ -195,6 +195,9 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Table.append": (_of_table("append"), {"data": []}),
     "Table.append rows": (_of_table("append", "rows"), {"data": ROWS}),
     "Table.overwrite": (_of_table("overwrite", "rows"), {"data": ROWS}),
+    "Table.delete": (_of_table("delete", "rows"), {}),
+    "Table.update": (_of_table("update", "rows"), {"set": {"id": "id + 1"}}),
+    "Table.merge": (_of_table("merge", "rows"), {"source": ROWS, "on": ["id"], "matched": Delete()}),
     "Table.to_arrow": (_of_table("to_arrow", "rows"), {}),
     "Table.scan": (_read(_of_table("scan", "rows")), {}),
     "Table.remove": (_of_table("remove"), {"files": ["nothing"]}),
@@ -204,6 +207,12 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Transaction.append rows": (_of_transaction("append"), {"table": "rows", "data": ROWS}),
     "Transaction.overwrite": (_of_transaction("overwrite"), {"table": "rows", "data": ROWS}),
     "Transaction.overwrite with a token": (_of_transaction("overwrite", "token"), {"table": "rows", "data": ROWS}),
+    "Transaction.delete": (_of_transaction("delete"), {"table": "rows"}),
+    "Transaction.update": (_of_transaction("update"), {"table": "rows", "set": {"id": 1}}),
+    "Transaction.merge": (
+        _of_transaction("merge"),
+        {"table": "rows", "source": ROWS, "on": ["id"], "not_matched": [Insert()]},
+    ),
     "Transaction.remove": (_of_transaction("remove"), {"table": "t", "files": []}),
     "Transaction.read": (_of_transaction("read"), {"table": "t"}),
     "Transaction.set_metadata": (_of_transaction("set_metadata"), {"table": "t"}),

@@ -15,7 +15,18 @@ from typing import Any, Self
 import pyarrow as pa
 
 import deltamirror
-from deltamirror import Catalog, DeletionVector, MirrorEngine, Snapshot, SqlTxnLogWriter, Table, Transaction, Txn
+from deltamirror import (
+    Catalog,
+    Delete,
+    DeletionVector,
+    Insert,
+    MirrorEngine,
+    Snapshot,
+    SqlTxnLogWriter,
+    Table,
+    Transaction,
+    Txn,
+)
 from deltamirror.config import Settings
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import from_ddl
@@ -186,6 +197,9 @@ CASES: dict[str, Case] = {
     "Table.append": lambda g: g.hands.table.append([add(g.text)], token=g.text),
     "Table.append rows": lambda g: g.hands.table.append(_rows(g)),
     "Table.overwrite": lambda g: g.hands.table.overwrite(_rows(g), replace_where=g.text),
+    "Table.delete": lambda g: g.hands.table.delete(g.text, token=g.text),
+    "Table.update": lambda g: g.hands.table.update({g.text: g.text}, g.text),
+    "Table.merge": lambda g: g.hands.table.merge(_rows(g), g.text, matched=Delete(g.text)),
     "Table.scan": lambda g: g.hands.table.scan([g.text], g.text).read_all(),
     "Table.to_arrow": lambda g: g.hands.table.to_arrow(version=g.number),
     "Table.alter": lambda g: g.hands.table.alter(properties={g.text: g.text}, comment=g.text),
@@ -203,6 +217,9 @@ CASES: dict[str, Case] = {
     "TableInfo.unpublished": lambda g: g.hands.table.info().unpublished,
     "Transaction.append": _in_transaction(lambda tx, g: tx.append(g.text, [add("appended.parquet", size=g.number)])),
     "Transaction.overwrite": _in_transaction(lambda tx, g: tx.overwrite(g.text, _rows(g))),
+    "Transaction.delete": _in_transaction(lambda tx, g: tx.delete(g.text, g.text)),
+    "Transaction.update": _in_transaction(lambda tx, g: tx.update(g.text, {g.text: g.text}, g.text)),
+    "Transaction.merge": _in_transaction(lambda tx, g: tx.merge(TABLE, _rows(g), [g.text], not_matched=Insert())),
     "Transaction.commit": lambda g: g.hands.begun().commit(),
     "Transaction.read": _in_transaction(lambda tx, g: tx.read(g.text, partitions={g.text: g.text})),
     "Transaction.remove": _in_transaction(lambda tx, g: tx.remove(TABLE, [g.text])),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from deltamirror.delta.schema import from_arrow, schema_string
 
-__all__ = ["DataFrame"]
+__all__ = ["DataFrame", "SparkSession"]
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -30,9 +30,24 @@ class DataFrame:
         text = schema_string(from_arrow(self.tasks[0].schema))
         return SimpleNamespace(json=lambda: json.dumps(json.loads(text)))
 
+    @property
+    def sparkSession(self) -> "SparkSession":  # noqa: N802 - pyspark's name
+        """The session that made it."""
+        return SparkSession()
+
+    def repartition(self, _: int) -> "DataFrame":
+        """The same tasks."""
+        return self
+
     def toDF(self, *names: str) -> "DataFrame":  # noqa: N802 - pyspark's name
         """The same with other names."""
         return replace(self, tasks=[each.rename_columns(list(names)) for each in self.tasks])
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - pyspark's name
+        """All rows."""
+        if self.fails is not None:
+            raise self.fails
+        return pa.concat_tables(self.tasks)
 
     def mapInArrow(self, task: Task, _: str) -> Any:  # noqa: N802 - pyspark's name
         """What tasks make of it."""
@@ -47,4 +62,13 @@ class DataFrame:
         return pa.Table.from_batches(found, pa.schema([("answer", pa.binary())]))
 
 
+class SparkSession:
+    """A session that runs the tasks of its frames here."""
+
+    def createDataFrame(self, rows: Sequence[tuple[Any, ...]], _: str) -> DataFrame:  # noqa: N802 - pyspark's name
+        """A frame of one column, a task a row."""
+        return DataFrame([pa.table({"files": pa.array([bytes(value)], pa.binary())}) for (value,) in rows])
+
+
+SparkSession.__module__ = "pyspark.sql.session"
 DataFrame.__module__ = "pyspark.sql.classic.dataframe"  # by which it is known

@@ -17,12 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import deltamirror
-from deltamirror import Catalog
+from deltamirror import Catalog, Insert, Update
 from deltamirror.config import Settings, StorageSettings, load
 from deltamirror.errors import DeltaMirrorError
 
 __all__ = [
     "Command",
+    "Edits",
     "ExampleRun",
     "FrameLoad",
     "FrameWrite",
@@ -107,6 +108,27 @@ class FrameLoad:
         deltamirror.spark.register(session)
         reader = session.read.format("deltamirror").option("catalog", self.catalog).options(**self.options)
         return reader.load(self.table).where(self.where).toArrow()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edits:
+    """Rows of a table updated, deleted and merged by executors, in this order; the answer is the version."""
+
+    catalog: str
+    table: str
+    update: tuple[Mapping[str, str], str]
+    delete: str
+    source: str
+    """A statement of SQL, whose rows are merged by ``id``: those that match are replaced, the others come."""
+
+    def run(self, session: SparkSession) -> int:
+        """Change the rows."""
+        with Catalog(self.catalog) as catalog:
+            table = catalog.table(self.table)
+            table.update(*self.update, spark=session)
+            table.delete(self.delete, spark=session)
+            table.merge(session.sql(self.source), ["id"], matched=Update(), not_matched=Insert())
+            return table.info().head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,12 @@ from deltamirror.delta.commitinfo import Parameters, write_parameters
 from deltamirror.delta.partitions import PartitionValue, partition_text
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.predicates import condition_of, partition_box
+from deltamirror.rows.parsing import condition_of
+from deltamirror.rows.predicates import partition_box
 from deltamirror.rows.sources import RowSource
 from deltamirror.rows.writing import AcceptedPartitions, PartitionValues, RowOrder, WrittenRows
 from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.store import Store
 from deltamirror.txnlog.tables.reading import Snapshot
 
 __all__ = [
@@ -83,11 +85,19 @@ class RowWriter:
 
     def write(self, rows: RowWrite, layout: Layout, location: str, *, rows_checked: bool) -> WrittenRows:
         """Write the data files that one write of a transaction comes to."""
-        settings = self._live.current
-        address = StoreAddress.of(location, settings.storage)
-        store = self._stores.at(address)
-        order = row_order(layout, settings, rows.replaces, rows_checked=rows_checked)
+        address, store = self.place(location)
+        order = row_order(layout, self.settings, rows.replaces, rows_checked=rows_checked)
         return WrittenRows(layout, store, rows.source.write(order, address, store))
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force at this moment."""
+        return self._live.current
+
+    def place(self, location: str) -> tuple[StoreAddress, Store]:
+        """Where the files of a table go, and the store there."""
+        address = StoreAddress.of(location, self.settings.storage)
+        return address, self._stores.at(address)
 
 
 def row_order(

@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
+from deltamirror.catalog.edits import Assignments
 from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment, table_properties
+from deltamirror.catalog.merges import Delete, Insert, OneOrMore, Update
 from deltamirror.config import Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
@@ -102,6 +104,49 @@ class Table:
         """Replace rows, in a transaction of their own; see ``Transaction.overwrite``."""
         with self._catalog.transaction(token=token) as tx:
             tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic)
+        return tx.result
+
+    def delete(self, where: str | None = None, *, token: str | None = None, spark: object = None) -> Committed:
+        """Delete rows, in a transaction of its own; no version is made where no row was found."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.delete(self.name, where, spark=spark)
+        return tx.result
+
+    def update(
+        self,
+        set: Assignments,  # noqa: A002 - the word of SQL
+        where: str | None = None,
+        *,
+        token: str | None = None,
+        spark: object = None,
+    ) -> Committed:
+        """Update rows, in a transaction of its own; no version is made where no row was found."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.update(self.name, set, where, spark=spark)
+        return tx.result
+
+    def merge(
+        self,
+        source: RowData,
+        on: str | Sequence[str],
+        *,
+        matched: OneOrMore[Update | Delete] = (),
+        not_matched: OneOrMore[Insert] = (),
+        not_matched_by_source: OneOrMore[Update | Delete] = (),
+        token: str | None = None,
+        spark: object = None,
+    ) -> Committed:
+        """Merge rows, in a transaction of its own; see ``Transaction.merge``."""
+        with self._catalog.transaction(token=token) as tx:
+            tx.merge(
+                self.name,
+                source,
+                on,
+                matched=matched,
+                not_matched=not_matched,
+                not_matched_by_source=not_matched_by_source,
+                spark=spark,
+            )
         return tx.result
 
     def remove(

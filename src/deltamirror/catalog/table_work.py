@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
+from deltamirror.catalog.edits import Edit, Edited
 from deltamirror.catalog.rows import Replacement, RowWrite
 from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration
 from deltamirror.delta.paths import PartitionValue, partition_text
-from deltamirror.txnlog.commit.request import Operation
+from deltamirror.errors import InvalidInput
+from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent
+from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Partitions", "TableWork", "partition_read"]
+__all__ = ["Partitions", "TableWork", "idle_answer", "partition_read"]
 
 Partitions: TypeAlias = Mapping[str, PartitionValue | Sequence[PartitionValue]]
 """Partition columns with the value, or the values, that were read."""
@@ -39,6 +43,14 @@ class TableWork:
     rows: list[RowWrite] = field(default_factory=list)
     replaces: Replacement | None = None
     """What an overwrite takes the place of."""
+    edit: Edit | None = None
+    """Rows to be deleted, updated or merged."""
+    session: Any = None
+    """The session of Spark by which that is done."""
+    adds_files: bool = False
+    """Whether data files come that were written elsewhere."""
+    edited: Edited | None = None
+    """What the edit came to, once it was carried out."""
     founded: tuple[Metadata, Protocol] | None = None
     """Metadata and protocol that files of rows were written for: alterations draw names by chance, so once."""
     whole_table: bool = False
@@ -49,7 +61,18 @@ class TableWork:
     @property
     def writes(self) -> bool:
         """Whether anything was asked for besides reading."""
-        return bool(self.streams or self.removed or self.alterations or self.rows or self.lines is not None)
+        asked = self.streams or self.removed or self.alterations or self.rows or self.lines is not None
+        return bool(asked or (self.edit is not None and self.edited is None))
+
+    @property
+    def meets_rules(self) -> bool:
+        """Whether all rows that come are copies, or were held against the rules of the table."""
+        return self.edited is not None and not self.adds_files
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the actions are found out when the transaction commits, so that a retry may find others."""
+        return bool(self.removed or self.alterations or self.rows or self.edit is not None)
 
     @property
     def read_set(self) -> ReadSet | None:
@@ -58,11 +81,52 @@ class TableWork:
             return None
         return ReadSet(whole_table=self.whole_table, partitions=tuple(self.partitions), files=frozenset(self.files))
 
+    def require_untouched(self, table: str, doing: str, *, by_files: bool = False) -> None:
+        """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there."""
+        has_files = by_files and self.adds_files
+        if has_files or self.removed or self.rows or self.replaces is not None or self.edit is not None:
+            hint = f"{doing} a table once in a transaction, before anything is appended to it"
+            raise InvalidInput(f"the transaction removes files of {table!r}, or changes its rows, already", hint=hint)
+
+    def content(self, table: str, operation: Operation) -> TableContent:
+        """What was asked for, to be told from other requests; streams are taken into memory."""
+        self.streams = [list(stream) for stream in self.streams]
+        self.lines = None if self.lines is None else list(self.lines)
+        return TableContent(
+            table=table,
+            operation=operation.name,
+            at_version=self.at_version,
+            is_verbatim=self.lines is not None,
+            actions=ActionsDigest.of(chain(*self.streams), self.lines or ()).text(),
+            removed=self.removed,
+            alterations=self.alterations,
+            rows=[*([self.edit.fingerprint] if self.edit else []), *(each.fingerprint for each in self.rows)],
+        )
+
+    def take(self, edited: Edited, taken: Snapshot) -> None:
+        """Take in what the edit came to; changes to the partitions that it looked into conflict with it."""
+        self.edited, self.reads = edited, True
+        if edited.removes or edited.written.adds:
+            self.streams += [edited.written.adds, edited.removes]
+        self.whole_table |= edited.boxes is None
+        self.partitions += [partition_read(taken, box) for box in edited.boxes or ()]
+
     def described(self, operation: Operation) -> Operation:
-        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite."""
+        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite or an edit."""
+        if self.edited is not None:
+            return self.edited.described(operation)
         if operation.name is not None or self.replaces is None:
             return operation
         return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)
+
+
+def idle_answer(works: Iterable[TableWork]) -> Committed | None:
+    """The answer where edits found no row to change, and nothing else was asked for: no version is made."""
+    found = list(works)
+    times = [work.snapshot.timestamp for work in found if work.edited is not None and work.snapshot is not None]
+    if not times or any(work.writes for work in found):
+        return None
+    return Committed(versions={}, timestamp=max(times))
 
 
 def partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:

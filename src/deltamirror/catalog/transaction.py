@@ -18,6 +18,7 @@ from deltamirror.arguments import (
     text,
     texts,
 )
+from deltamirror.catalog.edits import Assignments, Deletion, Edit, Editor, Updating, assignments_of, condition_text
 from deltamirror.catalog.files import Files, adds, is_listing
 from deltamirror.catalog.inputs import (
     Schema,
@@ -28,19 +29,20 @@ from deltamirror.catalog.inputs import (
     schema_of,
     table_properties,
 )
+from deltamirror.catalog.merges import Delete, Insert, Merge, OneOrMore, Update, clauses_of, join_text, merge_source
 from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, replaced_files, replacement_of
-from deltamirror.catalog.table_work import Partitions, TableWork, partition_read
+from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.definition import Alteration, altered
 from deltamirror.delta.schema import parse_schema
-from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, NotFound, Transient, Unavailable
+from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source
-from deltamirror.rows.writing import WrittenRows
-from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent, content_digest
+from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source, spark_session
+from deltamirror.rows.writing import WrittenRows, discarded_if_refused
+from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds, snapshot
@@ -116,7 +118,7 @@ class Transaction:
                 self._add_rows(table, work, RowWrite(source))
                 return
             data = source.reader
-        named = adds(data)
+        named, work.adds_files = adds(data), True
         work.streams.append(self._verifier(table).verified(named) if verify_files else named)
 
     def overwrite(
@@ -136,11 +138,53 @@ class Transaction:
             hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
             raise InvalidInput(f"data has to be rows, not {shown(data)}", hint=hint)
         work, is_dynamic = self._taken(table), flag(dynamic, "dynamic")
-        if work.removed or work.rows:
-            hint = "overwrite a table once in a transaction, before anything is appended to it"
-            raise InvalidInput(f"the transaction removes files of {table!r}, or adds rows to it, already", hint=hint)
+        work.require_untouched(table, "overwrite")
         work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
         self._add_rows(table, work, RowWrite(row_source(data), work.replaces))
+
+    def delete(self, table: str, where: str | None = None, *, spark: object = None) -> None:
+        """Delete the rows of which a condition is true; without one, all rows.
+
+        Files whose partition values or statistics exclude it are not opened; of the others, those that have such rows
+        are rewritten without them when the transaction commits. A table is changed once in a transaction, before rows
+        are appended to it. With a session as ``spark``, executors read and write the files.
+        """
+        self._edit(table, Deletion(condition_text(where, "where")), spark_session(spark))
+
+    def update(
+        self,
+        table: str,
+        set: Assignments,  # noqa: A002 - the word of SQL
+        where: str | None = None,
+        *,
+        spark: object = None,
+    ) -> None:
+        """Give columns other values, in the rows of which a condition is true; without one, in all rows.
+
+        ``set`` maps columns to expressions of SQL, as ``{"amount": "amount * 1.1", "note": "'raised'"}``, or to values
+        of Python that are no texts. All expressions see the row as it was.
+        """
+        edit = Updating(assignments_of(set, "set"), condition_text(where, "where"))
+        self._edit(table, edit, spark_session(spark))
+
+    def merge(
+        self,
+        table: str,
+        source: RowData,
+        on: str | Sequence[str],
+        *,
+        matched: OneOrMore[Update | Delete] = (),
+        not_matched: OneOrMore[Insert] = (),
+        not_matched_by_source: OneOrMore[Update | Delete] = (),
+        spark: object = None,
+    ) -> None:
+        """Change the rows of a table by those of a source; ``on`` says which match: ``["id"]``, or a condition.
+
+        Expressions name columns as ``target.id`` and ``source.id``, or by their name alone where one of both has it.
+        Of each list of clauses, the first whose condition holds decides. The source is held in memory.
+        """
+        clauses = clauses_of(matched, not_matched, not_matched_by_source)
+        self._edit(table, Merge(merge_source(source), join_text(on), clauses), spark_session(spark, source))
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -151,9 +195,9 @@ class Transaction:
         """
         given, data_change = list(paths_to_remove(files)), flag(data_change, "data_change")
         work = self._taken(table)
-        if work.replaces is not None:
+        if work.replaces is not None or work.edit is not None:
             hint = "commit the removes in a transaction of their own"
-            raise InvalidInput(f"the transaction overwrites {table!r} already", hint=hint)
+            raise InvalidInput(f"the transaction replaces rows of {table!r} already", hint=hint)
         complete: list[Action] = []
         for file in given:
             if isinstance(file, Remove):
@@ -243,6 +287,7 @@ class Transaction:
         read_version = optional_number(read_version, "read_version")
         at_version, stream = optional_number(at_version, "at_version"), actions_of(actions)
         work = self._looked(table) if read_version is None and at_version is None else self._of(table)
+        work.adds_files = True
         work.streams.append(self._verifier(table).verified(stream) if flag(verify_files, "verify_files") else stream)
         work.read_version = _oldest(work.read_version, read_version)
         work.at_version = work.at_version if at_version is None else at_version
@@ -270,27 +315,39 @@ class Transaction:
         return self._result
 
     def _committed(self, content: bytes | None) -> Committed:
-        """Write the data files of all tables, then commit. Files of a commit that is refused are deleted again.
-
-        Not so where the outcome is not certain: vacuum finds files that no version names.
-        """
+        """Write the data files of all tables, then commit. Files of a commit that is refused are deleted again."""
         if self._before_commit is not None:
             self._before_commit(self._work)
         written: list[WrittenRows] = []
         try:
             for table, work in self._work.items():
+                self._edit_rows(table, work, written)
                 self._write_rows(table, work, written)
+            if (idle := idle_answer(self._work.values())) is not None:
+                return idle
             request = self._request(content)
         except BaseException:
             _discard(written)
             raise
-        try:
+        with discarded_if_refused(written):
             return self._writer.commit(request)
-        except (Transient, Unavailable, Internal):
-            raise
-        except DeltaMirrorError:
-            _discard(written)
-            raise
+
+    def _edit(self, table: str, edit: Edit, session: object) -> None:
+        """Take an edit in; a wrong one is refused at once, but for the values of rows."""
+        work = self._taken(table)
+        work.require_untouched(table, edit.operation.lower(), by_files=True)
+        edit.plan(self._layout(table, work), rows_checked=self._rows_checked)
+        work.edit, work.session = edit, session
+
+    def _edit_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
+        if work.edit is None:
+            return
+        taken, location = self._snapshot(work), self._writer.state(table, remembered=True).location
+        editor = Editor(self._layout(table, work), taken, self._row_writer, location, work.session)
+        edited = editor.carry_out(work.edit, rows_checked=self._rows_checked)
+        written.append(edited.written)
+        work.founded = (editor.layout.metadata, editor.layout.protocol)
+        work.take(edited, taken)
 
     def _write_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
         if not work.rows:
@@ -333,7 +390,7 @@ class Transaction:
 
     def _known(self, content: bytes | None) -> Committed | None:
         """The answer of the log, if it has the transaction: the files that it removed cannot be looked up any more."""
-        if not any(work.removed or work.alterations or work.rows for work in self._work.values()):
+        if not any(work.is_looked_up for work in self._work.values()):
             return None
         changed = [table for table, work in self._work.items() if work.writes]
         known = self._writer.find_token(self._token, content, changed)
@@ -391,7 +448,7 @@ class Transaction:
             lineage=None if taken is None else taken.lineage,
             reads=work.read_set,
             operation=work.described(self._operation),
-            rows_checked=self._rows_checked,
+            rows_checked=self._rows_checked or work.meets_rules,
         )
 
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:
@@ -419,25 +476,9 @@ class Transaction:
 
     def _content(self) -> bytes | None:
         """A digest of what was asked for, where that is not simply the actions; None leaves it to the log."""
-        if self._token is None or not any(
-            work.removed or work.alterations or work.rows for work in self._work.values()
-        ):
+        if self._token is None or not any(work.is_looked_up for work in self._work.values()):
             return None
-        return content_digest(self._table_content(table, work) for table, work in self._work.items())
-
-    def _table_content(self, table: str, work: TableWork) -> TableContent:
-        work.streams = [list(stream) for stream in work.streams]
-        work.lines = None if work.lines is None else list(work.lines)
-        return TableContent(
-            table=table,
-            operation=self._operation.name,
-            at_version=work.at_version,
-            is_verbatim=work.lines is not None,
-            actions=ActionsDigest.of(chain(*work.streams), work.lines or ()).text(),
-            removed=work.removed,
-            alterations=work.alterations,
-            rows=[each.fingerprint for each in work.rows],
-        )
+        return content_digest(work.content(table, self._operation) for table, work in self._work.items())
 
 
 def _discard(written: Iterable[WrittenRows]) -> None:

@@ -15,15 +15,21 @@ from deltamirror.delta.lines import json_text
 from deltamirror.delta.order import ordered
 
 __all__ = [
+    "RewriteMetrics",
     "WriteMetrics",
     "add_columns_parameters",
     "add_constraint_parameters",
     "commit_info",
     "create_table_parameters",
+    "delete_metrics",
     "drop_constraint_parameters",
+    "merge_metrics",
+    "merge_parameters",
     "metrics_for",
+    "predicate_parameters",
     "set_properties_parameters",
     "unset_properties_parameters",
+    "update_metrics",
     "upgrade_protocol_parameters",
     "write_parameters",
 ]
@@ -89,6 +95,30 @@ def write_parameters(
     """WRITE. Delta Spark names the partition columns when it creates the table, not when it appends."""
     parameters: Parameters = {"mode": mode, "partitionBy": json_text(list(partition_by))}
     return parameters if predicate is None else {**parameters, "predicate": predicate}
+
+
+def predicate_parameters(predicate: str | None, *, otherwise: Sequence[str] = ()) -> Parameters:
+    """DELETE and UPDATE. ``otherwise`` is what the reference writes where there is no condition."""
+    return {"predicate": json_text(list(otherwise) if predicate is None else [predicate])}
+
+
+def merge_parameters(
+    predicate: str,
+    *,
+    matched: Iterable[tuple[str, str | None]],
+    not_matched: Iterable[tuple[str, str | None]],
+    not_matched_by_source: Iterable[tuple[str, str | None]],
+) -> Parameters:
+    """MERGE. A clause is what it does (``update``, ``delete``, ``insert``), and its condition, if it has one."""
+    clauses = {"matched": matched, "notMatched": not_matched, "notMatchedBySource": not_matched_by_source}
+    return {
+        "predicate": json_text([predicate]),
+        **{f"{name}Predicates": json_text([_clause(*each) for each in found]) for name, found in clauses.items()},
+    }
+
+
+def _clause(action: str, predicate: str | None) -> dict[str, str]:
+    return {"actionType": action} if predicate is None else {"predicate": predicate, "actionType": action}
 
 
 def set_properties_parameters(properties: Mapping[str, str]) -> Parameters:
@@ -178,6 +208,86 @@ def metrics_for(actions: Iterable[Action]) -> dict[str, str]:
     for action in actions:
         metrics.see(action)
     return metrics.texts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteMetrics:
+    """The files that a change of rows rewrote, and how long that took."""
+
+    added: Sequence[Add]
+    removed: Sequence[Remove]
+    scan_ms: int = 0
+    rewrite_ms: int = 0
+
+    def files(self) -> dict[str, int]:
+        """The members that DELETE and UPDATE have in common; deletion vectors are never written, only given up."""
+        return {
+            "numRemovedFiles": len(self.removed),
+            "numRemovedBytes": sum(each.size or 0 for each in self.removed),
+            "numDeletionVectorsAdded": 0,
+            "numDeletionVectorsUpdated": 0,
+            "numDeletionVectorsRemoved": sum(each.deletion_vector is not None for each in self.removed),
+            "numAddedFiles": len(self.added),
+            "numAddedBytes": sum(each.size for each in self.added),
+            "numAddedChangeFiles": 0,
+            "executionTimeMs": self.scan_ms + self.rewrite_ms,
+            "scanTimeMs": self.scan_ms,
+            "rewriteTimeMs": self.rewrite_ms,
+        }
+
+
+def delete_metrics(rewrite: RewriteMetrics, *, copied: int, deleted: int | None) -> dict[str, str]:
+    """The ``operationMetrics`` of a DELETE; ``deleted`` is not known where files without statistics were removed."""
+    return _texts({**rewrite.files(), "numCopiedRows": copied, "numDeletedRows": deleted})
+
+
+def update_metrics(rewrite: RewriteMetrics, *, copied: int, updated: int) -> dict[str, str]:
+    """The ``operationMetrics`` of an UPDATE."""
+    return _texts({**rewrite.files(), "numCopiedRows": copied, "numUpdatedRows": updated})
+
+
+def merge_metrics(
+    rewrite: RewriteMetrics,
+    *,
+    source_rows: int,
+    copied: int,
+    inserted: int,
+    matched: tuple[int, int],
+    by_source: tuple[int, int],
+) -> dict[str, str]:
+    """The ``operationMetrics`` of a MERGE; of the rows that matched, or were not in the source: (updated, deleted)."""
+    files = rewrite.files()
+    updated, deleted = matched[0] + by_source[0], matched[1] + by_source[1]
+    return _texts(
+        {
+            "numSourceRows": source_rows,
+            "numTargetRowsInserted": inserted,
+            "numTargetRowsUpdated": updated,
+            "numTargetRowsMatchedUpdated": matched[0],
+            "numTargetRowsNotMatchedBySourceUpdated": by_source[0],
+            "numTargetRowsDeleted": deleted,
+            "numTargetRowsMatchedDeleted": matched[1],
+            "numTargetRowsNotMatchedBySourceDeleted": by_source[1],
+            "numTargetRowsCopied": copied,
+            "numOutputRows": copied + updated + inserted,
+            "numTargetFilesAdded": files["numAddedFiles"],
+            "numTargetFilesRemoved": files["numRemovedFiles"],
+            "numTargetBytesAdded": files["numAddedBytes"],
+            "numTargetBytesRemoved": files["numRemovedBytes"],
+            "numTargetChangeFilesAdded": files["numAddedChangeFiles"],
+            "numTargetDeletionVectorsAdded": files["numDeletionVectorsAdded"],
+            "numTargetDeletionVectorsUpdated": files["numDeletionVectorsUpdated"],
+            "numTargetDeletionVectorsRemoved": files["numDeletionVectorsRemoved"],
+            "executionTimeMs": files["executionTimeMs"],
+            "materializeSourceTimeMs": 0,
+            "scanTimeMs": files["scanTimeMs"],
+            "rewriteTimeMs": files["rewriteTimeMs"],
+        }
+    )
+
+
+def _texts(metrics: Mapping[str, int | None]) -> dict[str, str]:
+    return ordered({name: str(value) for name, value in metrics.items() if value is not None})
 
 
 def _plus(total: int | None, value: int | None) -> int | None:

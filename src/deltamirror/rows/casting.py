@@ -16,7 +16,7 @@ from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapTyp
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
 
-__all__ = ["Caster", "require_castable"]
+__all__ = ["Caster", "plain_schema", "require_castable"]
 
 _INTEGER_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _EXACT_BITS: Final[Mapping[str, int]] = {"float": 16, "double": 32}
@@ -41,6 +41,11 @@ _LISTS: Final = (
 def require_castable(source: pa.Schema, layout: Layout) -> None:
     """Refuse data with a column that the table lacks, or whose values might not fit; and a missing NOT NULL column."""
     _require_fields(list(source), layout.schema, "", layout)
+
+
+def plain_schema(source: pa.Schema) -> pa.Schema:
+    """The columns without encodings, such as dictionaries."""
+    return pa.schema([each.with_type(_decoded_type(each.type)) for each in source])
 
 
 def _require_fields(given: list[pa.Field], wanted: StructType, parent: str, layout: Layout) -> None:

@@ -4,16 +4,25 @@ from collections.abc import Iterator
 from typing import Final
 
 from deltamirror.delta.features import row_duties
-from deltamirror.delta.properties import CONSTRAINT_PREFIX
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, append_only, change_data_feed
 from deltamirror.delta.schema import primitive_names
 from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
 
-__all__ = ["require_plain_types", "require_writable_rows"]
+__all__ = [
+    "require_copyable_rows",
+    "require_editable_rows",
+    "require_plain_types",
+    "require_updatable_rows",
+    "require_writable_rows",
+]
 
 _UNWRITTEN: Final = frozenset({"variant", "void"})
 _VOUCHED: Final = frozenset({"checkConstraints", "generatedColumns", "invariants"})
 """What the caller may vouch for: all of it is about the values of rows."""
+_OF_NEW_VALUES: Final = _VOUCHED | {"identityColumns"}
+"""What rows that are copied as they are meet already."""
+_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 _BY_KEY: Final = {
     "generatedColumns": "delta.generationExpression",
     "identityColumns": "delta.identity.start",
@@ -23,9 +32,45 @@ _BY_KEY: Final = {
 
 def require_writable_rows(layout: Layout, *, rows_checked: bool) -> None:
     """Refuse a table with rules for rows that are not enforced here, unless the caller vouches for them."""
+    _require_none(layout, _VOUCHED if rows_checked else frozenset())
+
+
+def require_copyable_rows(layout: Layout) -> None:
+    """Refuse a table whose files need more than the rows that they have: copies of rows keep all other rules."""
+    _require_none(layout, _OF_NEW_VALUES)
+
+
+def require_updatable_rows(layout: Layout, *, rows_checked: bool) -> None:
+    """Refuse a table with rules for the values of rows that are not enforced here, unless the caller vouches for them.
+
+    Rows that are updated keep the values of their identity columns.
+    """
+    _require_none(layout, _OF_NEW_VALUES if rows_checked else frozenset({"identityColumns"}))
+
+
+def require_editable_rows(layout: Layout, *, rewrites: bool) -> None:
+    """Refuse a table whose rows may not change, or whose changes have to be recorded row by row.
+
+    ``rewrites`` says that rows are written; to remove whole files records itself.
+    """
+    if append_only(layout.metadata):
+        raise Refused(
+            f"table {layout.table!r} has delta.appendOnly: its rows are neither deleted nor updated",
+            hint="set delta.appendOnly to false first",
+            table=layout.table,
+        )
+    if rewrites and change_data_feed(layout.metadata):
+        raise Refused(
+            f"table {layout.table!r} has {_CHANGE_FEED}: the change data of rewritten rows is not written here",
+            hint="change these rows by Delta Spark, delete whole partitions, or turn the property off",
+            table=layout.table,
+        )
+
+
+def _require_none(layout: Layout, met: frozenset[str]) -> None:
     require_plain_types(layout, "written")
     for feature, duty in row_duties(layout.metadata, layout.schema).items():
-        if rows_checked and feature in _VOUCHED:
+        if feature in met:
             continue
         named = ", ".join(_names(layout, feature))
         raise Refused(

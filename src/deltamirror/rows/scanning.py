@@ -25,18 +25,29 @@ from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Struct
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
 from deltamirror.rows.casting import Caster
+from deltamirror.rows.changes import translated_values
 from deltamirror.rows.duties import require_plain_types
 from deltamirror.rows.layout import COLUMN_ID, Layout
-from deltamirror.rows.predicates import condition_of
+from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
 from deltamirror.rows.vectors import RowMask, deleted_ranges
+from deltamirror.rows.writing import row_numbers
 from deltamirror.storage.location import canonical_location, local_path
 from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 
-__all__ = ["Scan", "TableFiles", "scan_of"]
+__all__ = ["Scan", "TableFiles", "file_groups", "listed_files", "require_readable_rows", "scan_of"]
 
+_GROUP_BYTES: Final = 32 * 1024 * 1024
+_OPENING_BYTES: Final = 1024 * 1024
+"""What it costs to open a file, in bytes that could be read meanwhile."""
+_MOST_GROUPS: Final = 10_000
+_NEEDED: Final = (
+    *("path", "size", "partition_values", "deletion_vector"),
+    *("base_row_id", "default_row_commit_version"),
+)
+"""What a task needs to know of a file."""
 _READ: Final = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint"}
     | {"vacuumProtocolCheck"}
@@ -44,6 +55,8 @@ _READ: Final = frozenset(
 """The features for readers that make a difference to rows and are understood here, or make none."""
 _FIELD_ID: Final = b"PARQUET:field_id"
 _FLOATING: Final = frozenset({"float", "double"})
+_COMPUTED: Final = "_checked("
+"""What Arrow's functions have in their names that fail for some values."""
 _NUMBERED: Final = "FieldPath("
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
@@ -117,8 +130,10 @@ class Scan:
         """The filter that Arrow's scanner can take: it knows columns by their names in the files.
 
         It takes the bounds of a row group, which leave NaN out, for those of all its values: with NaN, rows get lost.
+        Values that are computed may fail, which is no fault of a file.
         """
-        return None if self.layout.mode != "none" or _has_floats(self._needed) else self.condition
+        is_computed = _COMPUTED in str(self.condition)
+        return None if self.layout.mode != "none" or is_computed or _has_floats(self._needed) else self.condition
 
     @cached_property
     def _needed(self) -> list[Field]:
@@ -141,23 +156,45 @@ class Scan:
                 if file["deletion_vector"] is not None:
                     yield from self._live(file)
 
+    def numbered_rows(self, file: Mapping[str, Any]) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+        """The live rows of one file in its order, with their numbers in it; no filter is applied."""
+        with _translated(self.layout.table):
+            mask, at = self._mask(file), 0
+            for batch in self._ordered(file):
+                kept, numbers = mask.of_next(batch.num_rows), row_numbers(batch.num_rows, start=at)
+                at += batch.num_rows
+                rows = self._named(batch)
+                yield (numbers, rows) if kept is None else (numbers.filter(kept), rows.filter(kept))
+
     def _live(self, file: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        vector = _VECTOR.decode(file["deletion_vector"])
-        mask = RowMask(deleted_ranges(vector, self.opener.read))
-        scanner = self._fragment(file).scanner(schema=self._schema, columns=self._columns, use_threads=False)
-        for batch in scanner.to_reader():
+        mask = self._mask(file)
+        for batch in self._ordered(file):
             yield from self._finished(mask.live(batch), is_filtered=False)
+
+    def _mask(self, file: Mapping[str, Any]) -> RowMask:
+        if file["deletion_vector"] is None:
+            return RowMask(())
+        return RowMask(deleted_ranges(_VECTOR.decode(file["deletion_vector"]), self.opener.read))
+
+    def _ordered(self, file: Mapping[str, Any]) -> pa.RecordBatchReader:
+        scanner = self._fragment(file).scanner(schema=self._schema, columns=self._columns, use_threads=False)
+        return scanner.to_reader()
 
     def _finished(self, batch: pa.RecordBatch, *, is_filtered: bool) -> Iterator[pa.RecordBatch]:
         """The columns and rows that were asked for, under the names that users know."""
-        if self.layout.mode != "none" and batch.num_columns:
-            batch = Caster(batch.schema, self._renamed).cast(batch)
+        batch = self._named(batch)
         if self.condition is not None and not is_filtered:
-            batch = batch.filter(self.condition)
+            with translated_values(self.layout.table):
+                batch = batch.filter(self.condition)
         if batch.num_rows and self.fields:
             yield pa.record_batch([batch.column(each.name) for each in self.fields], schema=self.schema)
         elif batch.num_rows:
             yield batch.select([])  # which keeps the number of rows
+
+    def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.layout.mode == "none" or not batch.num_columns:
+            return batch
+        return Caster(batch.schema, self._renamed).cast(batch)
 
     @cached_property
     def _renamed(self) -> Layout:
@@ -202,16 +239,36 @@ def scan_of(
     layout: Layout, opener: TableFiles, files: pa.Table, *, columns: Sequence[str] | None, condition: object
 ) -> Scan:
     """The scan of the files of a snapshot; InvalidInput for an unknown column."""
-    _require_readable(layout)
+    require_readable_rows(layout)
     fields = layout.schema.fields if columns is None else tuple(_column(name, layout) for name in columns)
     of_rows, of_bounds = _expressions(condition, layout)
+    return Scan(layout, opener, listed_files(files, of_bounds, layout), fields, of_rows)
+
+
+def listed_files(files: pa.Table, bounds: pc.Expression | None, layout: Layout) -> list[dict[str, Any]]:
+    """The files of a listing that may have rows for a filter, each as a mapping; None: all of them."""
     listed = [{**each, "partition_values": msgspec.json.decode(each["partition_values"])} for each in files.to_pylist()]
-    if of_bounds is not None:
-        listed = [listed[number] for number in possible_files(listed, of_bounds, layout)]
-    return Scan(layout, opener, listed, fields, of_rows)
+    return listed if bounds is None else [listed[number] for number in possible_files(listed, bounds, layout)]
 
 
-def _require_readable(layout: Layout) -> None:
+def file_groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """The files in groups of about the same size, each for one task."""
+    costs = [each["size"] + _OPENING_BYTES for each in files]
+    most = max(_GROUP_BYTES, sum(costs) // _MOST_GROUPS)
+    group: list[Mapping[str, Any]] = []
+    size = 0
+    for file, cost in zip(files, costs, strict=True):
+        if group and size + cost > most:
+            yield group
+            group, size = [], 0
+        group.append({name: file[name] for name in _NEEDED})
+        size += cost
+    if group:
+        yield group
+
+
+def require_readable_rows(layout: Layout) -> None:
+    """Refuse a table with a feature, or a type, whose rows are not understood here."""
     unknown = sorted(set(layout.protocol.reader_features or ()) - _READ)
     if unknown:
         raise Unsupported(

@@ -23,7 +23,7 @@ from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
 from deltamirror.errors import Unsupported
 from deltamirror.rows.layout import Layout
 
-__all__ = ["mentioned", "partition_guarantee", "possible_files"]
+__all__ = ["live_records", "mentioned", "partition_guarantee", "partition_rows", "possible_files"]
 
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 _UNBOUNDED: Final = frozenset({"boolean", "binary", "variant", "void"})
@@ -44,7 +44,10 @@ def possible_files(files: Sequence[Mapping[str, Any]], condition: pc.Expression,
         for number, file in enumerate(files)
     ]
     dataset = ds.FileSystemDataset(fragments, layout.arrow_schema, file_format)
-    return [int(each.path) for each in dataset.get_fragments(filter=condition)]
+    try:
+        return [int(each.path) for each in dataset.get_fragments(filter=condition)]
+    except pa.ArrowException:  # a value that cannot be computed, such as a sum that is too large: its rows will tell
+        return list(range(len(files)))
 
 
 def partition_guarantee(
@@ -54,6 +57,28 @@ def partition_guarantee(
     return _all(
         _has_value(naming(each), each, _value(each, values, layout), layout) for each in layout.partition_fields
     )
+
+
+def partition_rows(files: Sequence[Mapping[str, Any]], layout: Layout) -> pa.RecordBatch:
+    """The values that files have in the partition columns, as users name them: one row for each file.
+
+    A column without a name is there, so that there are rows where a table has no partitions.
+    """
+    fields = layout.partition_fields
+    columns = [
+        pa.array([_value(each, file["partition_values"], layout) for file in files], layout.arrow_type(each.type))
+        for each in fields
+    ]
+    return pa.RecordBatch.from_arrays([*columns, pa.nulls(len(files))], names=[*(each.name for each in fields), ""])
+
+
+def live_records(file: Mapping[str, Any]) -> int | None:
+    """How many rows a file has, as far as its statistics tell, without those that are deleted."""
+    records = _decoded(file["stats"]).get("numRecords")
+    if not isinstance(records, int):
+        return None
+    deleted = json.loads(file["deletion_vector"])["cardinality"] if file["deletion_vector"] is not None else 0
+    return records - int(deleted)
 
 
 def _guarantee(file: Mapping[str, Any], named: Sequence[Field], layout: Layout) -> pc.Expression:

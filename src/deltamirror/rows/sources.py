@@ -14,7 +14,7 @@ from deltamirror.rows.writing import RowFiles, RowOrder
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = ["ArrowRows", "RowData", "RowSource", "is_row_data", "is_spark_frame", "row_source"]
+__all__ = ["ArrowRows", "RowData", "RowSource", "is_row_data", "is_spark_frame", "row_source", "spark_session"]
 
 RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Any
 """A table, batch, reader or dataset of pyarrow, an object with ``__arrow_c_stream__`` (frames of pandas, Polars…), or a
@@ -27,6 +27,9 @@ class RowSource(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """Their columns."""
+
+    def read(self) -> pa.RecordBatchReader:
+        """Bring them to this process, batch by batch or all at once."""
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write them to data files; the store is that at the address, with the credentials of this process."""
@@ -43,6 +46,10 @@ class ArrowRows:
         """Its columns."""
         return self.reader.schema
 
+    def read(self) -> pa.RecordBatchReader:
+        """The reader, which is used up."""
+        return self.reader
+
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows; the reader is used up."""
         return RowFiles(order, store).write(self.reader.schema, self.reader)
@@ -58,6 +65,17 @@ def is_row_data(data: object) -> bool:
 def is_spark_frame(data: object) -> bool:
     """Whether this is a DataFrame of Spark, by the names of its classes: pyspark need not be there."""
     return _is_a(data, "DataFrame", "pyspark.sql.")
+
+
+def spark_session(spark: object, data: object = None) -> Any:
+    """The session that a caller names, or that of a DataFrame; None: there is none."""
+    if spark is None:
+        return data.sparkSession if is_spark_frame(data) else None  # type: ignore[attr-defined]  # as all of them have
+    if not _is_a(spark, "SparkSession", "pyspark.sql."):
+        raise InvalidInput(
+            f"spark has to be a session of Spark, not {shown(spark)}", hint="leave it out, or give spark=spark"
+        )
+    return spark
 
 
 def _is_dataset(data: object) -> bool:

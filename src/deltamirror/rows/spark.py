@@ -1,4 +1,6 @@
-"""Rows of a DataFrame of Spark, written where they are: executors write the files, the driver gets their adds.
+"""Rows on executors: those of a DataFrame are written where they are, and those of files are changed there.
+
+The driver gets the adds of the files that tasks have written.
 
 One job, without a shuffle unless the table wants one: each task writes files of its own, one or more for each partition
 that its rows are of, as Delta Lake on Spark does. A task hands its adds over when it is done, or the error that ended
@@ -7,16 +9,16 @@ tasks have written.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamirror.delta.actions import Add
 from deltamirror.delta.paths import decode_path
@@ -26,13 +28,25 @@ from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.executors.access import executor_store, explained
 from deltamirror.executors.failures import translated_query
+from deltamirror.rows.changes import Rewritten
 from deltamirror.rows.layout import Layout
+from deltamirror.rows.rewriting import Rewriting
+from deltamirror.rows.scanning import TableFiles, file_groups
 from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows
 from deltamirror.storage.location import is_of_one_machine
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = ["SparkRows", "TaskRows", "collected", "write_task", "written_by_task"]
+__all__ = [
+    "SparkRows",
+    "TaskEdit",
+    "TaskRows",
+    "collected",
+    "edit_task",
+    "edited_by_tasks",
+    "write_task",
+    "written_by_task",
+]
 
 _ANSWERS: Final = "answer binary"
 _OPTIMISED: Final = "delta.autoOptimize.optimizeWrite"
@@ -66,6 +80,11 @@ class SparkRows:
         if not columns.fields:
             raise InvalidInput("the DataFrame has no columns", hint="select those that the table has")
         return cls(frame, to_arrow(columns))
+
+    def read(self) -> pa.RecordBatchReader:
+        """All rows, by one job."""
+        with translated_query("collect the DataFrame"):
+            return self.frame.toArrow().to_reader()
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows by one job. If a task fails, the files of the others are deleted again."""
@@ -124,6 +143,73 @@ def collected(found: Iterable[TaskRows], layout: Layout, address: StoreAddress, 
         written.discard()
         raise
     return written
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEdit:
+    """What a task made of its files: new ones, or an error, and the report of the change."""
+
+    rows: TaskRows
+    rewritten: Rewritten = field(default_factory=Rewritten)
+    report: object = None
+
+
+def edited_by_tasks(
+    session: SparkSession,
+    rewriting: Rewriting,
+    files: Sequence[Mapping[str, Any]],
+    address: StoreAddress,
+    store: Store,
+) -> Rewritten:
+    """Change the rows of files by one job, some files a task. If one fails, the files of the others are deleted."""
+    layout = rewriting.order.layout
+    edits = _edits(session, rewriting, files, address)
+    written = collected([each.rows for each in edits], layout, address, store)
+    rewriting.change.learn([each.report for each in edits])
+    try:
+        inserted = rewriting.insert(store)
+    except BaseException:
+        written.discard()
+        raise
+    return Rewritten(
+        adds=[*written.adds, *inserted.adds],
+        removed=[path for each in edits for path in each.rewritten.removed],
+        counts=sum((each.rewritten.counts for each in edits), inserted.counts),
+    )
+
+
+def _edits(
+    session: SparkSession, rewriting: Rewriting, files: Sequence[Mapping[str, Any]], address: StoreAddress
+) -> list[TaskEdit]:
+    groups = [(bytearray(pickle.dumps(group)),) for group in file_groups(files)]
+    if not groups:
+        return []
+    fresh = replace(rewriting, change=replace(rewriting.change))  # type: ignore[type-var]  # all of them are dataclasses
+    task = partial(edit_task, fresh, address)
+    with translated_query(f"change the rows of table {rewriting.order.layout.table!r}"):
+        frame = session.createDataFrame(groups, "files binary").repartition(len(groups))
+        answers = frame.mapInArrow(task, _ANSWERS).toArrow().column(0)
+    return [pickle.loads(each.as_buffer()) for each in answers]  # noqa: S301  our own executors wrote it
+
+
+def edit_task(
+    rewriting: Rewriting, address: StoreAddress, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The part that runs on executors: the files of one task in, what became of them out."""
+    groups = [pickle.loads(each.as_buffer()) for batch in batches for each in batch.column(0)]  # noqa: S301  our driver's
+    if groups:
+        answer = pickle.dumps(_edited(rewriting, address, list(chain(*groups))))
+        yield pa.record_batch([pa.array([answer], pa.binary())], names=["answer"])
+
+
+def _edited(rewriting: Rewriting, address: StoreAddress, files: Sequence[Mapping[str, Any]]) -> TaskEdit:
+    task = _task_number()
+    try:
+        opener = TableFiles.with_own_keys(address)
+        found = rewriting.run_task(files, opener, executor_store(address), task=task)
+        return TaskEdit(TaskRows(task, found.adds), found, rewriting.change.report())
+    except DeltaMirrorError as error:
+        return TaskEdit(TaskRows(task, error=explained(error)))
 
 
 def _task_number() -> int:

@@ -50,16 +50,21 @@ def _damaged(vector: DeletionVector, problem: str) -> InvalidInput:
 
 
 class RowMask:
-    """Takes the deleted rows out of the batches of a file, which come in the order of the file."""
+    """Tells which rows of a file are live; its batches come in the order of the file."""
 
     def __init__(self, deleted: Sequence[Range]) -> None:
         self._deleted, self._next, self._at = deleted, 0, 0
 
     def live(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch without its deleted rows."""
-        start, end = self._at, self._at + batch.num_rows
+        """The next batch without its deleted rows."""
+        kept = self.of_next(batch.num_rows)
+        return batch if kept is None else batch.filter(kept)
+
+    def of_next(self, count: int) -> pa.BooleanArray | None:
+        """Which of the next rows are live; None: all of them."""
+        start, end = self._at, self._at + count
         self._at = end
-        marks = bytearray(batch.num_rows)
+        marks = bytearray(count)
         while self._next < len(self._deleted) and self._deleted[self._next][0] < end:
             first, behind = self._deleted[self._next]
             low, high = max(first, start) - start, min(behind, end) - start
@@ -67,5 +72,6 @@ class RowMask:
             if behind > end:
                 break
             self._next += 1
-        kept = pa.Array.from_buffers(pa.uint8(), len(marks), [None, pa.py_buffer(bytes(marks))])
-        return batch.filter(pc.equal(kept, 0)) if any(marks) else batch
+        if not any(marks):
+            return None
+        return pc.equal(pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(bytes(marks))]), 0)

@@ -26,13 +26,22 @@ from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import DataType, Field
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, Transient, Unavailable
 from deltamirror.rows.casting import Caster
-from deltamirror.rows.duties import require_writable_rows
+from deltamirror.rows.duties import require_copyable_rows, require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 
-__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows", "discarded_if_refused"]
+__all__ = [
+    "AcceptedPartitions",
+    "PartitionValues",
+    "RowFiles",
+    "RowOrder",
+    "WrittenRows",
+    "discarded_if_refused",
+    "row_numbers",
+    "with_rows",
+]
 
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The values of the partition columns of a file, as the log spells them, by the names that users know."""
@@ -72,6 +81,8 @@ class RowOrder:
     layout: Layout
     settings: RowsSettings
     rows_checked: bool = False
+    rules_met: bool = False
+    """The rows are of the table already, or were held against its rules before."""
     accepted: AcceptedPartitions = field(default_factory=AcceptedPartitions)
 
 
@@ -121,11 +132,14 @@ class RowFiles:
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[Add]:
         """Write all rows; the adds of their files. If that fails, the files are deleted again."""
-        require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
+        if self.order.rules_met:
+            require_copyable_rows(self.layout)
+        else:
+            require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
         caster = Caster(schema, self.layout)
         try:
             with self._translated():
-                for table in self._gathered(caster.cast(batch) for batch in _with_rows(batches)):
+                for table in self._gathered(caster.cast(batch) for batch in with_rows(batches)):
                     for values, rows in self._split(table):
                         self._take(values, rows)
                 while self._open:
@@ -244,7 +258,7 @@ class RowFiles:
             return
         names = [str(number) for number in range(len(partitions))]
         keys = table.select(partitions).rename_columns(names)
-        numbered = keys.append_column(_ROW, _row_numbers(table.num_rows))
+        numbered = keys.append_column(_ROW, row_numbers(table.num_rows))
         groups = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")]).combine_chunks()
         rows = table.drop_columns(partitions).combine_chunks()
         for *values, numbers in zip(*(groups.column(each) for each in (*names, f"{_ROW}_list")), strict=True):
@@ -325,12 +339,12 @@ def _partition_text(value: pa.Scalar, kind: DataType) -> str | None:
     return text
 
 
-def _row_numbers(count: int) -> pa.Array:
-    """0, 1, 2…, without a Python object for each."""
-    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
+def row_numbers(count: int, *, start: int = 0) -> pa.Array:
+    """Numbers that count up from a start, without a Python object for each."""
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=start - 1)
 
 
-def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches that have rows; errors of foreign data are told in our words."""
     try:
         yield from (batch for batch in batches if batch.num_rows)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from deltamirror.delta.paths import partition_text
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.predicates import condition_of
+from deltamirror.rows.parsing import condition_of
 
 __all__ = ["condition_text"]
 

@@ -14,20 +14,13 @@ from deltamirror.delta.schema import from_arrow, schema_string
 from deltamirror.errors import InvalidInput
 from deltamirror.executors.access import explaining
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.scanning import Scan, TableFiles, scan_of
+from deltamirror.rows.scanning import Scan, TableFiles, file_groups, scan_of
 from deltamirror.spark.filters import condition_text
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.open import StoreAddress
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["FileGroup", "TableReader", "file_groups", "group_reader", "spark_schema"]
-
-_GROUP_BYTES: Final = 32 * 1024 * 1024
-_OPENING_BYTES: Final = 1024 * 1024
-"""What it costs to open a file, in bytes that could be read meanwhile."""
-_MOST_GROUPS: Final = 10_000
-_NEEDED: Final = ("path", "size", "partition_values", "deletion_vector")
-"""What reading needs to know of a file."""
+__all__ = ["FileGroup", "TableReader", "group_reader", "spark_schema"]
 
 
 @dataclass
@@ -111,19 +104,3 @@ def _require_columns(wanted: StructType, layout: Layout) -> None:
                 f"{layout.table!r} {found}",
                 hint="leave .schema(…) out, and select and cast columns of the DataFrame",
             )
-
-
-def file_groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Files in groups that take about the same time to read."""
-    costs = [each["size"] + _OPENING_BYTES for each in files]
-    most = max(_GROUP_BYTES, sum(costs) // _MOST_GROUPS)
-    group: list[Mapping[str, Any]] = []
-    size = 0
-    for file, cost in zip(files, costs, strict=True):
-        if group and size + cost > most:
-            yield group
-            group, size = [], 0
-        group.append({name: file[name] for name in _NEEDED})
-        size += cost
-    if group:
-        yield group

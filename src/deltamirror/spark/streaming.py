@@ -25,8 +25,9 @@ from deltamirror.catalog.catalog import Catalog
 from deltamirror.catalog.table import Table
 from deltamirror.delta.actions import Add
 from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.rows.scanning import file_groups
 from deltamirror.spark.options import SourceOptions, with_hint
-from deltamirror.spark.reading import FileGroup, file_groups, group_reader
+from deltamirror.spark.reading import FileGroup, group_reader
 from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
 from deltamirror.txnlog.tables.reading import milliseconds_of
 
@@ -218,4 +219,11 @@ def _all_files(options: SourceOptions, version_of: Place) -> Sequence[Add]:
 def _listed(add: Add) -> dict[str, Any]:
     """A file as the readers of groups know it."""
     vector = None if add.deletion_vector is None else msgspec.json.encode(add.deletion_vector).decode()
-    return {"path": add.path, "size": add.size, "partition_values": add.partition_values, "deletion_vector": vector}
+    return {
+        "path": add.path,
+        "size": add.size,
+        "partition_values": add.partition_values,
+        "deletion_vector": vector,
+        "base_row_id": add.base_row_id,
+        "default_row_commit_version": add.default_row_commit_version,
+    }
