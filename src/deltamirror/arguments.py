@@ -23,6 +23,7 @@ __all__ = [
     "flag",
     "listed",
     "mapping",
+    "milliseconds",
     "number",
     "optional_number",
     "optional_text",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _LONGEST_SHOWN = 80
+_LONGEST_SECONDS = 10**10
 PARTITION_VALUES = (str, int, float, Decimal, date, bytes)
 """The types of Python whose values partition columns can have."""
 
@@ -115,6 +117,15 @@ def seconds_of(value: object, name: str) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def milliseconds(value: object, name: str) -> int | None:
+    """A length of time from 0 on, or nothing."""
+    if value is None:
+        return None
+    if not 0 <= (seconds := seconds_of(value, name)) <= _LONGEST_SECONDS:
+        raise _wrong(name, f"from 0 to {_LONGEST_SECONDS} seconds", value, f"give {name}=timedelta(days=7)")
+    return int(seconds * 1_000)
 
 
 def flag(value: object, name: str) -> bool:

@@ -49,6 +49,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "repair": (TABLE,),
     "adopt": (TABLE,),
     "clean": (TABLE,),
+    "vacuum": (TABLE,),
     "rebuild": (TABLE, "--to", "lake/again"),
     "diff": (TABLE, "lake/again"),
     "import": ("lake/again", "--name", "imported", "--runner", "local"),

@@ -1,19 +1,31 @@
 """One table of a catalog."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
+from deltamirror.arguments import (
+    flag,
+    milliseconds,
+    number,
+    optional_number,
+    optional_text,
+    require_function,
+    text_map,
+    texts,
+)
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
 from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment, table_properties
-from deltamirror.config import Switch
+from deltamirror.catalog.maintenance.vacuum import Progress, Retain, Vacuum, Vacuumed
+from deltamirror.config import LiveSettings, Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
+from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.rows.sources import RowData
+from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.reading import HistoryEntry, Snapshot, commit_file, history, snapshot
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
@@ -151,6 +163,44 @@ class Table:
         taken = self.snapshot()
         return self._carry_out(plan_unfencing(taken), taken)
 
+    def vacuum(
+        self,
+        retain: timedelta | float | None = None,
+        *,
+        dry_run: bool = False,
+        retention_check: bool = True,
+        progress: Progress | None = None,
+    ) -> Vacuumed:
+        """Delete data files that no version within retention names; ``dry_run`` only looks for them.
+
+        ``retain`` is how long files stay, in seconds, after a commit removed them; unless it is given,
+        ``delta.deletedFileRetentionDuration`` of the table is. Less than that is refused, unless ``retention_check``
+        is false: then no reader and no transaction may be at work that takes longer. Older versions cannot be read
+        afterwards. ``progress`` is told how many files are deleted, of how many.
+        """
+        wanted = Retain(
+            milliseconds=milliseconds(retain, "retain"), is_checked=flag(retention_check, "retention_check")
+        )
+        is_dry = flag(dry_run, "dry_run")
+        require_function(progress, "progress", hint="give a function of two numbers, or leave it out")
+        settings = self._catalog.settings
+        found = Vacuum(
+            table=self.name,
+            metadata=self.snapshot().metadata,
+            retain=wanted,
+            database=self._catalog.database,
+            live=LiveSettings.of(settings),
+            store=Stores.with_keys(settings).at(StoreAddress.of(self.location, settings.storage)),
+            owner=owner_name(),
+            record=self._record,
+        )
+        return found.planned() if is_dry else found.done(progress or _untold)
+
+    def _record(self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:
+        with self._catalog.transaction(operation=operation, parameters=parameters, metrics=metrics) as tx:
+            tx.record(self.name)
+        return tx.result.versions[self.name]
+
     def _carry_out(
         self, plan: Plan, taken: Snapshot, *, reads: bool = False, rows_checked: bool = False
     ) -> Committed | None:
@@ -163,3 +213,7 @@ class Table:
             if reads:
                 tx.read(self.name, all=True)
         return tx.result
+
+
+def _untold(deleted: int, total: int) -> None:
+    """No caller wants to know."""

@@ -36,6 +36,8 @@ class TableWork:
     alterations: list[Alteration] = field(default_factory=list)
     app_versions: dict[str, int] = field(default_factory=dict)
     lines: Iterable[bytes] | None = None
+    is_record: bool = False
+    """The table gets a version also if nothing else is asked for."""
     rows: list[RowWrite] = field(default_factory=list)
     replaces: Replacement | None = None
     """What an overwrite takes the place of."""
@@ -49,7 +51,8 @@ class TableWork:
     @property
     def writes(self) -> bool:
         """Whether anything was asked for besides reading."""
-        return bool(self.streams or self.removed or self.alterations or self.rows or self.lines is not None)
+        changes = self.streams or self.removed or self.alterations or self.rows or self.lines is not None
+        return bool(changes) or self.is_record
 
     @property
     def read_set(self) -> ReadSet | None:

@@ -256,6 +256,10 @@ class Transaction:
         work.lines = self._verifier(table).verified_lines(given) if flag(verify_files, "verify_files") else given
         work.at_version = exact
 
+    def record(self, table: str) -> None:
+        """Give a table a version that says only what was done: the operation of the transaction, with its metrics."""
+        self._of(table).is_record = True
+
     def commit(self) -> Committed:
         """Commit all changes, or none; the same answer if called again. After a failure, begin another transaction."""
         if self._result is None:
@@ -392,6 +396,7 @@ class Transaction:
             reads=work.read_set,
             operation=work.described(self._operation),
             rows_checked=self._rows_checked,
+            is_record=work.is_record,
         )
 
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:

@@ -7,9 +7,9 @@ from deltamirror.batches import batched
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add
-from deltamirror.delta.paths import decode_path, is_absolute
 from deltamirror.delta.validation.paths import broken_path_rule
 from deltamirror.errors import InvalidAction
+from deltamirror.storage.location import file_place
 from deltamirror.storage.open import StoreAddress, Stores
 
 __all__ = ["FileVerifier"]
@@ -57,11 +57,7 @@ class FileVerifier:
                     raise _unlike(add, found, index=index, location=location)
 
     def _size(self, location: str, path: str) -> int | None:
-        folder, key = location, decode_path(path)
-        if is_absolute(path):
-            folder, _, name = path.rpartition("/")
-            key = decode_path(name)
-            folder = folder if folder.lower().startswith("file:") else decode_path(folder)
+        folder, key = file_place(path, location)
         found = self._stores.at(StoreAddress.of(folder, self._storage)).head(key)
         return None if found is None else found.size
 

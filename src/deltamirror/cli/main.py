@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "table": LazyCommand("table", "table", "Create, look at, change and drop tables."),
     "token": LazyCommand("token", "token", "Issue, list and revoke the tokens of `deltamirror serve`."),
     "top": LazyCommand("top", "top", "Watch the mirror: lag, backlog, failures, circuits, services."),
+    "vacuum": LazyCommand("vacuum", "vacuum", "Delete data files that no version of a table within retention needs."),
 }
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 

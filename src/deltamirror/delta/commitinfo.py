@@ -25,6 +25,8 @@ __all__ = [
     "set_properties_parameters",
     "unset_properties_parameters",
     "upgrade_protocol_parameters",
+    "vacuum_end_parameters",
+    "vacuum_start_parameters",
     "write_parameters",
 ]
 
@@ -121,6 +123,17 @@ def drop_constraint_parameters(name: str, expression: str | None) -> Parameters:
 def upgrade_protocol_parameters(protocol: Protocol) -> Parameters:
     """UPGRADE PROTOCOL."""
     return {"newProtocol": json_text(protocol)}
+
+
+def vacuum_start_parameters(is_checked: bool, *, default: int, specified: int | None) -> Parameters:
+    """VACUUM START. Both times are in milliseconds; ``specified`` is ``None`` where the table's own holds."""
+    parameters: Parameters = {"retentionCheckEnabled": is_checked, "defaultRetentionMillis": default}
+    return parameters if specified is None else {**parameters, "specifiedRetentionMillis": specified}
+
+
+def vacuum_end_parameters(*, is_complete: bool) -> Parameters:
+    """VACUUM END."""
+    return {"status": "COMPLETED" if is_complete else "FAILED"}
 
 
 def drop_feature_parameters(name: str) -> Parameters:

@@ -20,7 +20,6 @@ from pyarrow import fs
 
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.actions import DeletionVector
-from deltamirror.delta.paths import decode_path, is_absolute
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, primitive_names
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
@@ -30,7 +29,7 @@ from deltamirror.rows.layout import COLUMN_ID, Layout
 from deltamirror.rows.predicates import condition_of
 from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
 from deltamirror.rows.vectors import RowMask, deleted_ranges
-from deltamirror.storage.location import canonical_location, local_path
+from deltamirror.storage.location import file_place, local_path
 from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
@@ -63,7 +62,7 @@ class TableFiles:
 
     def source(self, path: str, size: int) -> tuple[Any, fs.FileSystem | None]:
         """What Arrow reads a data file from: a path on disk, or a file that is read by ranges."""
-        folder, key = self._place(path)
+        folder, key = file_place(path, self._location)
         if (root := local_path(folder)) is not None:
             return str(Path(root) / key), fs.LocalFileSystem()
         store = self._store(folder)
@@ -71,18 +70,11 @@ class TableFiles:
 
     def read(self, path: str, start: int, length: int) -> bytes:
         """Some bytes of a file."""
-        folder, key = self._place(path)
+        folder, key = file_place(path, self._location)
         data = self._store(folder).read_range(key, start, length)
         if data is None:
             raise self._missing(path)
         return data
-
-    def _place(self, path: str) -> tuple[str, str]:
-        if not is_absolute(path):
-            return self._location, decode_path(path)
-        folder, _, name = path.rpartition("/")
-        given = folder if folder.lower().startswith("file:") else decode_path(folder)
-        return canonical_location(given), decode_path(name)
 
     def _store(self, folder: str) -> Store:
         return self._stores.at(StoreAddress.of(folder, self._storage))

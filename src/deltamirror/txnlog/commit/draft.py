@@ -39,7 +39,7 @@ class Draft:
     @property
     def writes(self) -> bool:
         """Whether the table gets a version, rather than only being read."""
-        return bool(self.foundation) or bool(self.body) or self.staged is not None
+        return bool(self.foundation) or bool(self.body) or self.staged is not None or self.change.is_record
 
     @property
     def is_verbatim(self) -> bool:

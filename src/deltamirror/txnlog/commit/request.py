@@ -57,6 +57,8 @@ class Change:
     """Domains below ``delta.`` that the change may set: they belong to Delta, not to users."""
     rows_checked: bool = False
     """The engine that wrote the files checked their rows against constraints that the log cannot show."""
+    is_record: bool = False
+    """The table gets a version also without any action: the commit is a record of its operation, as VACUUM's are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
