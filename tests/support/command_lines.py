@@ -50,6 +50,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "adopt": (TABLE,),
     "clean": (TABLE,),
     "vacuum": (TABLE,),
+    "restore": (TABLE, "--version", "0"),
     "rebuild": (TABLE, "--to", "lake/again"),
     "diff": (TABLE, "lake/again"),
     "import": ("lake/again", "--name", "imported", "--runner", "local"),

@@ -24,6 +24,7 @@ from deltamirror.config import LiveSettings, Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
 from deltamirror.pipeline.service.owners import owner_name
+from deltamirror.pipeline.service.turns import Turns
 from deltamirror.rows.sources import RowData
 from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.txnlog.commit.request import Committed
@@ -195,6 +196,23 @@ class Table:
             record=self._record,
         )
         return found.planned() if is_dry else found.done(progress or _untold)
+
+    def restore(
+        self, version: int | None = None, *, as_of: int | str | datetime | date | None = None
+    ) -> Committed | None:
+        """Bring back a version of the table, or the one of a time, in one commit; None where the table is so already.
+
+        In turns with a vacuum, which cannot delete files meanwhile that this commit needs; see ``Transaction.restore``.
+        """
+        catalog, info = self._catalog, self.info()
+        live = LiveSettings.of(catalog.settings)
+        with (
+            Turns(catalog.database, live, owner=owner_name()) as turns,
+            turns.at(info.id, self.name, waits=True),
+            catalog.transaction() as tx,
+        ):
+            is_changed = tx.restore(self.name, version, as_of=as_of)
+        return tx.result if is_changed else None
 
     def _record(self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:
         with self._catalog.transaction(operation=operation, parameters=parameters, metrics=metrics) as tx:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from deltamirror.catalog.maintenance.restore import Restoration
 from deltamirror.catalog.rows import Replacement, RowWrite
 from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
@@ -41,6 +42,8 @@ class TableWork:
     rows: list[RowWrite] = field(default_factory=list)
     replaces: Replacement | None = None
     """What an overwrite takes the place of."""
+    restores: Restoration | None = None
+    """The version that it brings back."""
     founded: tuple[Metadata, Protocol] | None = None
     """Metadata and protocol that files of rows were written for: alterations draw names by chance, so once."""
     whole_table: bool = False
@@ -62,7 +65,9 @@ class TableWork:
         return ReadSet(whole_table=self.whole_table, partitions=tuple(self.partitions), files=frozenset(self.files))
 
     def described(self, operation: Operation) -> Operation:
-        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite."""
+        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite or a restore."""
+        if operation.name is None and (found := self.restores) is not None:
+            return replace(operation, name="RESTORE", parameters=found.parameters, metrics=found.metrics)
         if operation.name is not None or self.replaces is None:
             return operation
         return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)

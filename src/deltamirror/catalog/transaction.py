@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
 from itertools import chain
 from types import TracebackType
 from typing import Self
@@ -23,11 +24,13 @@ from deltamirror.catalog.inputs import (
     Schema,
     actions_of,
     lines_of,
+    moment,
     partition_reads,
     paths_to_remove,
     schema_of,
     table_properties,
 )
+from deltamirror.catalog.maintenance.restore import Restoration
 from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, replaced_files, replacement_of
 from deltamirror.catalog.table_work import Partitions, TableWork, partition_read
 from deltamirror.catalog.verification import FileVerifier
@@ -256,6 +259,29 @@ class Transaction:
         work.lines = self._verifier(table).verified_lines(given) if flag(verify_files, "verify_files") else given
         work.at_version = exact
 
+    def restore(
+        self, table: str, version: int | None = None, *, as_of: int | str | datetime | date | None = None
+    ) -> bool:
+        """Bring back a version of a table, or the one of a time: its rows and its metadata; whether that changes it.
+
+        Its files have to be in the store. Every change of the table meanwhile conflicts with it.
+        """
+        exact, time = optional_number(version, "version"), moment(as_of)
+        if (exact is None) == (time is None):
+            raise InvalidInput("a table is restored to a version or to a time", hint="give one of version and as_of")
+        work = self._taken(table)
+        if work.writes:
+            hint = "restore it in a transaction of its own"
+            raise InvalidInput(f"the transaction changes {table!r} already", hint=hint)
+        wanted = snapshot(self._writer.database, table, version=exact, as_of=time)
+        found = Restoration.of(self._snapshot(work), wanted, None if time is None else str(time))
+        if not found.is_needed:
+            return False
+        found.require_files(self._verifier(table))
+        work.restores, work.reads, work.whole_table = found, True, True
+        work.streams.append(found.actions())
+        return True
+
     def record(self, table: str) -> None:
         """Give a table a version that says only what was done: the operation of the transaction, with its metrics."""
         self._of(table).is_record = True
@@ -397,6 +423,7 @@ class Transaction:
             operation=work.described(self._operation),
             rows_checked=self._rows_checked,
             is_record=work.is_record,
+            restores=work.restores is not None,
         )
 
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:

@@ -1,6 +1,6 @@
 """Before a commit, on request: whether the files that it adds are in the store, with the sizes that it states."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from deltamirror.batches import batched
@@ -42,6 +42,13 @@ class FileVerifier:
             self._look_up(enumerate(actions, first))
             first += len(actions)
             yield from (line for _, line in batch)
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of the files that are not in the store."""
+        location = self._location()
+        with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="deltamirror-verify") as executor:
+            sizes = executor.map(lambda path: self._size(location, path), paths)
+            return [path for path, size in zip(paths, sizes, strict=True) if size is None]
 
     def _look_up(self, actions: Iterable[tuple[int, Action]]) -> None:
         # A path that is none is for the rules of the commit to refuse.

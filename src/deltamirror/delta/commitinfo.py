@@ -4,7 +4,7 @@ A parameter is a JSON value: strings are quoted once, and collections are *strin
 ``…_parameters`` gives those of one operation; operations without parameters (``Manual Update``) have an empty map.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,8 @@ __all__ = [
     "create_table_parameters",
     "drop_constraint_parameters",
     "metrics_for",
+    "restore_metrics",
+    "restore_parameters",
     "set_properties_parameters",
     "unset_properties_parameters",
     "upgrade_protocol_parameters",
@@ -134,6 +136,26 @@ def vacuum_start_parameters(is_checked: bool, *, default: int, specified: int | 
 def vacuum_end_parameters(*, is_complete: bool) -> Parameters:
     """VACUUM END."""
     return {"status": "COMPLETED" if is_complete else "FAILED"}
+
+
+def restore_parameters(version: int | None, timestamp: str | None) -> Parameters:
+    """RESTORE, to a version or to a time."""
+    return {"version": version, "timestamp": timestamp}
+
+
+def restore_metrics(
+    added: Collection[Add], removed: Collection[Add], *, num_files: int, num_bytes: int
+) -> dict[str, str]:
+    """The metrics of a RESTORE, after which the table has so many files and bytes."""
+    counts = {
+        "tableSizeAfterRestore": num_bytes,
+        "numOfFilesAfterRestore": num_files,
+        "numRemovedFiles": len(removed),
+        "numRestoredFiles": len(added),
+        "removedFilesSize": sum(each.size for each in removed),
+        "restoredFilesSize": sum(each.size for each in added),
+    }
+    return {name: str(count) for name, count in counts.items()}
 
 
 def drop_feature_parameters(name: str) -> Parameters:
