@@ -199,6 +199,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Table.scan": (_read(_of_table("scan", "rows")), {}),
     "Table.remove": (_of_table("remove"), {"files": ["nothing"]}),
     "Table.alter": (_of_table("alter"), {}),
+    "Table.optimize": (_of_table("optimize", "rows"), {}),
     "Table.restore": (_of_table("restore", "rows"), {}),
     "Table.vacuum": (_of_table("vacuum", "rows"), {}),
     "Transaction.append": (_of_transaction("append"), {"table": "t", "data": []}),

@@ -51,6 +51,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "clean": (TABLE,),
     "vacuum": (TABLE,),
     "restore": (TABLE, "--version", "0"),
+    "optimize": (TABLE,),
     "rebuild": (TABLE, "--to", "lake/again"),
     "diff": (TABLE, "lake/again"),
     "import": ("lake/again", "--name", "imported", "--runner", "local"),

@@ -185,6 +185,7 @@ CASES: dict[str, Case] = {
     "Snapshot.transactions": lambda g: g.hands.snapshot.transactions(),
     "Table.append": lambda g: g.hands.table.append([add(g.text)], token=g.text),
     "Table.append rows": lambda g: g.hands.table.append(_rows(g)),
+    "Table.optimize": lambda g: g.hands.table.optimize(target_size=g.number),
     "Table.overwrite": lambda g: g.hands.table.overwrite(_rows(g), replace_where=g.text),
     "Table.restore": lambda g: g.hands.table.restore(g.number),
     "Table.scan": lambda g: g.hands.table.scan([g.text], g.text).read_all(),

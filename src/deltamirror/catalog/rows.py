@@ -1,6 +1,7 @@
 """Rows that a transaction writes: what was asked for, and the files and removes that it comes to."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deltamirror.arguments import mapping, partition_filter, shown
@@ -8,7 +9,7 @@ from deltamirror.config import LiveSettings, Settings
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.commitinfo import Parameters, write_parameters
 from deltamirror.delta.partitions import PartitionValue, partition_text
-from deltamirror.errors import InvalidInput
+from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, Transient, Unavailable
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.predicates import condition_of, partition_box
 from deltamirror.rows.sources import RowSource
@@ -21,6 +22,8 @@ __all__ = [
     "Replacement",
     "RowWrite",
     "RowWriter",
+    "discard",
+    "discarded_if_refused",
     "removed_file",
     "replaced_files",
     "replacement_of",
@@ -96,6 +99,24 @@ def row_order(
     """How rows are to be written that replace others, or are added."""
     accepted = AcceptedPartitions() if replaces is None else replaces.accepted(layout)
     return RowOrder(layout=layout, settings=settings.rows, rows_checked=rows_checked, accepted=accepted)
+
+
+def discard(written: Iterable[WrittenRows]) -> None:
+    """Delete data files of which no version knows, as far as their stores let it."""
+    for files in written:
+        files.discard()
+
+
+@contextmanager
+def discarded_if_refused(written: Iterable[WrittenRows]) -> Iterator[None]:
+    """Delete data files again if their commit is refused; not so where its outcome is not certain."""
+    try:
+        yield
+    except (Transient, Unavailable, Internal):
+        raise
+    except DeltaMirrorError:
+        discard(written)
+        raise
 
 
 def replaced_files(taken: Snapshot, boxes: Sequence[Box] | None) -> list[Remove]:

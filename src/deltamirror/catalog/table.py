@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_u
 from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment, table_properties
 from deltamirror.catalog.maintenance.vacuum import Progress, Retain, Vacuum, Vacuumed
+from deltamirror.catalog.rows import discarded_if_refused
 from deltamirror.config import LiveSettings, Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
@@ -213,6 +215,27 @@ class Table:
         ):
             is_changed = tx.restore(self.name, version, as_of=as_of)
         return tx.result if is_changed else None
+
+    def optimize(self, where: str | None = None, *, target_size: int | None = None) -> Committed | None:
+        """Put fewer, larger files in the place of small ones, and of those with deletion vectors; None without such.
+
+        ``where`` is a condition of partition columns. ``target_size`` is in bytes; unless it is given,
+        ``delta.targetFileSize`` of the table is, or the setting ``rows.target_file_size``. Rows stay as they are, and
+        appends meanwhile do not conflict; a commit that removes one of these files does.
+        """
+        wanted, size = optional_text(where, "where"), optional_number(target_size, "target_size")
+        maintenance = import_module("deltamirror.catalog.maintenance.optimize")  # with a library that takes its time
+        taken, settings = self.snapshot(), self._catalog.settings
+        plan = maintenance.Optimization.of(taken, self.location, settings, where=wanted, target_size=size)
+        written = plan.write()
+        if not written:
+            return None
+        with discarded_if_refused(each.rows for each in written):
+            operation = maintenance.described(written, wanted)
+            with self._catalog.transaction(**operation, rows_checked=True) as tx:
+                tx.stage(self.name, maintenance.actions(written), read_version=taken.version)
+                tx.read(self.name, files=maintenance.replaced_paths(written))
+        return tx.result
 
     def _record(self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:
         with self._catalog.transaction(operation=operation, parameters=parameters, metrics=metrics) as tx:

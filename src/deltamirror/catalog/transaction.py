@@ -31,13 +31,22 @@ from deltamirror.catalog.inputs import (
     table_properties,
 )
 from deltamirror.catalog.maintenance.restore import Restoration
-from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, replaced_files, replacement_of
+from deltamirror.catalog.rows import (
+    Box,
+    RowWrite,
+    RowWriter,
+    discard,
+    discarded_if_refused,
+    removed_file,
+    replaced_files,
+    replacement_of,
+)
 from deltamirror.catalog.table_work import Partitions, TableWork, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.definition import Alteration, altered
 from deltamirror.delta.schema import parse_schema
-from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, NotFound, Transient, Unavailable
+from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
@@ -312,15 +321,10 @@ class Transaction:
                 self._write_rows(table, work, written)
             request = self._request(content)
         except BaseException:
-            _discard(written)
+            discard(written)
             raise
-        try:
+        with discarded_if_refused(written):
             return self._writer.commit(request)
-        except (Transient, Unavailable, Internal):
-            raise
-        except DeltaMirrorError:
-            _discard(written)
-            raise
 
     def _write_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
         if not work.rows:
@@ -470,11 +474,6 @@ class Transaction:
             alterations=work.alterations,
             rows=[each.fingerprint for each in work.rows],
         )
-
-
-def _discard(written: Iterable[WrittenRows]) -> None:
-    for files in written:
-        files.discard()
 
 
 def _oldest(*versions: int | None) -> int | None:

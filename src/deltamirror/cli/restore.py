@@ -8,6 +8,7 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import point_in_time, whole_number
+from deltamirror.cli.views import metrics_of
 
 __all__ = ["restore"]
 
@@ -31,10 +32,10 @@ def restore(invocation: Invocation, *, table: str, version: int | None, as_of: d
     with catalog_of(invocation) as catalog:
         found = catalog.table(table)
         done = found.restore(version, as_of=as_of)
-        [entry] = found.history(limit=1)
+        head = found.info().head if done is None else done.versions[table]
+        metrics = {} if done is None else metrics_of(found, head)
     said = (
         "{0} is so already; version {1} is still its head." if done is None else "Restored {0}: it is at version {1}."
     )
-    head = entry.version if done is None else done.versions[table]
-    document = {"table": table, "version": head, "changed": done is not None, "metrics": dict(entry.metrics)}
+    document = {"table": table, "version": head, "changed": done is not None, "metrics": metrics}
     answer(document, Lines((said.format(table, head),)), json=invocation.json)

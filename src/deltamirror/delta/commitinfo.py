@@ -22,6 +22,9 @@ __all__ = [
     "create_table_parameters",
     "drop_constraint_parameters",
     "metrics_for",
+    "optimize_metrics",
+    "optimize_parameters",
+    "record_count",
     "restore_metrics",
     "restore_parameters",
     "set_properties_parameters",
@@ -156,6 +159,36 @@ def restore_metrics(
         "restoredFilesSize": sum(each.size for each in added),
     }
     return {name: str(count) for name, count in counts.items()}
+
+
+def optimize_parameters(predicate: str | None) -> Parameters:
+    """OPTIMIZE, of all files or of those of some partitions."""
+    predicates = json_text([] if predicate is None else [predicate])
+    return {"predicate": predicates, "zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+
+
+def optimize_metrics(added: Sequence[Add], removed: Sequence[Add]) -> dict[str, str]:
+    """The metrics of an OPTIMIZE that puts some files in the place of others."""
+    sizes = sorted(each.size for each in added) or [0]
+    counts = {
+        "numRemovedFiles": len(removed),
+        "numRemovedBytes": sum(each.size for each in removed),
+        "numAddedFiles": len(added),
+        "numAddedBytes": sum(each.size for each in added),
+        "numDeletionVectorsRemoved": sum(each.deletion_vector is not None for each in removed),
+        "minFileSize": sizes[0],
+        "p25FileSize": sizes[len(sizes) // 4],
+        "p50FileSize": sizes[len(sizes) // 2],
+        "p75FileSize": sizes[3 * len(sizes) // 4],
+        "maxFileSize": sizes[-1],
+    }
+    return {name: str(count) for name, count in counts.items()}
+
+
+def record_count(stats: str | None) -> str | None:
+    """Of the statistics of a file the number of its rows alone, as removes of an OPTIMIZE have it."""
+    rows = _rows(stats)
+    return None if rows is None else json_text({"numRecords": rows})
 
 
 def drop_feature_parameters(name: str) -> Parameters:

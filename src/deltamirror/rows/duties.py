@@ -4,16 +4,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from deltamirror.delta.features import row_duties
-from deltamirror.delta.properties import CONSTRAINT_PREFIX
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, is_enabled
 from deltamirror.delta.schema import primitive_names
 from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
 
-__all__ = ["require_plain_types", "require_writable_rows"]
+__all__ = ["require_copied_rows", "require_plain_types", "require_writable_rows"]
 
 _UNWRITTEN: Final = frozenset({"variant", "void"})
 _VOUCHED: Final = frozenset({"checkConstraints", "generatedColumns", "invariants"})
 """What the caller may vouch for: all of it is about the values of rows."""
+_OF_NEW_ROWS: Final = _VOUCHED | {"identityColumns"}
+"""What rows meet that are in the table already."""
 _BY_KEY: Final = {
     "generatedColumns": "delta.generationExpression",
     "identityColumns": "delta.identity.start",
@@ -34,6 +36,25 @@ def require_writable_rows(layout: Layout, *, rows_checked: bool) -> None:
             + (", or check them and say so: transaction(rows_checked=True)" if feature in _VOUCHED else ""),
             table=layout.table,
         )
+
+
+def require_copied_rows(layout: Layout) -> None:
+    """Refuse a table whose rows cannot be moved to other files here: they would lose their ids, or their layout."""
+    require_plain_types(layout, "copied")
+    if is_enabled(layout.metadata, "delta.enableRowTracking"):
+        raise _uncopied(layout, "rowTracking", "rows keep their ids in other files")
+    for feature, duty in row_duties(layout.metadata, layout.schema).items():
+        if feature not in _OF_NEW_ROWS:
+            raise _uncopied(layout, feature, duty)
+
+
+def _uncopied(layout: Layout, feature: str, duty: str) -> Unsupported:
+    return Unsupported(
+        f"table {layout.table!r} has {feature}: {duty}, which is not supported here",
+        hint="let Delta Spark do it, and adopt its commit: `deltamirror adopt`",
+        table=layout.table,
+        features=(feature,),
+    )
 
 
 def require_plain_types(layout: Layout, doing: str) -> None:

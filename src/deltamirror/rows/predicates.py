@@ -21,7 +21,7 @@ from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, Struct
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
 
-__all__ = ["Condition", "condition_of", "partition_box"]
+__all__ = ["Condition", "condition_of", "partition_box", "require_partition_columns"]
 
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -149,6 +149,27 @@ def partition_box(condition: Condition, layout: Layout) -> dict[str, list[Partit
             )
         box[found[0]] = found[1]
     return box
+
+
+def require_partition_columns(condition: Condition, layout: Layout) -> None:
+    """Refuse a condition of anything but partition columns: single files do not meet it, or not."""
+    partitions = {each.name for each in layout.partition_fields}
+    if others := sorted({".".join(column) for column in _columns(condition)} - partitions):
+        raise InvalidInput(
+            f"table {layout.table!r} is not partitioned by {others[0]!r}",
+            hint=f"its partition columns: {', '.join(sorted(partitions)) or 'none'}",
+        )
+
+
+def _columns(condition: Condition) -> Iterator[tuple[str, ...]]:
+    match condition:
+        case _Compared(column) | _IsNull(column):
+            yield column
+        case _Not(inner):
+            yield from _columns(inner)
+        case _Joined(parts):
+            for each in parts:
+                yield from _columns(each)
 
 
 def _choice(condition: Condition) -> tuple[str, list[PartitionValue]] | None:

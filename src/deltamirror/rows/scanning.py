@@ -5,7 +5,7 @@ they are read; files with deletion vectors one after the other, since that needs
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.delta.actions import DeletionVector
+from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, primitive_names
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
@@ -34,7 +34,7 @@ from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 
-__all__ = ["Scan", "TableFiles", "scan_of"]
+__all__ = ["Scan", "TableFiles", "scan_of", "scan_of_adds"]
 
 _READ: Final = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint"}
@@ -201,6 +201,21 @@ def scan_of(
     if of_bounds is not None:
         listed = [listed[number] for number in possible_files(listed, of_bounds, layout)]
     return Scan(layout, opener, listed, fields, of_rows)
+
+
+def scan_of_adds(layout: Layout, opener: TableFiles, adds: Iterable[Add]) -> Scan:
+    """The scan of all rows of some files."""
+    _require_readable(layout)
+    listed = [
+        {
+            "path": each.path,
+            "size": each.size,
+            "partition_values": each.partition_values,
+            "deletion_vector": None if each.deletion_vector is None else msgspec.json.encode(each.deletion_vector),
+        }
+        for each in adds
+    ]
+    return Scan(layout, opener, listed, layout.schema.fields, None)
 
 
 def _require_readable(layout: Layout) -> None:

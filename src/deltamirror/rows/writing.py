@@ -26,13 +26,13 @@ from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import DataType, Field
 from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.rows.casting import Caster
-from deltamirror.rows.duties import require_writable_rows
+from deltamirror.rows.duties import require_copied_rows, require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 
-__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows"]
+__all__ = ["AcceptedPartitions", "PartitionValues", "RowFiles", "RowOrder", "WrittenRows", "target_file_size"]
 
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The values of the partition columns of a file, as the log spells them, by the names that users know."""
@@ -72,6 +72,8 @@ class RowOrder:
     layout: Layout
     settings: RowsSettings
     rows_checked: bool = False
+    are_copies: bool = False
+    """The rows are in the table already: nothing is asked of them again."""
     accepted: AcceptedPartitions = field(default_factory=AcceptedPartitions)
 
 
@@ -121,7 +123,10 @@ class RowFiles:
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[Add]:
         """Write all rows; the adds of their files. If that fails, the files are deleted again."""
-        require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
+        if self.order.are_copies:
+            require_copied_rows(self.layout)
+        else:
+            require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
         caster = Caster(schema, self.layout)
         try:
             with self._translated():
@@ -163,7 +168,7 @@ class RowFiles:
         for piece in _pieces(rows):
             opened.take(piece)
         self._memory += opened.memory - before
-        if opened.size >= self._target_size:
+        if opened.size >= target_file_size(self.layout, self.order.settings):
             self._close(values)
         while self._memory > self.order.settings.memory:
             self._close(max(self._open, key=lambda key: self._open[key].memory))
@@ -218,11 +223,6 @@ class RowFiles:
             )
         return codec
 
-    @property
-    def _target_size(self) -> int:
-        size = _property(self.layout.metadata, "delta.targetFileSize", str(self.order.settings.target_file_size))
-        return int(size) if size.isdecimal() else self.order.settings.target_file_size
-
     def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """The batches in larger tables: splitting one into partitions has a cost for each partition."""
         some: list[pa.RecordBatch] = []
@@ -263,6 +263,12 @@ class RowFiles:
                 f"table {self.layout.table!r}: the partition column {field.name!r} cannot be {shown}: {error}",
                 hint="leave these rows out, or correct them",
             ) from error
+
+
+def target_file_size(layout: Layout, settings: RowsSettings) -> int:
+    """About how many bytes a data file of a table is to have."""
+    size = _property(layout.metadata, "delta.targetFileSize", str(settings.target_file_size))
+    return int(size) if size.isdecimal() else settings.target_file_size
 
 
 class _OpenFile:
