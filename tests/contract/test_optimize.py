@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 
-from deltamirror import Add, Catalog, DeletionVector, Table
+from deltamirror import Add, Catalog, Table
 from deltamirror.catalog.maintenance.optimize import Optimization, bins
-from deltamirror.catalog.rows import removed_file
 from deltamirror.errors import Conflict, InvalidInput, NotFound, Unsupported
 from deltamirror.steps import Moment, Observer, Step, observed
-from tests.admission.vectors import written_vector
 from tests.support.lake import add, opened
 from tests.support.mirrors import mirror_of
 from tests.support.readers import Reader
 from tests.support.row_cases import CASES, statistics
-from tests.support.vacuums import contents
+from tests.support.vacuums import contents, first_row_deleted
 
 pytestmark = pytest.mark.requirement("R89")
 
@@ -50,14 +47,6 @@ def ids(table: Table, version: int | None = None) -> list[int]:
 
 def files(table: Table) -> list[Add]:
     return table.snapshot().adds()
-
-
-def delete_first_row(table: Table, lake: Catalog, folder: Path) -> Add:
-    old = files(table)[0]
-    vector = DeletionVector(**written_vector(folder, [0], seed=7))
-    with lake.transaction() as tx:
-        tx.stage("t", [replace(old, deletion_vector=vector), removed_file(old, data_change=True)])
-    return old
 
 
 def test_small_files_of_a_partition_become_one_and_no_row_changes(table: Table) -> None:
@@ -92,7 +81,8 @@ def test_rows_that_a_vector_deleted_are_left_out_also_of_a_single_file(
     table: Table, lake: Catalog, tmp_path: Path
 ) -> None:
     table.optimize()
-    delete_first_row(table, lake, tmp_path / "t")
+    with lake.transaction() as tx:
+        tx.stage("t", first_row_deleted(files(table)[0], tmp_path / "t", seed=7))
     before = ids(table)
     assert len(before) == 5
     table.optimize()

@@ -8,19 +8,16 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 
-from deltamirror import Catalog, DeletionVector, Table
-from deltamirror.catalog.rows import removed_file
+from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
 from deltamirror.errors import Conflict, InvalidInput, NotFound
 from deltamirror.storage.open import store_at
-from tests.admission.vectors import written_vector
 from tests.support.importers import imported
 from tests.support.lake import opened
 from tests.support.mirrors import mirror_of
 from tests.support.readers import Reader
-from tests.support.vacuums import History
+from tests.support.vacuums import History, first_row_deleted
 
 pytestmark = pytest.mark.requirement("R89")
 
@@ -108,9 +105,8 @@ def test_a_deletion_vector_goes_and_comes_back(table: Table, lake: Catalog, tmp_
     table.alter(features=["deletionVectors"], properties={"delta.enableDeletionVectors": True})
     table.append(rows(1, 2))
     [whole] = table.snapshot().adds()
-    vector = DeletionVector(**written_vector(tmp_path / "t", [0], seed=1))
     with lake.transaction() as tx:
-        tx.stage("t", [removed_file(whole, data_change=True), replace(whole, deletion_vector=vector)])
+        tx.stage("t", first_row_deleted(whole, tmp_path / "t", seed=1))
     assert ids(table) == [2]
     table.restore(2)
     assert ids(table) == [1, 2]

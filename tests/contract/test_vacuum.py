@@ -23,12 +23,13 @@ from tests.support.importers import imported
 from tests.support.lake import add, opened, settings_for
 from tests.support.mirroring import end_leases
 from tests.support.mirrors import local_settings, mirror_of
-from tests.support.vacuums import backdate, contents
+from tests.support.vacuums import backdate, contents, first_row_deleted
 
 pytestmark = pytest.mark.requirement("R89")
 
 REFERENCE = Path(__file__).parents[1] / "reference/logs/delta-spark-4.4.0/manual-compaction/_delta_log"
 ROWS = pa.table({"id": [1, 2, 3]})
+VECTORS = {"delta.enableDeletionVectors": True}
 
 
 @pytest.fixture
@@ -251,3 +252,25 @@ def test_objects_of_a_bucket_are_vacuumed(sqlite_lake: str, s3_bucket: str, s3_s
         done = table.vacuum(0, retention_check=False)
         assert (list(done.paths()), done.num_deleted) == ([removed(table)], 1)
         assert table.to_arrow().equals(ROWS)
+
+
+def test_every_database_knows_which_files_are_needed(lake_url: str, tmp_path: Path) -> None:
+    """Vacuum, restore and optimize ask it in their own ways."""
+    with opened(lake_url) as catalog:
+        table = catalog.create_table("t", location=tmp_path / "t", schema="id long", properties=VECTORS)
+        table_id = table.info().id
+        table.append(ROWS)
+        table.overwrite(ROWS)
+        with catalog.transaction() as tx:
+            tx.stage("t", first_row_deleted(table.snapshot().adds()[0], tmp_path / "t", seed=1))
+        with mirror_of(catalog) as engine:
+            engine.mirror("t")
+        table.overwrite(ROWS)
+        backdate(catalog, dict.fromkeys(range(5), 10), table_id=table_id)
+        for key in contents(tmp_path / "t"):
+            age(tmp_path / "t" / key)
+        assert list(table.vacuum().paths()) == [removed(table)]
+        assert table.restore(3) is not None
+        assert len(table.to_arrow()) == len(ROWS) - 1
+        assert table.optimize() is not None
+        assert len(table.to_arrow()) == len(ROWS) - 1

@@ -10,13 +10,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 from msgspec.structs import replace
 
-from deltamirror import Add, Catalog, DeletionVector, MirrorEngine, Table
+from deltamirror import Add, Catalog, DeletionVector, MirrorEngine, Remove, Table
 from deltamirror.catalog.rows import removed_file
 from deltamirror.deltalog.retention import DAY
 from tests.admission.vectors import written_vector
 from tests.support.lake import execute
 
-__all__ = ["History", "backdate", "contents"]
+__all__ = ["History", "backdate", "contents", "first_row_deleted"]
 
 _VALUES = ("a", "b c/d%", "ünï:#", "x'y", None)
 _DAYS = 21
@@ -124,12 +124,12 @@ class History:
             return
         self._count += 1
         old, prefix = self.chance.choice(plain), self.chance.choice(("", "Zy"))
-        described = written_vector(self.folder / "t", [0], seed=self._count, prefix=prefix)
+        new, gone = first_row_deleted(old, self.folder / "t", seed=self._count, prefix=prefix)
+        assert new.deletion_vector is not None
         name = next(key for key in contents(self.folder / "t") if key not in self.file_days)
-        self.vectors[described["path_or_inline_dv"]] = name
-        new = replace(old, deletion_vector=DeletionVector(**described), data_change=True)
+        self.vectors[new.deletion_vector.path_or_inline_dv] = name
         with self.catalog.transaction() as tx:
-            tx.stage("t", [new, removed_file(old, data_change=True)])
+            tx.stage("t", [new, gone])
 
     def _respell(self) -> None:
         """Another writer names a file by its whole path, as a clone does: the file is the same one."""
@@ -185,12 +185,18 @@ class History:
         (self.folder / "t" / "link.parquet").symlink_to(target / "kept.parquet")
 
 
-def backdate(catalog: Catalog, days: dict[int, int]) -> None:
-    """Let versions of the first table have been committed so many days ago, and what they removed have gone then."""
+def first_row_deleted(file: Add, folder: Path, *, seed: int, prefix: str = "") -> tuple[Add, Remove]:
+    """The actions that give a file a deletion vector, which is written to a file of its own."""
+    vector = DeletionVector(**written_vector(folder, [0], seed=seed, prefix=prefix))
+    return replace(file, deletion_vector=vector, data_change=True), removed_file(file, data_change=True)
+
+
+def backdate(catalog: Catalog, days: dict[int, int], *, table_id: int = 1) -> None:
+    """Let versions of a table have been committed so many days ago, and what they removed have gone then."""
+    of_version = "SELECT commit_id FROM dl_table_versions WHERE table_id = :table_id AND version = :version"
+    own = f"WHERE table_id = :table_id AND commit_id = ({of_version})"
     for version, ago in days.items():
-        back = {"back": ago * DAY, "version": version}
-        own = "WHERE table_id = 1 AND commit_id = (SELECT commit_id FROM dl_table_versions WHERE table_id = 1 AND "
-        own += "version = :version)"
+        back = {"back": ago * DAY, "version": version, "table_id": table_id}
         execute(catalog, f"UPDATE dl_removes SET deletion_timestamp = deletion_timestamp - :back {own}", **back)
         execute(catalog, f"UPDATE dl_table_versions SET committed_at = committed_at - :back {own}", **back)
 
