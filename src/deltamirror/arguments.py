@@ -31,6 +31,7 @@ __all__ = [
     "path_text",
     "require",
     "require_function",
+    "runner_name",
     "seconds_of",
     "settings_from",
     "shown",
@@ -126,6 +127,13 @@ def milliseconds(value: object, name: str) -> int | None:
     if not 0 <= (seconds := seconds_of(value, name)) <= _LONGEST_SECONDS:
         raise _wrong(name, f"from 0 to {_LONGEST_SECONDS} seconds", value, f"give {name}=timedelta(days=7)")
     return int(seconds * 1_000)
+
+
+def runner_name(value: object) -> str | None:
+    """Where work runs, or nothing."""
+    if (named := optional_text(value, "runner")) not in (None, "local", "spark"):
+        raise _wrong("runner", '"local" or "spark"', value, "leave it out to have it chosen by the size of the work")
+    return named
 
 
 def flag(value: object, name: str) -> bool:

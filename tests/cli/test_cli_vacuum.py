@@ -22,10 +22,12 @@ def test_what_a_dry_run_shows_is_what_goes(left) -> None:
     file = left.folder / "lake/orders/left.parquet"
     said = left("vacuum", "orders", "--dry-run").stdout.splitlines()
     assert said[:2] == ["left.parquet", "Would be deleted: 1 file, 4 bytes."]
-    assert said[2].startswith("Versions of orders since ")
+    assert said[2] == "Files that unpublished commits removed stay: 2 versions to publish."
+    assert said[3].startswith("Versions of orders since ")
     shown = left.json("vacuum", "orders", "--dry-run")
     assert (shown["files"], shown["num_files"], shown["num_bytes"]) == (["left.parquet"], 1, 4)
-    assert (shown["num_deleted"], shown["version"], shown["retention"]) == (0, None, 7 * 86_400_000)
+    assert (shown["num_deleted"], shown["version"], shown["num_unpublished"]) == (0, None, 2)
+    assert shown["retention"] == 7 * 86_400_000
     assert file.exists()
     done = left("vacuum", "orders").stdout
     assert "Deleted: 1 file of 1 file, 4 bytes; it is version 3 of orders." in done

@@ -1,17 +1,17 @@
 """Optimize: fewer files with the same rows, beside other writers, or nothing at all."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from deltamirror import Add, Catalog, Table
-from deltamirror.catalog.maintenance.optimize import Optimization, bins
 from deltamirror.errors import Conflict, InvalidInput, NotFound, Unsupported
+from deltamirror.rows.compaction import bins
 from deltamirror.steps import Moment, Observer, Step, observed
-from tests.support.lake import add, opened
+from tests.support.lake import add
 from tests.support.mirrors import mirror_of
 from tests.support.readers import Reader
 from tests.support.row_cases import CASES, statistics
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.requirement("R89")
 
 REFERENCE = Path(__file__).parents[1] / "reference/logs/delta-spark-4.4.0/df/_delta_log/00000000000000000008.json"
 VECTORS = {"delta.enableDeletionVectors": True}
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 @pytest.fixture
@@ -102,9 +96,7 @@ def test_rows_of_all_types_stay_what_they_were(lake: Catalog, tmp_path: Path, ca
         for name in ("halves", "whole")
     ]
     from_rows = pa.Table.from_pylist
-    known = Optimization.of(
-        tables[0].snapshot(), tables[0].location, lake.settings, where=None, target_size=None
-    ).order.layout.arrow_schema
+    known = tables[0].to_arrow().schema
     for half in (rows[::2], rows[1::2]):
         tables[0].append(from_rows(half, schema=known))
     tables[1].append(from_rows(rows[::2] + rows[1::2], schema=known))
@@ -152,6 +144,8 @@ def test_a_condition_picks_partitions(table: Table, where: str, partitions: set[
         ({"where": "nothing = 1"}, "nothing"),
         ({"where": 5}, "where has to be a text"),
         ({"target_size": 0}, "files of 0 bytes"),
+        ({"target_size": 2**70}, "bytes cannot be written"),
+        ({"runner": "cluster"}, "runner has to be"),
         ({"target_size": "1"}, "target_size has to be"),
     ],
 )

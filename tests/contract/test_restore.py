@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import deltalake
@@ -11,7 +10,7 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
-from deltamirror.errors import Conflict, InvalidInput, NotFound
+from deltamirror.errors import Conflict, InvalidInput, NotFound, Refused
 from deltamirror.storage.open import store_at
 from tests.support.importers import imported
 from tests.support.lake import opened
@@ -22,12 +21,6 @@ from tests.support.vacuums import History, first_row_deleted
 pytestmark = pytest.mark.requirement("R89")
 
 REFERENCE = Path(__file__).parents[1] / "reference/logs/delta-spark-4.4.0/df/_delta_log/00000000000000000012.json"
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 @pytest.fixture
@@ -168,6 +161,16 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(table: Table, tm
 
 def first_of(table: Table, version: int) -> str:
     return table.snapshot(version).adds()[0].path.rpartition("/")[2]
+
+
+def test_a_table_that_is_append_only_loses_no_rows(table: Table) -> None:
+    table.append(rows(1))
+    table.alter(properties={"delta.appendOnly": True})
+    table.append(rows(2))
+    with pytest.raises(Refused, match=r"delta\.appendOnly, and a restore to version 1 deletes rows"):
+        table.restore(1)
+    table.optimize()
+    assert (ids(table), len(table.snapshot().adds())) == ([1, 2], 1)
 
 
 @pytest.mark.parametrize("given", [{}, {"version": 1, "as_of": 5}, {"version": "1"}, {"as_of": object()}])

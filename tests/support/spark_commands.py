@@ -19,7 +19,17 @@ from deltamirror import Catalog
 from deltamirror.config import Settings, StorageSettings, load
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["Command", "FrameLoad", "FrameWrite", "Result", "StreamRun", "asked", "result_of", "run_command"]
+__all__ = [
+    "Command",
+    "FrameLoad",
+    "FrameWrite",
+    "Result",
+    "StreamRun",
+    "TableOptimize",
+    "asked",
+    "result_of",
+    "run_command",
+]
 
 
 class Command(Protocol):
@@ -132,6 +142,20 @@ class StreamRun:
                     raise RuntimeError("the batch fails before its commit")
             if number == self.fails_at:
                 raise RuntimeError("the batch fails after its commit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptimize:
+    """Puts the small files of a table together, by the executors of the session."""
+
+    catalog: str
+    table: str
+
+    def run(self, session: SparkSession) -> dict[str, int] | None:
+        """The version that it has; None if there was nothing to do."""
+        with Catalog(self.catalog) as catalog:
+            done = catalog.table(self.table).optimize(runner="spark")
+            return None if done is None else dict(done.versions)
 
 
 def asked(command: Command) -> dict[str, object]:

@@ -14,6 +14,7 @@ from deltamirror.arguments import (
     optional_number,
     optional_text,
     require_function,
+    runner_name,
     text_map,
     texts,
 )
@@ -216,25 +217,34 @@ class Table:
             is_changed = tx.restore(self.name, version, as_of=as_of)
         return tx.result if is_changed else None
 
-    def optimize(self, where: str | None = None, *, target_size: int | None = None) -> Committed | None:
+    def optimize(
+        self, where: str | None = None, *, target_size: int | None = None, runner: str | None = None
+    ) -> Committed | None:
         """Put fewer, larger files in the place of small ones, and of those with deletion vectors; None without such.
 
         ``where`` is a condition of partition columns. ``target_size`` is in bytes; unless it is given,
         ``delta.targetFileSize`` of the table is, or the setting ``rows.target_file_size``. Rows stay as they are, and
-        appends meanwhile do not conflict; a commit that removes one of these files does.
+        appends meanwhile do not conflict; a commit that removes one of these files does. ``runner`` says who writes:
+        ``"local"`` for this process, ``"spark"`` for executors; unless it is given, executors write much data, if
+        ``mirror.runner`` is Spark.
         """
-        wanted, size = optional_text(where, "where"), optional_number(target_size, "target_size")
-        maintenance = import_module("deltamirror.catalog.maintenance.optimize")  # with a library that takes its time
-        taken, settings = self.snapshot(), self._catalog.settings
-        plan = maintenance.Optimization.of(taken, self.location, settings, where=wanted, target_size=size)
-        written = plan.write()
-        if not written:
+        asked = import_module(
+            "deltamirror.catalog.maintenance.optimize"
+        ).Optimization(  # with a library that takes time
+            taken=self.snapshot(),
+            location=self.location,
+            settings=self._catalog.settings,
+            where=optional_text(where, "where"),
+            target_size=optional_number(target_size, "target_size"),
+        )
+        if (written := asked.written(runner=runner_name(runner))) is None:
             return None
-        with discarded_if_refused(each.rows for each in written):
-            operation = maintenance.described(written, wanted)
-            with self._catalog.transaction(**operation, rows_checked=True) as tx:
-                tx.stage(self.name, maintenance.actions(written), read_version=taken.version)
-                tx.read(self.name, files=maintenance.replaced_paths(written))
+        with (
+            discarded_if_refused(written.after),
+            self._catalog.transaction(**written.description, rows_checked=True) as tx,
+        ):
+            tx.stage(self.name, written.actions(), read_version=asked.taken.version)
+            tx.read(self.name, files=written.replaced)
         return tx.result
 
     def _record(self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:

@@ -286,7 +286,7 @@ class Transaction:
         found = Restoration.of(self._snapshot(work), wanted, None if time is None else str(time))
         if not found.is_needed:
             return False
-        found.require_files(self._verifier(table))
+        found.require_possible(self._verifier(table))
         work.restores, work.reads, work.whole_table = found, True, True
         work.streams.append(found.actions())
         return True

@@ -3,10 +3,11 @@
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import not_empty, whole_number
+from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.views import metrics_of
+from deltamirror.wiring import open_catalog
 
 __all__ = ["optimize"]
 
@@ -21,16 +22,27 @@ __all__ = ["optimize"]
     metavar="BYTES",
     help="How large files are to be.  [default: the table's, or rows.target_file_size]",
 )
+@with_runner
 @with_invocation
-def optimize(invocation: Invocation, *, table: str, where: str | None, target_size: int | None) -> None:
+def optimize(
+    invocation: Invocation,
+    *,
+    table: str,
+    where: str | None,
+    target_size: int | None,
+    runner: str | None,
+    master: str | None,
+) -> None:
     """Put fewer, larger files in the place of small ones, and of those with deletion vectors.
 
     The rows stay as they are, and the files that are replaced stay in the store until vacuum deletes them. Appends
     meanwhile are no conflict; a commit that removes one of the files is, and then nothing has changed.
     """
-    with catalog_of(invocation) as catalog:
+    settings = chosen_runner(invocation, runner, master).current
+    with open_catalog(settings) as catalog:
+        catalog.check()
         found = catalog.table(table)
-        done = found.optimize(where, target_size=target_size)
+        done = found.optimize(where, target_size=target_size, runner="spark" if master is not None else runner)
         version = found.info().head if done is None else done.versions[table]
         metrics = {} if done is None else metrics_of(found, version)
     document = {"table": table, "version": version, "changed": done is not None, "metrics": metrics}

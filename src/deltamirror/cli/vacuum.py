@@ -76,6 +76,7 @@ def _document(done: Vacuumed, *, dry_run: bool) -> dict[str, object]:
         "dry_run": dry_run,
         "retention": done.retention,
         "cutoff": done.cutoff,
+        "num_unpublished": done.num_unpublished,
         "num_files": done.num_files,
         "num_bytes": done.num_bytes,
         "num_deleted": done.num_deleted,
@@ -91,4 +92,6 @@ def _lines(done: Vacuumed, *, dry_run: bool) -> Iterator[str]:
         yield f"{'Would be deleted' if dry_run else 'Nothing to delete'}: {size}."
     else:
         yield f"Deleted: {counted(done.num_deleted, 'file')} of {size}; it is version {done.version} of {done.table}."
+    if done.num_unpublished:
+        yield f"Files that unpublished commits removed stay: {counted(done.num_unpublished, 'version')} to publish."
     yield f"Versions of {done.table} since {moment(done.cutoff)} can be read as before."

@@ -1,134 +1,102 @@
-"""Fewer and larger files in the place of small ones, with the same rows: bin-packing, as Delta Spark's ``OPTIMIZE``.
-
-Files of one partition that are smaller than the wanted size, or have a deletion vector, are gathered into bins, each of
-which is read and written again, one after the other. A bin of one file is left as it is, unless that has a vector.
-"""
+"""Fewer and larger files in the place of small ones, with the same rows: bin-packing, as Delta Spark's ``OPTIMIZE``."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, Self
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from deltamirror.catalog.rows import discard, removed_file
+from deltamirror.catalog.rows import removed_file
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import optimize_metrics, optimize_parameters, record_count
 from deltamirror.delta.definition import CLUSTERING_DOMAIN
 from deltamirror.errors import InvalidInput, Unsupported
+from deltamirror.pipeline.run.compaction import open_compactor
+from deltamirror.rows.compaction import Bin, bins
 from deltamirror.rows.duties import require_copied_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.predicates import condition_of, require_partition_columns
-from deltamirror.rows.scanning import TableFiles, scan_of_adds
 from deltamirror.rows.skipping import possible_files
-from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows, target_file_size
+from deltamirror.rows.writing import RowOrder, WrittenRows, target_file_size
 from deltamirror.storage.open import StoreAddress, Stores
-from deltamirror.storage.store import Store
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Compacted", "Optimization", "actions", "bins", "described", "replaced_paths"]
+__all__ = ["Optimization", "Optimized"]
 
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """The files of one bin, and those with the same rows that are to take their place."""
-
-    before: Sequence[Add]
-    rows: WrittenRows
-
-    @property
-    def after(self) -> Sequence[Add]:
-        """The new files: they change no data."""
-        return [replace(each, data_change=False) for each in self.rows.adds]
-
-    @property
-    def removes(self) -> Iterator[Remove]:
-        """The removes of the old ones, with the number of their rows for statistics."""
-        for each in self.before:
-            yield replace(removed_file(each, data_change=False), stats=record_count(each.stats))
+_LARGEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimization:
-    """The bins of a table, and how they are written."""
+    """What is asked of a table."""
 
-    bins: Sequence[Sequence[Add]]
-    opener: TableFiles
-    order: RowOrder
-    store: Store
+    taken: Snapshot
+    location: str
+    settings: Settings
+    where: str | None
+    """A condition of partition columns."""
+    target_size: int | None
+    """In bytes; None: as the table or the settings say."""
 
-    @classmethod
-    def of(
-        cls, taken: Snapshot, location: str, settings: Settings, *, where: str | None, target_size: int | None
-    ) -> Self:
-        """What there is to do; InvalidInput for a condition or a size that is none, Unsupported for some tables."""
+    def bins(self) -> list[Bin]:
+        """The files that go together; InvalidInput for a wrong condition or size, Unsupported for some tables."""
+        taken = self.taken
         layout = Layout.of(taken.table, taken.metadata, taken.protocol)
         require_copied_rows(layout)
         _require_unclustered(taken)
-        size = _sound_size(target_file_size(layout, settings.rows) if target_size is None else target_size)
-        small = _where(taken.adds(compactable_to=size), where, layout)
-        return cls(
-            bins=list(bins(small, size)),
-            opener=TableFiles(location, settings.storage),
-            order=RowOrder(layout=_sized(layout, size), settings=settings.rows, are_copies=True),
-            store=Stores.with_keys(settings).at(StoreAddress.of(location, settings.storage)),
+        size = _sound_size(
+            target_file_size(layout, self.settings.rows) if self.target_size is None else self.target_size
         )
+        order = RowOrder(layout=_sized(layout, size), settings=self.settings.rows, are_copies=True)
+        address = StoreAddress.of(self.location, self.settings.storage)
+        small = _where(taken.adds(compactable_to=size), self.where, layout)
+        return [Bin(order, address, tuple(each)) for each in bins(small, size)]
 
-    def write(self) -> list[Compacted]:
-        """Write the files of all bins. If that fails, they are deleted again."""
-        written: list[Compacted] = []
-        try:
-            written.extend(map(self._compacted, self.bins))
-        except BaseException:
-            discard(done.rows for done in written)
-            raise
-        return written
-
-    def _compacted(self, before: Sequence[Add]) -> Compacted:
-        reader = scan_of_adds(self.order.layout, self.opener, before).reader()
-        adds = RowFiles(self.order, self.store).write(reader.schema, reader)
-        return Compacted(before, WrittenRows(self.order.layout, self.store, adds))
-
-
-def bins(files: Iterable[Add], target_size: int) -> Iterator[list[Add]]:
-    """Files that become one, from the smallest on, as long as they have no more bytes together."""
-    partitions: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
-    for file in files:
-        partitions.setdefault(tuple(sorted(file.partition_values.items())), []).append(file)
-    for _, found in sorted(partitions.items(), key=lambda pair: str(pair[0])):
-        yield from (each for each in _packed(found, target_size) if len(each) > 1 or each[0].deletion_vector)
+    def written(self, *, runner: str | None) -> "Optimized | None":
+        """Write the files of all bins; None where there are none."""
+        if not (found := self.bins()):
+            return None
+        with closing(open_compactor(self.settings, found, runner=runner)) as compactor:
+            after = compactor.run(found)
+        store = Stores.with_keys(self.settings).at(found[0].address)
+        rows = [WrittenRows(each.order.layout, store, adds) for each, adds in zip(found, after, strict=True)]
+        return Optimized([each.files for each in found], rows, self.where)
 
 
-def _packed(files: Iterable[Add], target_size: int) -> Iterator[list[Add]]:
-    some: list[Add] = []
-    total = 0
-    for file in sorted(files, key=attrgetter("size", "path")):
-        if some and total + file.size > target_size:
-            yield some
-            some, total = [], 0
-        some.append(file)
-        total += file.size
-    yield some
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """Files of a table, and those with the same rows that are to take their place, bin by bin."""
+
+    before: Sequence[Sequence[Add]]
+    after: Sequence[WrittenRows]
+    where: str | None
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """How the commit describes itself."""
+        added = [add for each in self.after for add in each.adds]
+        removed = [add for each in self.before for add in each]
+        metrics = optimize_metrics(added, removed)
+        return {"operation": "OPTIMIZE", "parameters": optimize_parameters(self.where), "metrics": metrics}
+
+    @property
+    def replaced(self) -> list[str]:
+        """The paths of all files that were read."""
+        return [file.path for each in self.before for file in each]
+
+    def actions(self) -> Iterator[Action]:
+        """The actions of the commit, in Delta Spark's order: of each bin the adds, then the removes."""
+        for before, after in zip(self.before, self.after, strict=True):
+            yield from (replace(each, data_change=False) for each in after.adds)
+            yield from _removes(before)
 
 
-def actions(done: Iterable[Compacted]) -> Iterator[Action]:
-    """The actions of the commit, in Delta Spark's order: of each bin the adds, then the removes."""
-    for each in done:
-        yield from each.after
-        yield from each.removes
-
-
-def replaced_paths(done: Iterable[Compacted]) -> list[str]:
-    """The paths of all files that were read."""
-    return [file.path for each in done for file in each.before]
-
-
-def described(done: Sequence[Compacted], where: str | None) -> dict[str, Any]:
-    """How the commit describes itself."""
-    added, removed = [add for each in done for add in each.rows.adds], [add for each in done for add in each.before]
-    parameters, metrics = optimize_parameters(where), optimize_metrics(added, removed)
-    return {"operation": "OPTIMIZE", "parameters": parameters, "metrics": metrics}
+def _removes(files: Iterable[Add]) -> Iterator[Remove]:
+    """The removes of files, with the number of their rows for statistics."""
+    for each in files:
+        yield replace(removed_file(each, data_change=False), stats=record_count(each.stats))
 
 
 def _where(found: list[Add], where: str | None, layout: Layout) -> list[Add]:
@@ -141,8 +109,8 @@ def _where(found: list[Add], where: str | None, layout: Layout) -> list[Add]:
 
 
 def _sound_size(size: int) -> int:
-    if size < 1:
-        hint = "give a number of bytes from 1 on, such as 134217728"
+    if not 1 <= size <= _LARGEST:
+        hint = "give a number of bytes such as 134217728"
         raise InvalidInput(f"files of {size} bytes cannot be written", hint=hint)
     return size
 

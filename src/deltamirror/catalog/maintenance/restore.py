@@ -16,9 +16,9 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Pro
 from deltamirror.delta.commitinfo import Parameters, restore_metrics, restore_parameters
 from deltamirror.delta.definition import CLUSTERING_DOMAIN
 from deltamirror.delta.features import FENCE_FEATURE, upgrade, writer_features_of
-from deltamirror.delta.properties import max_column_id
+from deltamirror.delta.properties import append_only, max_column_id
 from deltamirror.delta.validation.vectors import vector_file
-from deltamirror.errors import NotFound
+from deltamirror.errors import NotFound, Refused
 from deltamirror.txnlog.tables.differences import Difference, difference
 from deltamirror.txnlog.tables.reading import Snapshot
 
@@ -84,8 +84,15 @@ class Restoration:
             yield removed_file(add, data_change=True)
         yield from self._clustering()
 
-    def require_files(self, verifier: FileVerifier) -> None:
-        """Refuse a version whose files are not all in the store."""
+    def require_possible(self, verifier: FileVerifier) -> None:
+        """Refuse to delete rows of a table that is append-only, and a version whose files are not all in the store."""
+        if self.files.removed and append_only(self.head.metadata):
+            raise Refused(
+                f"table {self.head.table!r} has delta.appendOnly, and a restore to version {self.wanted.version} "
+                "deletes rows",
+                hint="set delta.appendOnly to false first",
+                table=self.head.table,
+            )
         needed = list(_paths(self.files.added))
         if not (missing := verifier.missing(needed)):
             return

@@ -92,6 +92,8 @@ class Vacuumed:
     """How many folders were looked at, that of the table among them."""
     read_version: int
     """The version of the table that this was decided by."""
+    num_unpublished: int
+    """How many versions were not published: the files that they removed stay until they are."""
     num_deleted: int = 0
     """How many of them this vacuum has deleted."""
     version: int | None = None
@@ -145,6 +147,7 @@ class Vacuum:
             files=found,
             num_folders=len(walk.folders) + 1,
             read_version=info.head,
+            num_unpublished=info.unpublished,
         )
 
     def done(self, progress: Progress) -> Vacuumed:

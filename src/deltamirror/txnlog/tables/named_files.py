@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection, select
 from sqlalchemy.sql import Select
 
+from deltamirror.batches import batched
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Cdc, DeletionVector
 from deltamirror.delta.validation.vectors import vector_file
@@ -21,6 +22,7 @@ from deltamirror.txnlog.database.schema import files, removes, superseded, versi
 __all__ = ["paths_since", "retained_paths"]
 
 _AT_ONCE: Final = 10_000
+_COMMITS_AT_ONCE: Final = 1_000
 _INLINE: Final = "i"
 _CHANGE_FILE: Final = b'"cdc"'
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
@@ -46,8 +48,11 @@ def retained_paths(connection: Connection, table_id: int, *, published: int, cut
 
 def paths_since(connection: Connection, table_id: int, version: int) -> Iterator[str]:
     """Every path that commits after a version have added."""
-    query = select(files.c.path, files.c.deletion_vector).join(versions, versions.c.commit_id == files.c.commit_id)
-    yield from _paths(connection, query.where(files.c.table_id == table_id, versions.c.version > version))
+    c = versions.c
+    adding = select(c.commit_id).where(c.table_id == table_id, c.version > version, c.num_added > 0)
+    for some in batched(connection.execute(adding).scalars().all(), _COMMITS_AT_ONCE):
+        added = (files.c.table_id == table_id) & files.c.commit_id.in_(some)
+        yield from _paths(connection, select(files.c.path, files.c.deletion_vector).where(added))
 
 
 def _paths(connection: Connection, query: Select[Any]) -> Iterator[str]:
