@@ -23,6 +23,7 @@ __all__ = [
     "flag",
     "listed",
     "mapping",
+    "milliseconds",
     "number",
     "optional_number",
     "optional_text",
@@ -30,6 +31,7 @@ __all__ = [
     "path_text",
     "require",
     "require_function",
+    "runner_name",
     "seconds_of",
     "settings_from",
     "shown",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _LONGEST_SHOWN = 80
+_LONGEST_SECONDS = 10**10
 PARTITION_VALUES = (str, int, float, Decimal, date, bytes)
 """The types of Python whose values partition columns can have."""
 
@@ -115,6 +118,22 @@ def seconds_of(value: object, name: str) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def milliseconds(value: object, name: str) -> int | None:
+    """A length of time from 0 on, or nothing."""
+    if value is None:
+        return None
+    if not 0 <= (seconds := seconds_of(value, name)) <= _LONGEST_SECONDS:
+        raise _wrong(name, f"from 0 to {_LONGEST_SECONDS} seconds", value, f"give {name}=timedelta(days=7)")
+    return int(seconds * 1_000)
+
+
+def runner_name(value: object) -> str | None:
+    """Where work runs, or nothing."""
+    if (named := optional_text(value, "runner")) not in (None, "local", "spark"):
+        raise _wrong("runner", '"local" or "spark"', value, "leave it out to have it chosen by the size of the work")
+    return named
 
 
 def flag(value: object, name: str) -> bool:

@@ -45,6 +45,7 @@ class Step(StrEnum):
 
     PUT_ROWS = "rows.put-file", "put a data file"
     DELETE_ROWS = "rows.delete-files", "delete the data files of a transaction that failed"
+    DELETE_UNREFERENCED = "vacuum.delete-files", "delete data files that no retained version names"
 
     RETRY_NOW = "publish.retry-now", "make failures due"
     END_PAUSES = "publish.end-pauses", "let the circuits of stores be probed"

@@ -68,6 +68,9 @@ class ScheduledStore:
     def copy(self, source: str, target: str) -> None:
         self.calls.call(self, "copy", target, partial(self.inner.copy, source, target))
 
+    def walk(self) -> Iterator[Meta]:
+        return self.list()
+
     def obstacles(self, folder: str) -> Sequence[Obstacle]:
         return self.inner.obstacles(folder)
 

@@ -73,6 +73,10 @@ class RecordingStore:
     def folders(self, folder: str = "") -> Sequence[str]:
         return self._store.folders(folder)
 
+    def walk(self) -> Iterator[Meta]:
+        self._record("walk", "")
+        return self._store.walk()
+
     def obstacles(self, folder: str) -> Sequence[Obstacle]:
         return self._store.obstacles(folder)
 

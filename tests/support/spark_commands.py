@@ -30,6 +30,7 @@ __all__ = [
     "Result",
     "StreamCopy",
     "StreamRun",
+    "TableOptimize",
     "asked",
     "result_of",
     "run_command",
@@ -207,6 +208,19 @@ class ExampleRun:
     def run(self, session: SparkSession) -> object:
         """Run it."""
         return runpy.run_path(self.program)["main"](session, *self.arguments)
+
+
+class TableOptimize:
+    """Puts the small files of a table together, by the executors of the session."""
+
+    catalog: str
+    table: str
+
+    def run(self, session: SparkSession) -> dict[str, int] | None:
+        """The version that it has; None if there was nothing to do."""
+        with Catalog(self.catalog) as catalog:
+            done = catalog.table(self.table).optimize(runner="spark")
+            return None if done is None else dict(done.versions)
 
 
 def asked(command: Command) -> dict[str, object]:

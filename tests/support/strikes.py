@@ -130,6 +130,8 @@ _OVERTAKEN: Final = "a stage that is overtaken by winning commits; if it dies it
 
 _ROWS: Final = "a data file that no version names is read by nobody: tests/contract/test_rows.py"
 
+_VACUUM: Final = "each of these files could go; the next vacuum deletes the others: tests/contract/test_vacuum.py"
+
 ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.CATCH_UP: _OVERTAKEN,
     Step.MOVE_ROW_IDS: _OVERTAKEN,
@@ -137,6 +139,7 @@ ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.FIND_COMMIT: "a lock and a question: nothing is written",
     Step.PUT_ROWS: _ROWS,
     Step.DELETE_ROWS: _ROWS,
+    Step.DELETE_UNREFERENCED: _VACUUM,
     Step.LIFT_QUARANTINE: _REPAIR,
     Step.RETRY_FOUND: _REPAIR,
     Step.SAVE_ALTERED: _REPAIR,

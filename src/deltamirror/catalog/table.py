@@ -1,21 +1,37 @@
 """One table of a catalog."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltamirror.arguments import flag, number, optional_number, optional_text, text_map, texts
+from deltamirror.arguments import (
+    flag,
+    milliseconds,
+    number,
+    optional_number,
+    optional_text,
+    require_function,
+    runner_name,
+    text_map,
+    texts,
+)
 from deltamirror.catalog.alteration import Plan, Wishes, plan_alteration, plan_unfencing
 from deltamirror.catalog.edits import Assignments
 from deltamirror.catalog.files import Files
 from deltamirror.catalog.inputs import moment, table_properties
+from deltamirror.catalog.maintenance.vacuum import Progress, Retain, Vacuum, Vacuumed
 from deltamirror.catalog.merges import Delete, Insert, OneOrMore, Update
-from deltamirror.config import Switch
+from deltamirror.config import LiveSettings, Switch
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.features import FENCE_FEATURE
+from deltamirror.pipeline.service.owners import owner_name
+from deltamirror.pipeline.service.turns import Turns
 from deltamirror.rows.sources import RowData
+from deltamirror.rows.writing import discarded_if_refused
+from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.reading import HistoryEntry, Snapshot, commit_file, history, snapshot
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
@@ -196,6 +212,91 @@ class Table:
         taken = self.snapshot()
         return self._carry_out(plan_unfencing(taken), taken)
 
+    def vacuum(
+        self,
+        retain: timedelta | float | None = None,
+        *,
+        dry_run: bool = False,
+        retention_check: bool = True,
+        progress: Progress | None = None,
+    ) -> Vacuumed:
+        """Delete data files that no version within retention names; ``dry_run`` only looks for them.
+
+        ``retain`` is how long files stay, in seconds, after a commit removed them; unless it is given,
+        ``delta.deletedFileRetentionDuration`` of the table is. Less than that is refused, unless ``retention_check``
+        is false: then no reader and no transaction may be at work that takes longer. Older versions cannot be read
+        afterwards. ``progress`` is told how many files are deleted, of how many.
+        """
+        wanted = Retain(
+            milliseconds=milliseconds(retain, "retain"), is_checked=flag(retention_check, "retention_check")
+        )
+        is_dry = flag(dry_run, "dry_run")
+        require_function(progress, "progress", hint="give a function of two numbers, or leave it out")
+        settings = self._catalog.settings
+        found = Vacuum(
+            table=self.name,
+            metadata=self.snapshot().metadata,
+            retain=wanted,
+            database=self._catalog.database,
+            live=LiveSettings.of(settings),
+            store=Stores.with_keys(settings).at(StoreAddress.of(self.location, settings.storage)),
+            owner=owner_name(),
+            record=self._record,
+        )
+        return found.planned() if is_dry else found.done(progress or _untold)
+
+    def restore(
+        self, version: int | None = None, *, as_of: int | str | datetime | date | None = None
+    ) -> Committed | None:
+        """Bring back a version of the table, or the one of a time, in one commit; None where the table is so already.
+
+        In turns with a vacuum, which cannot delete files meanwhile that this commit needs; see ``Transaction.restore``.
+        """
+        catalog, info = self._catalog, self.info()
+        live = LiveSettings.of(catalog.settings)
+        with (
+            Turns(catalog.database, live, owner=owner_name()) as turns,
+            turns.at(info.id, self.name, waits=True),
+            catalog.transaction() as tx,
+        ):
+            is_changed = tx.restore(self.name, version, as_of=as_of)
+        return tx.result if is_changed else None
+
+    def optimize(
+        self, where: str | None = None, *, target_size: int | None = None, runner: str | None = None
+    ) -> Committed | None:
+        """Put fewer, larger files in the place of small ones, and of those with deletion vectors; None without such.
+
+        ``where`` is a condition of partition columns. ``target_size`` is in bytes; unless it is given,
+        ``delta.targetFileSize`` of the table is, or the setting ``rows.target_file_size``. Rows stay as they are, and
+        appends meanwhile do not conflict; a commit that removes one of these files does. ``runner`` says who writes:
+        ``"local"`` for this process, ``"spark"`` for executors; unless it is given, executors write much data, if
+        ``mirror.runner`` is Spark.
+        """
+        asked = import_module(
+            "deltamirror.catalog.maintenance.optimize"
+        ).Optimization(  # with a library that takes time
+            taken=self.snapshot(),
+            location=self.location,
+            settings=self._catalog.settings,
+            where=optional_text(where, "where"),
+            target_size=optional_number(target_size, "target_size"),
+        )
+        if (written := asked.written(runner=runner_name(runner))) is None:
+            return None
+        with (
+            discarded_if_refused(written.after),
+            self._catalog.transaction(**written.description, rows_checked=True) as tx,
+        ):
+            tx.stage(self.name, written.actions(), read_version=asked.taken.version)
+            tx.read(self.name, files=written.replaced)
+        return tx.result
+
+    def _record(self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:
+        with self._catalog.transaction(operation=operation, parameters=parameters, metrics=metrics) as tx:
+            tx.record(self.name)
+        return tx.result.versions[self.name]
+
     def _carry_out(
         self, plan: Plan, taken: Snapshot, *, reads: bool = False, rows_checked: bool = False
     ) -> Committed | None:
@@ -208,3 +309,7 @@ class Table:
             if reads:
                 tx.read(self.name, all=True)
         return tx.result
+
+
+def _untold(deleted: int, total: int) -> None:
+    """No caller wants to know."""

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from deltamirror.catalog.edits import Edit, Edited
+from deltamirror.catalog.maintenance.restore import Restoration
 from deltamirror.catalog.rows import Replacement, RowWrite
 from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
@@ -40,6 +41,8 @@ class TableWork:
     alterations: list[Alteration] = field(default_factory=list)
     app_versions: dict[str, int] = field(default_factory=dict)
     lines: Iterable[bytes] | None = None
+    is_record: bool = False
+    """The table gets a version also if nothing else is asked for."""
     rows: list[RowWrite] = field(default_factory=list)
     replaces: Replacement | None = None
     """What an overwrite takes the place of."""
@@ -51,6 +54,8 @@ class TableWork:
     """Whether data files come that were written elsewhere."""
     edited: Edited | None = None
     """What the edit came to, once it was carried out."""
+    restores: Restoration | None = None
+    """The version that it brings back."""
     founded: tuple[Metadata, Protocol] | None = None
     """Metadata and protocol that files of rows were written for: alterations draw names by chance, so once."""
     whole_table: bool = False
@@ -62,7 +67,7 @@ class TableWork:
     def writes(self) -> bool:
         """Whether anything was asked for besides reading."""
         asked = self.streams or self.removed or self.alterations or self.rows or self.lines is not None
-        return bool(asked or (self.edit is not None and self.edited is None))
+        return bool(asked or (self.edit is not None and self.edited is None)) or self.is_record
 
     @property
     def meets_rules(self) -> bool:
@@ -112,9 +117,11 @@ class TableWork:
         self.partitions += [partition_read(taken, box) for box in edited.boxes or ()]
 
     def described(self, operation: Operation) -> Operation:
-        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite or an edit."""
+        """How the change describes itself: as it was told, or as Delta Spark describes what was done."""
         if self.edited is not None:
             return self.edited.described(operation)
+        if operation.name is None and (found := self.restores) is not None:
+            return replace(operation, name="RESTORE", parameters=found.parameters, metrics=found.metrics)
         if operation.name is not None or self.replaces is None:
             return operation
         return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
 from itertools import chain
 from types import TracebackType
 from typing import Self
@@ -24,11 +25,13 @@ from deltamirror.catalog.inputs import (
     Schema,
     actions_of,
     lines_of,
+    moment,
     partition_reads,
     paths_to_remove,
     schema_of,
     table_properties,
 )
+from deltamirror.catalog.maintenance.restore import Restoration
 from deltamirror.catalog.merges import Delete, Insert, Merge, OneOrMore, Update, clauses_of, join_text, merge_source
 from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, replaced_files, replacement_of
 from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, partition_read
@@ -41,7 +44,7 @@ from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source, spark_session
-from deltamirror.rows.writing import WrittenRows, discarded_if_refused
+from deltamirror.rows.writing import WrittenRows, discard, discarded_if_refused
 from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
@@ -301,6 +304,33 @@ class Transaction:
         work.lines = self._verifier(table).verified_lines(given) if flag(verify_files, "verify_files") else given
         work.at_version = exact
 
+    def restore(
+        self, table: str, version: int | None = None, *, as_of: int | str | datetime | date | None = None
+    ) -> bool:
+        """Bring back a version of a table, or the one of a time: its rows and its metadata; whether that changes it.
+
+        Its files have to be in the store. Every change of the table meanwhile conflicts with it.
+        """
+        exact, time = optional_number(version, "version"), moment(as_of)
+        if (exact is None) == (time is None):
+            raise InvalidInput("a table is restored to a version or to a time", hint="give one of version and as_of")
+        work = self._taken(table)
+        if work.writes:
+            hint = "restore it in a transaction of its own"
+            raise InvalidInput(f"the transaction changes {table!r} already", hint=hint)
+        wanted = snapshot(self._writer.database, table, version=exact, as_of=time)
+        found = Restoration.of(self._snapshot(work), wanted, None if time is None else str(time))
+        if not found.is_needed:
+            return False
+        found.require_possible(self._verifier(table))
+        work.restores, work.reads, work.whole_table = found, True, True
+        work.streams.append(found.actions())
+        return True
+
+    def record(self, table: str) -> None:
+        """Give a table a version that says only what was done: the operation of the transaction, with its metrics."""
+        self._of(table).is_record = True
+
     def commit(self) -> Committed:
         """Commit all changes, or none; the same answer if called again. After a failure, begin another transaction."""
         if self._result is None:
@@ -327,7 +357,7 @@ class Transaction:
                 return idle
             request = self._request(content)
         except BaseException:
-            _discard(written)
+            discard(written)
             raise
         with discarded_if_refused(written):
             return self._writer.commit(request)
@@ -449,6 +479,8 @@ class Transaction:
             reads=work.read_set,
             operation=work.described(self._operation),
             rows_checked=self._rows_checked or work.meets_rules,
+            is_record=work.is_record,
+            restores=work.restores is not None,
         )
 
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:
@@ -479,11 +511,6 @@ class Transaction:
         if self._token is None or not any(work.is_looked_up for work in self._work.values()):
             return None
         return content_digest(work.content(table, self._operation) for table, work in self._work.items())
-
-
-def _discard(written: Iterable[WrittenRows]) -> None:
-    for files in written:
-        files.discard()
 
 
 def _oldest(*versions: int | None) -> int | None:

@@ -1,15 +1,15 @@
 """Before a commit, on request: whether the files that it adds are in the store, with the sizes that it states."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from deltamirror.batches import batched
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add
-from deltamirror.delta.paths import decode_path, is_absolute
 from deltamirror.delta.validation.paths import broken_path_rule
 from deltamirror.errors import InvalidAction
+from deltamirror.storage.location import file_place
 from deltamirror.storage.open import StoreAddress, Stores
 
 __all__ = ["FileVerifier"]
@@ -43,6 +43,13 @@ class FileVerifier:
             first += len(actions)
             yield from (line for _, line in batch)
 
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of the files that are not in the store."""
+        location = self._location()
+        with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="deltamirror-verify") as executor:
+            sizes = executor.map(lambda path: self._size(location, path), paths)
+            return [path for path, size in zip(paths, sizes, strict=True) if size is None]
+
     def _look_up(self, actions: Iterable[tuple[int, Action]]) -> None:
         # A path that is none is for the rules of the commit to refuse.
         adds = [(n, a) for n, a in actions if isinstance(a, Add) and broken_path_rule(a.path, verbatim=True) is None]
@@ -57,11 +64,7 @@ class FileVerifier:
                     raise _unlike(add, found, index=index, location=location)
 
     def _size(self, location: str, path: str) -> int | None:
-        folder, key = location, decode_path(path)
-        if is_absolute(path):
-            folder, _, name = path.rpartition("/")
-            key = decode_path(name)
-            folder = folder if folder.lower().startswith("file:") else decode_path(folder)
+        folder, key = file_place(path, location)
         found = self._stores.at(StoreAddress.of(folder, self._storage)).head(key)
         return None if found is None else found.size
 

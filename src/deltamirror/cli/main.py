@@ -43,15 +43,18 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "import": LazyCommand("importing", "import_", "Import the Delta table at LOCATION, with its history."),
     "init": LazyCommand("catalog", "init", "Create the catalog, or upgrade an older one."),
     "mirror": LazyCommand("mirror", "mirror", "Publish the commits of all tables to their _delta_log/."),
+    "optimize": LazyCommand("optimize", "optimize", "Put fewer, larger files in the place of small ones."),
     "rebuild": LazyCommand("rebuild", "rebuild_", "Write the log of a table again, as the database has it."),
     "reconcile": LazyCommand("reconcile", "reconcile", "Compare logs with the database, and publish what is missing."),
     "repair": LazyCommand("repair", "repair_", "End the quarantine of a table, and publish what is missing."),
     "report": LazyCommand("report", "report_", "Show the failed attempts to mirror a table, and what to do."),
+    "restore": LazyCommand("restore", "restore", "Bring back an earlier version of a table."),
     "serve": LazyCommand("serve", "serve", "Serve the status page, and the same numbers as JSON."),
     "status": LazyCommand("status", "status", "Show how far the tables are published, and what failed."),
     "table": LazyCommand("table", "table", "Create, look at, change and drop tables."),
     "token": LazyCommand("token", "token", "Issue, list and revoke the tokens of `deltamirror serve`."),
     "top": LazyCommand("top", "top", "Watch the mirror: lag, backlog, failures, circuits, services."),
+    "vacuum": LazyCommand("vacuum", "vacuum", "Delete data files that no version of a table within retention needs."),
 }
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 

@@ -23,6 +23,7 @@ __all__ = [
     "schema_from",
     "seconds",
     "span",
+    "span_or_none",
     "whole_number",
 ]
 
@@ -51,11 +52,25 @@ def seconds(context: click.Context, parameter: click.Parameter, value: float | N
 
 def span(context: click.Context, parameter: click.Parameter, value: str) -> float:
     """A length of time such as ``90s``, ``15m``, ``2h`` or ``1d``, in seconds; a click callback."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip())
-    length = float(found[1]) * _SPANS[found[2]] if found else 0.0
-    if not 0 < length <= _LONGEST:
-        raise click.BadParameter(f"`{value}` is no length of time such as 90s, 15m, 2h or 1d", context, parameter)
+    length = span_or_none(context, parameter, value)
+    if not length:
+        raise _no_span(context, parameter, value)
     return length
+
+
+def span_or_none(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A length of time, which may be ``0s``, in seconds, or none; a click callback."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip())
+    length = float(found[1]) * _SPANS[found[2]] if found else -1.0
+    if not 0 <= length <= _LONGEST:
+        raise _no_span(context, parameter, value)
+    return length
+
+
+def _no_span(context: click.Context, parameter: click.Parameter, value: str) -> click.BadParameter:
+    return click.BadParameter(f"`{value}` is no length of time such as 90s, 15m, 2h or 1d", context, parameter)
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

@@ -99,15 +99,17 @@ class Tally:
 
 
 @contextmanager
-def shown(total: int, *, quiet: bool, log: LogSettings, done: str = "published") -> Iterator[Advance]:
+def shown(
+    total: int, *, quiet: bool, log: LogSettings, done: str = "published", unit: str = "versions"
+) -> Iterator[Advance]:
     """Show on standard error how many of ``total`` versions are ``done``, if they are many; not when ``quiet``."""
     if quiet or total <= LONG_BACKLOG:
         yield _untold
     elif sys.stderr.isatty():
-        with _bar(total, log, done) as advance:
+        with _bar(total, log, done, unit) as advance:
             yield advance
     else:
-        yield _Lines(total, done)
+        yield _Lines(total, f"{unit} {done}")
 
 
 class _Lines:
@@ -121,12 +123,12 @@ class _Lines:
     def __call__(self, versions: int) -> None:
         before, self._done = self._done, self._done + versions
         if before * _LINES // self._total < self._done * _LINES // self._total:
-            click.echo(f"{self._done:,} of {self._total:,} versions {self._what}", err=True)
+            click.echo(f"{self._done:,} of {self._total:,} {self._what}", err=True)
 
 
 @contextmanager
-def _bar(total: int, log: LogSettings, done: str) -> Iterator[Advance]:
-    columns = (TextColumn(done), BarColumn(), MofNCompleteColumn(), TextColumn("versions"))
+def _bar(total: int, log: LogSettings, done: str, unit: str) -> Iterator[Advance]:
+    columns = (TextColumn(done), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
     console = Console(stderr=True, highlight=False)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("", total=total)

@@ -9,14 +9,16 @@ import click
 import msgspec
 import pyarrow as pa
 
-from deltamirror.catalog import HistoryEntry, Snapshot, TableInfo
+from deltamirror.catalog import HistoryEntry, Snapshot, Table, TableInfo
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Fields, Grid, answer, moment, write_json_list
 from deltamirror.cli.parameters import partition_values, point_in_time, whole_number
+from deltamirror.delta import lines
+from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.schema import column_text, schema_string
 
-__all__ = ["files", "history", "list_", "show", "table_document"]
+__all__ = ["files", "history", "list_", "metrics_of", "show", "table_document"]
 
 _BATCH: Final = 10_000
 _JSON_COLUMNS: Final = frozenset({"deletion_vector", "partition_values", "tags"})
@@ -97,6 +99,12 @@ def files(
         write_json_list(head, "files", _file_objects(found))
     else:
         answer({}, Grid(("SIZE", "MODIFIED", "PARTITION", "PATH"), _file_rows(found), empty="No files."), json=False)
+
+
+def metrics_of(table: Table, version: int) -> dict[str, str]:
+    """What a commit of ours says that it did."""
+    info = lines.decode(table.commit_file(version).partition(b"\n")[0])
+    return dict(info.operation_metrics or {}) if isinstance(info, CommitInfo) else {}
 
 
 def table_document(info: TableInfo) -> dict[str, object]:

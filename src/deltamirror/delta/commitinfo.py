@@ -4,7 +4,7 @@ A parameter is a JSON value: strings are quoted once, and collections are *strin
 ``…_parameters`` gives those of one operation; operations without parameters (``Manual Update``) have an empty map.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,11 +26,18 @@ __all__ = [
     "merge_metrics",
     "merge_parameters",
     "metrics_for",
+    "optimize_metrics",
+    "optimize_parameters",
     "predicate_parameters",
+    "record_count",
+    "restore_metrics",
+    "restore_parameters",
     "set_properties_parameters",
     "unset_properties_parameters",
     "update_metrics",
     "upgrade_protocol_parameters",
+    "vacuum_end_parameters",
+    "vacuum_start_parameters",
     "write_parameters",
 ]
 
@@ -151,6 +158,67 @@ def drop_constraint_parameters(name: str, expression: str | None) -> Parameters:
 def upgrade_protocol_parameters(protocol: Protocol) -> Parameters:
     """UPGRADE PROTOCOL."""
     return {"newProtocol": json_text(protocol)}
+
+
+def vacuum_start_parameters(is_checked: bool, *, default: int, specified: int | None) -> Parameters:
+    """VACUUM START. Both times are in milliseconds; ``specified`` is ``None`` where the table's own holds."""
+    parameters: Parameters = {"retentionCheckEnabled": is_checked, "defaultRetentionMillis": default}
+    return parameters if specified is None else {**parameters, "specifiedRetentionMillis": specified}
+
+
+def vacuum_end_parameters(*, is_complete: bool) -> Parameters:
+    """VACUUM END."""
+    return {"status": "COMPLETED" if is_complete else "FAILED"}
+
+
+def restore_parameters(version: int | None, timestamp: str | None) -> Parameters:
+    """RESTORE, to a version or to a time."""
+    return {"version": version, "timestamp": timestamp}
+
+
+def restore_metrics(
+    added: Collection[Add], removed: Collection[Add], *, num_files: int, num_bytes: int
+) -> dict[str, str]:
+    """The metrics of a RESTORE, after which the table has so many files and bytes."""
+    counts = {
+        "tableSizeAfterRestore": num_bytes,
+        "numOfFilesAfterRestore": num_files,
+        "numRemovedFiles": len(removed),
+        "numRestoredFiles": len(added),
+        "removedFilesSize": sum(each.size for each in removed),
+        "restoredFilesSize": sum(each.size for each in added),
+    }
+    return {name: str(count) for name, count in counts.items()}
+
+
+def optimize_parameters(predicate: str | None) -> Parameters:
+    """OPTIMIZE, of all files or of those of some partitions."""
+    predicates = json_text([] if predicate is None else [predicate])
+    return {"predicate": predicates, "zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+
+
+def optimize_metrics(added: Sequence[Add], removed: Sequence[Add]) -> dict[str, str]:
+    """The metrics of an OPTIMIZE that puts some files in the place of others."""
+    sizes = sorted(each.size for each in added) or [0]
+    counts = {
+        "numRemovedFiles": len(removed),
+        "numRemovedBytes": sum(each.size for each in removed),
+        "numAddedFiles": len(added),
+        "numAddedBytes": sum(each.size for each in added),
+        "numDeletionVectorsRemoved": sum(each.deletion_vector is not None for each in removed),
+        "minFileSize": sizes[0],
+        "p25FileSize": sizes[len(sizes) // 4],
+        "p50FileSize": sizes[len(sizes) // 2],
+        "p75FileSize": sizes[3 * len(sizes) // 4],
+        "maxFileSize": sizes[-1],
+    }
+    return {name: str(count) for name, count in counts.items()}
+
+
+def record_count(stats: str | None) -> str | None:
+    """Of the statistics of a file the number of its rows alone, as removes of an OPTIMIZE have it."""
+    rows = _rows(stats)
+    return None if rows is None else json_text({"numRecords": rows})
 
 
 def drop_feature_parameters(name: str) -> Parameters:

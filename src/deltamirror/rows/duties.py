@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from deltamirror.delta.features import row_duties
-from deltamirror.delta.properties import CONSTRAINT_PREFIX, append_only, change_data_feed
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, append_only, change_data_feed, is_enabled
 from deltamirror.delta.schema import primitive_names
 from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
@@ -12,6 +12,7 @@ from deltamirror.rows.layout import Layout
 __all__ = [
     "require_copyable_rows",
     "require_editable_rows",
+    "require_movable_rows",
     "require_plain_types",
     "require_updatable_rows",
     "require_writable_rows",
@@ -79,6 +80,25 @@ def _require_none(layout: Layout, met: frozenset[str]) -> None:
             + (", or check them and say so: transaction(rows_checked=True)" if feature in _VOUCHED else ""),
             table=layout.table,
         )
+
+
+def require_movable_rows(layout: Layout) -> None:
+    """Refuse a table whose rows cannot be moved to other files here: they would lose their ids, or their layout."""
+    require_plain_types(layout, "copied")
+    if is_enabled(layout.metadata, "delta.enableRowTracking"):
+        raise _uncopied(layout, "rowTracking", "rows keep their ids in other files")
+    for feature, duty in row_duties(layout.metadata, layout.schema).items():
+        if feature not in _OF_NEW_VALUES:
+            raise _uncopied(layout, feature, duty)
+
+
+def _uncopied(layout: Layout, feature: str, duty: str) -> Unsupported:
+    return Unsupported(
+        f"table {layout.table!r} has {feature}: {duty}, which is not supported here",
+        hint="let Delta Spark do it, and adopt its commit: `deltamirror adopt`",
+        table=layout.table,
+        features=(feature,),
+    )
 
 
 def require_plain_types(layout: Layout, doing: str) -> None:

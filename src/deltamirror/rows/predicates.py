@@ -30,6 +30,7 @@ __all__ = [
     "conjuncts",
     "partition_box",
     "partition_choices",
+    "require_partition_columns",
 ]
 
 SIGNS: Final[Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]]] = {
@@ -233,6 +234,16 @@ def partition_choices(parts: Iterable[Condition], columns: Iterable[str]) -> dic
         if found is not None and found[0] in columns:
             box.setdefault(*found)
     return box
+
+
+def require_partition_columns(condition: Condition, layout: Layout) -> None:
+    """Refuse a condition of anything but partition columns: single files do not meet it, or not."""
+    partitions = {each.name for each in layout.partition_fields}
+    if others := sorted({".".join(column) for column in condition.columns} - partitions):
+        raise InvalidInput(
+            f"table {layout.table!r} is not partitioned by {others[0]!r}",
+            hint=f"its partition columns: {', '.join(sorted(partitions)) or 'none'}",
+        )
 
 
 def _choice(condition: Condition) -> tuple[str, list[PartitionValue]] | None:

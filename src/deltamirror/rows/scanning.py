@@ -5,7 +5,7 @@ they are read; files with deletion vectors one after the other, since that needs
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,8 +19,7 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.delta.actions import DeletionVector
-from deltamirror.delta.paths import decode_path, is_absolute
+from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, primitive_names
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
@@ -32,12 +31,21 @@ from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
 from deltamirror.rows.vectors import RowMask, deleted_ranges
 from deltamirror.rows.writing import row_numbers
-from deltamirror.storage.location import canonical_location, local_path
+from deltamirror.storage.location import file_place, local_path
 from deltamirror.storage.open import StoreAddress, Stores, open_store
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 
-__all__ = ["Scan", "TableFiles", "file_groups", "listed_files", "require_readable_rows", "scan_of"]
+__all__ = [
+    "Scan",
+    "TableFiles",
+    "file_groups",
+    "listed_adds",
+    "listed_files",
+    "require_readable_rows",
+    "scan_of",
+    "scan_of_adds",
+]
 
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 _OPENING_BYTES: Final = 1024 * 1024
@@ -76,7 +84,7 @@ class TableFiles:
 
     def source(self, path: str, size: int) -> tuple[Any, fs.FileSystem | None]:
         """What Arrow reads a data file from: a path on disk, or a file that is read by ranges."""
-        folder, key = self._place(path)
+        folder, key = file_place(path, self._location)
         if (root := local_path(folder)) is not None:
             return str(Path(root) / key), fs.LocalFileSystem()
         store = self._store(folder)
@@ -84,18 +92,11 @@ class TableFiles:
 
     def read(self, path: str, start: int, length: int) -> bytes:
         """Some bytes of a file."""
-        folder, key = self._place(path)
+        folder, key = file_place(path, self._location)
         data = self._store(folder).read_range(key, start, length)
         if data is None:
             raise self._missing(path)
         return data
-
-    def _place(self, path: str) -> tuple[str, str]:
-        if not is_absolute(path):
-            return self._location, decode_path(path)
-        folder, _, name = path.rpartition("/")
-        given = folder if folder.lower().startswith("file:") else decode_path(folder)
-        return canonical_location(given), decode_path(name)
 
     def _store(self, folder: str) -> Store:
         return self._stores.at(StoreAddress.of(folder, self._storage))
@@ -265,6 +266,27 @@ def file_groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str
         size += cost
     if group:
         yield group
+
+
+def listed_adds(adds: Iterable[Add]) -> list[dict[str, Any]]:
+    """Files as a scan knows them."""
+    return [
+        {
+            "path": each.path,
+            "size": each.size,
+            "partition_values": each.partition_values,
+            "deletion_vector": None if each.deletion_vector is None else msgspec.json.encode(each.deletion_vector),
+            "base_row_id": each.base_row_id,
+            "default_row_commit_version": each.default_row_commit_version,
+        }
+        for each in adds
+    ]
+
+
+def scan_of_adds(layout: Layout, opener: TableFiles, adds: Iterable[Add]) -> Scan:
+    """The scan of all rows of some files."""
+    require_readable_rows(layout)
+    return Scan(layout, opener, listed_adds(adds), layout.schema.fields, None)
 
 
 def require_readable_rows(layout: Layout) -> None:

@@ -38,8 +38,10 @@ __all__ = [
     "RowFiles",
     "RowOrder",
     "WrittenRows",
+    "discard",
     "discarded_if_refused",
     "row_numbers",
+    "target_file_size",
     "with_rows",
 ]
 
@@ -177,7 +179,7 @@ class RowFiles:
         for piece in _pieces(rows):
             opened.take(piece)
         self._memory += opened.memory - before
-        if opened.size >= self._target_size:
+        if opened.size >= target_file_size(self.layout, self.order.settings):
             self._close(values)
         while self._memory > self.order.settings.memory:
             self._close(max(self._open, key=lambda key: self._open[key].memory))
@@ -232,11 +234,6 @@ class RowFiles:
             )
         return codec
 
-    @property
-    def _target_size(self) -> int:
-        size = _property(self.layout.metadata, "delta.targetFileSize", str(self.order.settings.target_file_size))
-        return int(size) if size.isdecimal() else self.order.settings.target_file_size
-
     def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """The batches in larger tables: splitting one into partitions has a cost for each partition."""
         some: list[pa.RecordBatch] = []
@@ -277,6 +274,12 @@ class RowFiles:
                 f"table {self.layout.table!r}: the partition column {field.name!r} cannot be {shown}: {error}",
                 hint="leave these rows out, or correct them",
             ) from error
+
+
+def target_file_size(layout: Layout, settings: RowsSettings) -> int:
+    """About how many bytes a data file of a table is to have."""
+    size = _property(layout.metadata, "delta.targetFileSize", str(settings.target_file_size))
+    return int(size) if size.isdecimal() else settings.target_file_size
 
 
 class _OpenFile:
@@ -374,6 +377,12 @@ def _random_prefix() -> str:
     return "".join(random.choices(_LETTERS, k=_PREFIX_LENGTH))  # noqa: S311 - spreads keys over a store's servers
 
 
+def discard(written: Iterable[WrittenRows]) -> None:
+    """Delete data files of which no version knows, as far as their stores let it."""
+    for files in written:
+        files.discard()
+
+
 @contextmanager
 def discarded_if_refused(written: Iterable[WrittenRows]) -> Iterator[None]:
     """Delete files again whose commit is refused inside.
@@ -385,6 +394,5 @@ def discarded_if_refused(written: Iterable[WrittenRows]) -> Iterator[None]:
     except (Transient, Unavailable, Internal):
         raise
     except DeltaMirrorError:
-        for each in written:
-            each.discard()
+        discard(written)
         raise

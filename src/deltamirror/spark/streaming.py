@@ -10,7 +10,6 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -25,7 +24,7 @@ from deltamirror.catalog.catalog import Catalog
 from deltamirror.catalog.table import Table
 from deltamirror.delta.actions import Add
 from deltamirror.errors import InvalidInput, NotFound
-from deltamirror.rows.scanning import file_groups
+from deltamirror.rows.scanning import file_groups, listed_adds
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.spark.reading import FileGroup, group_reader
 from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
@@ -116,7 +115,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The files between two places, in groups of about the same size."""
         first, last = self._required(start), self._required(end)
         with with_hint(), self._options.open() as catalog:
-            files = [_listed(each) for each in self._between(catalog, first, last)]
+            files = listed_adds(self._between(catalog, first, last))
         return [FileGroup(group) for group in file_groups(files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -214,16 +213,3 @@ def _all_files(options: SourceOptions, version_of: Place) -> Sequence[Add]:
     with options.open() as catalog:
         files = catalog.table(options.table).snapshot(version_of.version).adds()
     return sorted(files, key=attrgetter("path"))
-
-
-def _listed(add: Add) -> dict[str, Any]:
-    """A file as the readers of groups know it."""
-    vector = None if add.deletion_vector is None else msgspec.json.encode(add.deletion_vector).decode()
-    return {
-        "path": add.path,
-        "size": add.size,
-        "partition_values": add.partition_values,
-        "deletion_vector": vector,
-        "base_row_id": add.base_row_id,
-        "default_row_commit_version": add.default_row_commit_version,
-    }

@@ -257,9 +257,11 @@ class BoundedStore:
 
     def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Meta]:
         """As the store does, each page within its time."""
-        listed = self._run("list", folder, partial(self.inner.list, folder, after=after))
-        page = partial(self._run, "list", folder, lambda: list(islice(listed, _PAGE)))
-        return chain(page(), chain.from_iterable(iter(page, [])))
+        return self._paged(self._run("list", folder, partial(self.inner.list, folder, after=after)), folder)
+
+    def walk(self) -> Iterator[Meta]:
+        """As the store does, each page within its time."""
+        return self._paged(self._run("list", "", self.inner.walk), "")
 
     def folders(self, folder: str = "") -> Sequence[str]:
         """As the store does."""
@@ -280,6 +282,10 @@ class BoundedStore:
     def sweep_temporaries(self, folder: str = "", *, before: int) -> int:
         """As the store does."""
         return self._run("sweep", folder, partial(self.inner.sweep_temporaries, folder, before=before), moves=LARGE + 1)
+
+    def _paged(self, listed: Iterator[Meta], folder: str) -> Iterator[Meta]:
+        page = partial(self._run, "list", folder, lambda: list(islice(listed, _PAGE)))
+        return chain(page(), chain.from_iterable(iter(page, [])))
 
     def _run(self, doing: str, key: str, act: Callable[[], T], *, moves: int = 0) -> T:
         seconds = None

@@ -114,6 +114,10 @@ class DiskStore:
             if stat.S_ISREG(found.st_mode):
                 yield _meta(key, found)
 
+    def walk(self) -> Iterator[Meta]:
+        """As ``list``: that holds one folder at a time."""
+        return self.list()
+
     def folders(self, folder: str = "") -> Sequence[str]:
         """The entries of one folder; links to folders are none."""
         check_folder(folder)

@@ -7,7 +7,16 @@ from uuid import uuid4
 from deltamirror.errors import Internal
 from deltamirror.storage.store import Data
 
-__all__ = ["check_data", "check_folder", "check_key", "is_hidden", "is_temporary", "side_file_name", "temporary_name"]
+__all__ = [
+    "check_data",
+    "check_folder",
+    "check_key",
+    "is_hidden",
+    "is_key",
+    "is_temporary",
+    "side_file_name",
+    "temporary_name",
+]
 
 # The names of the reference writer's temporaries too. No reader takes a name that begins with a dot.
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
@@ -15,9 +24,14 @@ _HIDDEN: Final = re.compile(r"\..+\.(?:crc|lock|tmp)")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
+def is_key(key: str) -> bool:
+    """Whether a key stays in the store, and every store can hold it."""
+    return not _CONTROL.search(key) and not any(part in ("", ".", "..") for part in key.split("/"))
+
+
 def check_key(key: str) -> None:
     """Refuse a key that leaves the store, or that not every store can hold."""
-    if _CONTROL.search(key) or any(part in ("", ".", "..") for part in key.split("/")):
+    if not is_key(key):
         raise Internal(f"not a key: {key!r}")
 
 

@@ -10,9 +10,10 @@ import re
 from urllib.parse import quote, unquote, urlsplit
 
 from deltamirror.config.secrets import MASK
+from deltamirror.delta.paths import decode_path, is_absolute
 from deltamirror.errors import InvalidLocation
 
-__all__ = ["canonical_location", "is_inside", "is_of_one_machine", "local_path", "store_prefix"]
+__all__ = ["canonical_location", "file_place", "is_inside", "is_of_one_machine", "local_path", "store_prefix"]
 
 _SCHEMES = {
     "s3": "s3",
@@ -48,6 +49,15 @@ def canonical_location(location: str, *, or_bucket: bool = False) -> str:
     if scheme.lower() == "file":
         return _local(location, _file_url_path(location))
     return _remote(location, scheme.lower(), rest, or_bucket=or_bucket)
+
+
+def file_place(path: str, location: str) -> tuple[str, str]:
+    """Where a path of the log of a table at a location leads: a location, and the key of the file there."""
+    if not is_absolute(path):
+        return location, decode_path(path)
+    folder, _, name = path.rpartition("/")
+    given = folder if folder.lower().startswith("file:") else decode_path(folder)
+    return canonical_location(given), decode_path(name)
 
 
 def is_inside(inner: str, outer: str) -> bool:

@@ -138,6 +138,10 @@ class ObjectStore:
         found = (meta for meta in self._listed(folder, after) if not is_hidden(meta.key.rpartition("/")[2]))
         return iter(sorted(found, key=lambda meta: meta.key))
 
+    def walk(self) -> Iterator[Meta]:
+        """Page by page, as they come."""
+        return (meta for meta in self._listed("", None) if not is_hidden(meta.key.rpartition("/")[2]))
+
     def folders(self, folder: str = "") -> Sequence[str]:
         """The common beginnings of keys, as the store tells them."""
         check_folder(folder)

@@ -107,6 +107,9 @@ class Store(Protocol):
         Temporaries are not listed.
         """
 
+    def walk(self) -> Iterator[Meta]:
+        """Every object of the store, in whichever order it gives them, and none twice; few are in memory at once."""
+
     def folders(self, folder: str = "") -> Sequence[str]:
         """The names of the folders directly in a folder (``""``: the location), sorted; they need not be walked."""
 

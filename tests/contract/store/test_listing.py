@@ -33,6 +33,7 @@ def test_a_listing_is_in_the_order_of_the_keys_characters_folders_or_not(any_sto
             any_store.put(key, b"x")
     expected = [key for key in keys if key != "a.c"]
     assert names(any_store) == expected
+    assert sorted(meta.key for meta in any_store.walk()) == expected
     for after in expected:
         assert names(any_store, after=after) == [key for key in expected if key > after], after
 

@@ -16,7 +16,7 @@ from deltamirror.pipeline.run.slices import LogSlice, Part
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["open_harvester", "open_inspector", "open_runner"]
+__all__ = ["open_harvester", "open_inspector", "open_runner", "spark_module"]
 
 _LARGE_BYTES: Final = 64 * 1024 * 1024
 _MANY_COMMITS: Final = 5_000
@@ -27,7 +27,7 @@ def open_runner(settings: LiveSettings, database: Database, calls: StoreCalls) -
     """Spark, or threads of this process. Spark starts when it is first used."""
     if settings.current.mirror.runner == "local":
         return InProcessRunner(database, settings, calls)
-    runner: Runner = _spark("runner").SparkRunner(settings, database, calls)
+    runner: Runner = spark_module("runner").SparkRunner(settings, database, calls)
     return runner
 
 
@@ -37,7 +37,7 @@ def open_harvester(settings: Settings, *, runner: str | None) -> Harvester:
         case "local":
             return LocalHarvester(settings)
         case "spark":
-            harvester: Harvester = _spark("harvester").SparkHarvester(settings)
+            harvester: Harvester = spark_module("harvester").SparkHarvester(settings)
             return harvester
         case _:
             return _HarvesterBySize(settings)
@@ -47,7 +47,7 @@ def open_inspector(settings: LiveSettings, *, runner: str, calls: StoreCalls | N
     """This process, or Spark for logs that are large; that starts when it is first used."""
     if runner == "local":
         return LocalInspector(settings, calls=calls)
-    inspector: Inspector = _spark("inspector").SparkInspector(settings, calls)
+    inspector: Inspector = spark_module("inspector").SparkInspector(settings, calls)
     return inspector
 
 
@@ -62,14 +62,14 @@ class _HarvesterBySize:
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """By the reader that suits the size of the log: Spark for large ones."""
         first, rest = _begun(iter(slices))
-        return (self._on_spark() if _is_large(first) else self._here).read(chain(first, rest))
+        return (self._onspark_module() if _is_large(first) else self._here).read(chain(first, rest))
 
     def close(self) -> None:
         """Stop Spark, if it was started."""
         if self._spark is not None:
             self._spark.close()
 
-    def _on_spark(self) -> Harvester:
+    def _onspark_module(self) -> Harvester:
         if self._spark is None:
             self._spark = open_harvester(self._settings, runner="spark")
         return self._spark
@@ -90,7 +90,8 @@ def _is_large(slices: Iterable[LogSlice]) -> bool:
     return num_bytes > _LARGE_BYTES or sum(len(work.commits) for work in slices) > _MANY_COMMITS
 
 
-def _spark(name: str) -> ModuleType:
+def spark_module(name: str) -> ModuleType:
+    """A module that needs pyspark; MissingExtra where that is not installed."""
     try:
         return import_module(f"deltamirror.pipeline.run.spark.{name}")
     except ImportError as error:

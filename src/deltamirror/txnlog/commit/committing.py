@@ -249,7 +249,7 @@ class _Run:
             and draft.staged is None
             and not draft.is_verbatim
             and not draft.foundation
-            and len(draft.body) <= _FILES_IN_ONE_STATEMENT
+            and 0 < len(draft.body) <= _FILES_IN_ONE_STATEMENT
             and all(type(action) is Add for action in draft.body)
             and not draft.tracks_rows
         )
@@ -320,7 +320,7 @@ class _Run:
     @property
     def _changed(self) -> list[str]:
         """The tables that the transaction changes."""
-        return [each.table for each in self._preparations if each.gathered.pairs or each.gathered.is_large]
+        return [each.table for each in self._preparations if each.writes]
 
     def _content(self) -> bytes:
         """What tells a retry of the transaction from another one that uses the same token."""

@@ -39,7 +39,7 @@ class Draft:
     @property
     def writes(self) -> bool:
         """Whether the table gets a version, rather than only being read."""
-        return bool(self.foundation) or bool(self.body) or self.staged is not None
+        return bool(self.foundation) or bool(self.body) or self.staged is not None or self.change.is_record
 
     @property
     def is_verbatim(self) -> bool:
@@ -162,13 +162,13 @@ def authored_facts(change: Change, actions: Sequence[Action], reads: ReadSet) ->
 
 def rules_for(change: Change, state: TableState, foundation: Sequence[Action] = ()) -> TableRules:
     """The rules that single actions of a change have to meet: those of the table after the commit."""
-    if not foundation and not change.system_domains and not change.rows_checked and change.lines is None:
+    if not foundation and not change.system_domains and not change.rows_checked and not change.is_admitted:
         return state.rules
     protocol, metadata = after(state, foundation)
     return TableRules.of(
         protocol,
         metadata,
-        verbatim=change.lines is not None,
+        verbatim=change.is_admitted,
         rows_checked=change.rows_checked,
         system_domains=change.system_domains,
         previous=state.metadata if foundation else None,
@@ -185,7 +185,7 @@ def check_foundation(change: Change, state: TableState, foundation: Sequence[Act
         protocol=protocol,
         metadata=metadata,
         previous_protocol=state.protocol,
-        verbatim=change.lines is not None,
+        verbatim=change.is_admitted,
         rows_checked=change.rows_checked,
         system_domains=change.system_domains,
     )

@@ -58,6 +58,11 @@ class Preparation:
         return self.gathered.change.table
 
     @property
+    def writes(self) -> bool:
+        """Whether the table gets a version, rather than only being read."""
+        return bool(self.gathered.pairs) or self.gathered.is_large or self.gathered.change.is_record
+
+    @property
     def app_versions(self) -> dict[str, int]:
         """The application transactions among the actions in memory."""
         return {action.app_id: action.version for action in self.gathered.actions if isinstance(action, Txn)}
@@ -85,7 +90,7 @@ class Preparation:
         self._see(state)
         self._require_same_table(state)
         require_exact(change, state.version)
-        if change.lines is None and (self.gathered.pairs or self.gathered.is_large):
+        if change.lines is None and self.writes:
             _require_writable(state)
         if self.gathered.is_large and self._staged is None:
             self._require_adoptable(state)  # before any work is done

@@ -366,7 +366,7 @@ def _require_lawful(draft: Draft, *, doubled: Sequence[LiveFile], left: Remainin
     try:
         require_live_once(doubled)
         metadata = next((action for action in draft.small_actions if isinstance(action, Metadata)), None)
-        if metadata is not None and state.version >= 0:
+        if metadata is not None and state.version >= 0 and not change.restores:
             protocol, _ = after(state, draft.small_actions)
             checked = draft.is_verbatim or change.rows_checked
             check_change(state.metadata, metadata, protocol=protocol, left=left, rows_checked=checked)

@@ -57,6 +57,15 @@ class Change:
     """Domains below ``delta.`` that the change may set: they belong to Delta, not to users."""
     rows_checked: bool = False
     """The engine that wrote the files checked their rows against constraints that the log cannot show."""
+    restores: bool = False
+    """It brings back metadata and all files of an earlier version, which were lawful together: they are not judged."""
+    is_record: bool = False
+    """The table gets a version also without any action: the commit is a record of its operation, as VACUUM's are."""
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether its actions are those of another writer, or of an earlier version: not as we would write them."""
+        return self.lines is not None or self.restores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,8 +107,8 @@ def hash_of(row: Row) -> int:
     return int(row[1])
 
 
-def ended_by(version: ColumnElement[int] | int | None = None) -> ColumnElement[bool]:
-    """Whether a row of ``dl_files`` was ended by a ratified commit (up to a version)."""
+def ended_by(version: ColumnElement[int] | int | None = None, *, before: int | None = None) -> ColumnElement[bool]:
+    """Whether a row of ``dl_files`` was ended by a ratified commit (up to a version, and before a time)."""
     ender = versions.alias("ender")
     ends = (
         select(1)
@@ -120,7 +120,9 @@ def ended_by(version: ColumnElement[int] | int | None = None) -> ColumnElement[b
             file_ends.c.file_ordinal == files.c.ordinal,
         )
     )
-    return (ends if version is None else ends.where(ender.c.version <= version)).exists()
+    if version is not None:
+        ends = ends.where(ender.c.version <= version)
+    return (ends if before is None else ends.where(ender.c.committed_at < before)).exists()
 
 
 _LIVE: Select[Any] = (

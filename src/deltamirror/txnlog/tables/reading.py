@@ -123,10 +123,15 @@ class Snapshot:
         with self.database.read() as connection:
             return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
 
-    def adds(self, partitions: PartitionFilter | None = None) -> list[Add]:
-        """The data files as actions, for tables that have few; with a filter, those of these partitions."""
+    def adds(self, partitions: PartitionFilter | None = None, *, compactable_to: int | None = None) -> list[Add]:
+        """The data files as actions, for tables that have few; with a filter, those of these partitions.
+
+        ``compactable_to`` leaves out those that have so many bytes, and no deletion vector.
+        """
         with self.database.read() as connection:
             query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
+            if compactable_to is not None:
+                query = query.where(or_(files.c.size < compactable_to, files.c.deletion_vector.is_not(None)))
             return [add_of(row) for row in connection.execute(query)]
 
     def count_files(self) -> int:

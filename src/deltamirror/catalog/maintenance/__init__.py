@@ -1,0 +1,1 @@
+"""Maintenance of tables: files that no version needs, and earlier versions brought back."""

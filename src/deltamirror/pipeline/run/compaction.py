@@ -1,0 +1,62 @@
+"""Writing the rows of bins again: one bin after the other in this process, or all of them on Spark."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from deltamirror.config import Settings
+from deltamirror.delta.actions import Add
+from deltamirror.pipeline.run.opening import spark_module
+from deltamirror.rows.compaction import Bin, compacted
+from deltamirror.rows.scanning import TableFiles
+from deltamirror.rows.writing import WrittenRows
+from deltamirror.storage.open import Stores
+
+__all__ = ["Compactor", "LocalCompactor", "open_compactor"]
+
+_LARGE_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""Less than that is written before Spark has started."""
+
+
+class Compactor(Protocol):
+    """Writes the rows of bins again."""
+
+    def run(self, bins: Sequence[Bin]) -> Sequence[Sequence[Add]]:
+        """The new files of each bin. If one of them fails, all new files are deleted again."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class LocalCompactor:
+    """Writes one bin after the other, with the credentials of its settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._stores = settings, Stores.with_keys(settings)
+
+    def run(self, bins: Sequence[Bin]) -> Sequence[Sequence[Add]]:
+        """Arrow reads with several threads; memory holds the rows of one bin, as far as they wait to be written."""
+        written: list[Sequence[Add]] = []
+        try:
+            written.extend(map(self._compacted, bins))
+        except BaseException:
+            for each, adds in zip(bins, written, strict=False):
+                WrittenRows(each.order.layout, self._stores.at(each.address), adds).discard()
+            raise
+        return written
+
+    def close(self) -> None:
+        """Let go of the stores."""
+        self._stores.close()
+
+    def _compacted(self, each: Bin) -> Sequence[Add]:
+        opener = TableFiles(each.address.location, self._settings.storage)
+        return compacted(each, self._stores.at(each.address), opener)
+
+
+def open_compactor(settings: Settings, bins: Sequence[Bin], *, runner: str | None) -> Compactor:
+    """Spark, or this process; without a ``runner`` that says which, Spark for much data, if it is the mirror's."""
+    is_large = sum(each.num_bytes for each in bins) > _LARGE_BYTES
+    if runner == "spark" or (runner is None and is_large and settings.mirror.runner == "spark"):
+        compactor: Compactor = spark_module("compactor").SparkCompactor(settings)
+        return compactor
+    return LocalCompactor(settings)

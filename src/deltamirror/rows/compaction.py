@@ -1,0 +1,57 @@
+"""Small files of a table, gathered into bins, and the rows of a bin written again to as few files as they need."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from deltamirror.delta.actions import Add
+from deltamirror.rows.scanning import TableFiles, scan_of_adds
+from deltamirror.rows.writing import RowFiles, RowOrder
+from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.store import Store
+
+__all__ = ["Bin", "bins", "compacted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Files of one partition whose rows go together; fit to travel to other processes."""
+
+    order: RowOrder
+    address: StoreAddress
+    files: tuple[Add, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its files."""
+        return sum(each.size for each in self.files)
+
+
+def bins(files: Iterable[Add], target_size: int) -> Iterator[list[Add]]:
+    """Files that become one, from the smallest on, as long as they have no more bytes together.
+
+    A file alone is left as it is, unless it has a deletion vector.
+    """
+    partitions: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
+    for file in files:
+        partitions.setdefault(tuple(sorted(file.partition_values.items())), []).append(file)
+    for _, found in sorted(partitions.items(), key=lambda pair: str(pair[0])):
+        yield from (each for each in _packed(found, target_size) if len(each) > 1 or each[0].deletion_vector)
+
+
+def _packed(files: Iterable[Add], target_size: int) -> Iterator[list[Add]]:
+    some: list[Add] = []
+    total = 0
+    for file in sorted(files, key=attrgetter("size", "path")):
+        if some and total + file.size > target_size:
+            yield some
+            some, total = [], 0
+        some.append(file)
+        total += file.size
+    yield some
+
+
+def compacted(each: Bin, store: Store, opener: TableFiles) -> Sequence[Add]:
+    """Write the rows of a bin to files of their own, batch by batch; if that fails, these are deleted again."""
+    reader = scan_of_adds(each.order.layout, opener, each.files).reader()
+    return RowFiles(each.order, store).write(reader.schema, reader)
