@@ -58,11 +58,17 @@ class TableWork:
             return None
         return ReadSet(whole_table=self.whole_table, partitions=tuple(self.partitions), files=frozenset(self.files))
 
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether the table may have other metadata afterwards."""
+        return bool(self.alterations) or any(rows.merges_schema for rows in self.rows)
+
     def described(self, operation: Operation) -> Operation:
-        """How the change describes itself: as it was told, or as Delta Spark describes an overwrite."""
-        if operation.name is not None or self.replaces is None:
+        """How the change describes itself: as it was told, or as Delta Spark describes rows that do more than add."""
+        more = next((rows for rows in self.rows if rows.replaces is not None or rows.merges_schema), None)
+        if operation.name is not None or more is None:
             return operation
-        return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)
+        return replace(operation, name="WRITE", parameters=operation.parameters or more.parameters)
 
 
 def partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:

@@ -15,7 +15,7 @@ __all__ = ["SourceOptions", "with_hint"]
 
 _ALWAYS: Final = ("path", "catalog")
 _OF_READS: Final = ("versionAsOf", "timestampAsOf")
-_OF_WRITES: Final = ("replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion")
+_OF_WRITES: Final = ("replaceWhere", "partitionOverwriteMode", "mergeSchema", "txnAppId", "txnVersion")
 _MODES: Final = ("static", "dynamic")
 
 
@@ -40,6 +40,7 @@ class SourceOptions:
     as_of: str | None = None
     replace_where: str | None = None
     is_dynamic: bool = False
+    merges_schema: bool = False
     app_id: str | None = None
     app_version: int | None = None
 
@@ -70,6 +71,7 @@ class SourceOptions:
             catalog=_catalog(named),
             replace_where=named.get("replaceWhere"),
             is_dynamic=mode == "dynamic",
+            merges_schema=_flag(named, "mergeSchema"),
             app_id=named.get("txnAppId"),
             app_version=_number(named, "txnVersion"),
         )
@@ -105,6 +107,13 @@ def _catalog(named: Mapping[str, str]) -> str | None:
         hint = "set DELTAMIRROR_CATALOG__URL where Spark starts, and leave the option out: plans and logs show options"
         raise InvalidInput("the option catalog has a password in it", hint=hint)
     return url
+
+
+def _flag(named: Mapping[str, str], name: str) -> bool:
+    text = named.get(name, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"the option {name} has to be true or false, not {text!r}", hint="give one of them")
+    return text == "true"
 
 
 def _number(named: Mapping[str, str], name: str) -> int | None:

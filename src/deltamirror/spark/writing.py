@@ -3,12 +3,21 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from deltamirror.catalog.rows import Replacement, replaced_files, replacement_of, row_order
+from deltamirror.catalog.rows import (
+    Replacement,
+    merged_with,
+    replaced_files,
+    replacement_of,
+    row_order,
+    write_description,
+)
+from deltamirror.delta.actions import Action
 from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import DeltaMirrorError, Internal, Transient, Unavailable
@@ -39,14 +48,22 @@ class TableWriter(DataSourceArrowWriter):
         self._names = tuple(schema.fieldNames())
         with with_hint(), options.open() as catalog:
             taken = catalog.table(options.table).snapshot()
-            layout = Layout.of(taken.table, taken.metadata, taken.protocol)
+            source, founded = to_arrow(parse_schema(schema.json())), (taken.metadata, taken.protocol)
+            if options.merges_schema:
+                founded = merged_with(*founded, source)
+            layout = Layout.of(taken.table, *founded)
             require_writable_rows(layout, rows_checked=False)
-            require_castable(to_arrow(parse_schema(schema.json())), layout)
+            require_castable(source, layout)
             self._replaces = _replacement(options, layout) if overwrite else None
             self._order = row_order(layout, catalog.settings, self._replaces)
             self._address = StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage)
             applied = taken.transactions().get(options.app_id or "")
         self._version = taken.version
+        metadata, protocol = founded
+        self._foundation: list[Action] = [
+            *([metadata] if metadata != taken.metadata else []),
+            *([protocol] if protocol != taken.protocol else []),
+        ]
         self._is_applied = applied is not None and applied.version >= (options.app_version or 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -61,7 +78,7 @@ class TableWriter(DataSourceArrowWriter):
         with with_hint():
             found = [each.rows for each in messages if isinstance(each, TaskMessage)]
             written = collected(found, self._order.layout, self._address, executor_store(self._address))
-            if self._is_applied or not (written.adds or self._replaces or self._options.app_id):
+            if self._is_applied or not (written.adds or self._replaces or self._options.app_id or self._foundation):
                 return
             try:
                 self._commit(written)
@@ -81,11 +98,18 @@ class TableWriter(DataSourceArrowWriter):
         adds = [add for each in messages if isinstance(each, TaskMessage) for add in each.rows.adds]
         WrittenRows(self._order.layout, executor_store(self._address), adds).discard()
 
+    @property
+    def _described(self) -> dict[str, Any]:
+        """How the commit describes itself; one that only adds rows needs no words."""
+        merges = self._options.merges_schema
+        if self._replaces is None and not merges:
+            return {}
+        return {"operation": "WRITE", "parameters": write_description(self._replaces, merges_schema=merges)}
+
     def _commit(self, written: WrittenRows) -> None:
         table, replaces = self._options.table, self._replaces
-        described = {} if replaces is None else {"operation": "WRITE", "parameters": replaces.parameters}
-        with self._options.open() as catalog, catalog.transaction(**described) as tx:  # type: ignore[arg-type]
-            tx.stage(table, written.adds, read_version=self._version)
+        with self._options.open() as catalog, catalog.transaction(**self._described) as tx:
+            tx.stage(table, [*self._foundation, *written.adds], read_version=self._version)
             if self._options.app_id is not None and self._options.app_version is not None:
                 tx.set_transaction(table, self._options.app_id, self._options.app_version)
             if replaces is not None:
