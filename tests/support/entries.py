@@ -161,6 +161,7 @@ CASES: dict[str, Case] = {
     "Catalog.tables": lambda g: g.hands.catalog.tables(),
     "Catalog.transaction": lambda g: g.hands.catalog.transaction(token=g.text, operation=g.text, user_metadata=g.text),
     "Catalog.wait_until_published": lambda g: g.hands.catalog.wait_until_published({g.text: g.number}, seconds=0.05),
+    "Catalog.rename_table": lambda g: g.hands.catalog.rename_table(f"no-{g.text}", g.text),
     "Catalog.drop_table": lambda g: g.hands.catalog.drop_table(f"no-{g.text}"),
     "DeletionVector.unique_id": lambda g: _vector(g).unique_id,
     "MirrorEngine": _open_engine,
