@@ -1,4 +1,7 @@
-"""Changes of columns: each is, byte for byte, the commit that Delta Lake on Spark makes of the same ALTER TABLE."""
+"""Changes of columns: each is, byte for byte, the commit that Delta Lake on Spark makes of the same ALTER TABLE.
+
+Spark reads the rows of before and after; rows that a DataFrame brings add columns, and widen types.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,8 +11,11 @@ from typing import Any
 import pytest
 
 from deltamirror import Catalog
-from tests.support.logfolder import masked, read_log
+from tests.support.lake import info_of
+from tests.support.logfolder import masked, read_log, write_log
 from tests.support.readers import Reader
+from tests.support.rows import row_texts
+from tests.support.spark_commands import FrameWrite
 
 pytestmark = [
     pytest.mark.spark,
@@ -106,3 +112,33 @@ def test_a_change_of_columns_has_the_lines_of_the_reference_writer(
         for version, (statement, wishes) in enumerate(story.changes.items(), start=1):
             table.alter(**wishes)
             assert (statement, masked(table.commit_file(version))) == (statement, masked(log[version]))
+
+
+def test_frames_bring_columns_along_and_delta_spark_reads_all_rows(
+    sqlite_lake: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    first = "SELECT 1 AS id, named_struct('x', 1, 'y', 'a') AS s, 'gone' AS old"
+    nested = "SELECT 2 AS id, named_struct('z', 'b', 'x', 2) AS s, array('n') AS note"
+    wide = "SELECT 1099511627776L AS id, 7 AS more"
+    with Catalog(sqlite_lake) as catalog:
+        schema = "id int, s struct<x: int, y: string>, old string"
+        table = catalog.create_table("t", location=tmp_path / "t", schema=schema)
+        delta_spark.run(FrameWrite(catalog=sqlite_lake, frames={"t": first}))
+        table.alter(rename_columns={"s.y": "why"}, drop_columns="old", enable_column_mapping=True)
+        merges = {"t": {"mergeSchema": "true"}}
+        delta_spark.run(FrameWrite(catalog=sqlite_lake, frames={"t": nested}, appends=merges, is_saved=True))
+        table.alter(properties={"delta.enableTypeWidening": True}, change_columns={"s.x": "TYPE bigint FIRST"})
+        merging = {"t": {"merge_schema": True}}
+        delta_spark.run(FrameWrite(catalog=sqlite_lake, frames={"t": wide}, appends=merging))
+        assert [info_of(table, version)["operationParameters"].get("canMergeSchema") for version in (3, 5)] == [
+            True
+        ] * 2
+        ours = row_texts(table.to_arrow().to_pylist())
+        write_log(tmp_path / "t", {version: table.commit_file(version) for version in range(6)})
+    expected = [
+        {"id": 1, "s": {"x": 1, "why": "a", "z": None}, "note": None, "more": None},
+        {"id": 2, "s": {"x": 2, "why": None, "z": "b"}, "note": ["n"], "more": None},
+        {"id": 2**40, "s": None, "note": None, "more": 7},
+    ]
+    assert ours == row_texts(expected)
+    assert delta_spark.rows_of([(str(tmp_path / "t"), None)]) == [{"rows": row_texts(expected)}]
