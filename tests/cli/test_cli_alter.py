@@ -117,3 +117,72 @@ def test_a_fenced_table_is_imported_with_its_fence(orders) -> None:
     imported = orders.json("table", "show", "orders", "--catalog", "sqlite:///other.db")["table"]
     assert "deltamirrorFence" in imported["protocol"]["writerFeatures"]
     assert orders.json("table", "unfence", "orders", "--catalog", "sqlite:///other.db")["version"] == 2
+
+
+def columns(prompt) -> list[str]:
+    return [field["name"] for field in shown(prompt)["schema"]["fields"]]
+
+
+def operations(prompt) -> list[str]:
+    return [entry["operation"] for entry in prompt.json("table", "history", "orders")["history"]]
+
+
+def test_columns_are_added_moved_and_commented_at_any_depth(orders) -> None:
+    orders("table", "alter", "orders", "--add-column", "s struct<x: int> FIRST", "--add-column", "s.y date FIRST")
+    orders("table", "alter", "orders", "--change-column", "s.X", "COMMENT 'deep' FIRST")
+    assert columns(orders) == ["s", "id", "day"]
+    inside = shown(orders)["schema"]["fields"][0]["type"]["fields"]
+    assert [(field["name"], field["metadata"]) for field in inside] == [("x", {"comment": "deep"}), ("y", {})]
+    assert operations(orders) == ["CHANGE COLUMN", "ADD COLUMNS", "CREATE TABLE"]
+
+
+def test_to_rename_a_column_the_command_is_told_that_maps_columns_too(orders) -> None:
+    rename = ("table", "alter", "orders", "--rename-column", "id", "key")
+    error = orders.error(*rename, exits=16)
+    assert f"`deltamirror {' '.join(rename)} --enable-column-mapping`" in error["hint"]
+    assert shown(orders)["head"] == 0
+    orders(*rename, "--enable-column-mapping")
+    assert (columns(orders), operations(orders)) == (["key", "day"], ["RENAME COLUMN", "CREATE TABLE"])
+    [key, _] = shown(orders)["schema"]["fields"]
+    assert key["metadata"] == {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id"}
+    assert shown(orders)["properties"]["delta.columnMapping.maxColumnId"] == "2"
+
+
+def test_a_column_that_is_dropped_and_added_in_one_commit_is_another_one(orders) -> None:
+    orders("table", "alter", "orders", "--enable-column-mapping")
+    orders("table", "alter", "orders", "--drop-column", "id", "--add-column", "id string")
+    [_, added] = shown(orders)["schema"]["fields"]
+    assert (added["name"], added["metadata"]["delta.columnMapping.id"]) == ("id", 3)
+    assert added["metadata"]["delta.columnMapping.physicalName"] != "id"
+
+
+def test_a_type_is_widened_in_the_commit_that_lets_the_table_do_so(orders) -> None:
+    orders("table", "alter", "orders", "--add-column", "n int")
+    widen = ("table", "alter", "orders", "--change-column", "n", "TYPE bigint")
+    error = orders.error(*widen, exits=10)
+    assert "integer cannot become long" in error["message"]
+    orders(*widen, "--set", "delta.enableTypeWidening=true")
+    assert shown(orders)["schema"]["fields"][-1]["type"] == "long"
+
+
+def test_a_default_takes_the_feature(orders) -> None:
+    change = ("table", "alter", "orders", "--change-column", "id", "SET DEFAULT 1 + 1")
+    assert "--enable-feature allowColumnDefaults" in orders.error(*change, exits=16)["hint"]
+    orders(*change, "--enable-feature", "allowColumnDefaults")
+    assert shown(orders)["schema"]["fields"][0]["metadata"] == {"CURRENT_DEFAULT": "1 + 1"}
+    orders("table", "alter", "orders", "--change-column", "id", "DROP DEFAULT")
+    assert shown(orders)["schema"]["fields"][0]["metadata"] == {}
+
+
+def test_not_null_is_dropped_and_not_set_where_there_are_rows(orders, add) -> None:
+    orders("commit", "orders", "-", stdin=add())
+    error = orders.error("table", "alter", "orders", "--change-column", "id", "SET NOT NULL", exits=10)
+    assert error["rule"] == "metaData.change.nullability"
+
+
+def test_a_table_is_renamed(orders) -> None:
+    done = orders.json("table", "rename", "orders", "sales.orders")
+    assert (done["table"], done["renamed_from"]) == ("sales.orders", "orders")
+    assert orders.error("table", "show", "orders", exits=11)["code"] == "not-found"
+    assert orders.json("table", "show", "sales.orders")["table"]["location"] == done["location"]
+    assert orders.error("table", "rename", "sales.orders", "a b", exits=10)["hint"]

@@ -236,7 +236,7 @@ def test_another_table_of_the_same_name_is_not_read_on(table: Table, sqlite_lake
         ({"startingVersion": "0", "startingTimestamp": "2024-01-01"}, "exclude each other"),
         ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is 0"),
         ({"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1"}, "exclude each other"),
-        ({"skipChangeCommits": "yes"}, "skipChangeCommits is 'yes'"),
+        ({"skipChangeCommits": "yes"}, "skipChangeCommits has to be true or false, not 'yes'"),
         ({"readChangeFeed": "true"}, "no option"),
         ({"startingTimestamp": "soon"}, "not a time"),
     ],

@@ -10,7 +10,9 @@ from deltamirror import Catalog
 from deltamirror.catalog import catalog as catalogs
 from deltamirror.config import WriterSettings
 from deltamirror.errors import AlreadyExists, Conflict, InvalidInput, InvalidLocation, NotFound, Refused
+from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.database.schema import METADATA
+from deltamirror.txnlog.writer import SqlTxnLogWriter
 from tests.support.lake import add, create, execute, opened, paths, row_counts
 
 BUCKET = "s3://bucket/lake/t"
@@ -187,3 +189,50 @@ def test_the_database_itself_refuses_states_that_do_not_exist(catalog: Catalog) 
 def test_the_names_that_others_rely_on_are_there() -> None:
     assert {"dl_tables", "dl_table_versions", "dl_mirror_status"} <= METADATA.tables.keys()
     assert all(name.startswith("dl_") for name in METADATA.tables)
+
+
+def test_a_renamed_table_keeps_its_place_its_history_and_its_versions(catalog: Catalog) -> None:
+    table = create(catalog)
+    table.append([add("a.parquet")], token="load-1")
+    renamed = catalog.rename_table("t", "sales.t")
+    assert (renamed.name, renamed.location) == ("sales.t", "file:///nowhere/lake/t")
+    assert [entry.version for entry in renamed.history()] == [1, 0]
+    assert renamed.append([add("b.parquet")]).versions == {"sales.t": 2}
+    assert [each.name for each in catalog.tables()] == ["sales.t"]
+    # The reply to a transaction under the old name may have been lost: its answer is still true.
+    with catalog.transaction(token="load-1") as tx:
+        tx.append("t", [add("a.parquet")])
+    assert (tx.result.versions, tx.result.already_applied) == ({"t": 1}, True)
+
+
+def test_a_writer_that_remembers_a_table_by_its_old_name_is_refused(catalog: Catalog) -> None:
+    """Also where another table has that name by then: its append belongs to neither of them."""
+    create(catalog)
+    other = SqlTxnLogWriter(catalog.database, catalog.settings, engine_info="other")
+    assert other.commit(_append("t", "a.parquet")).versions == {"t": 1}
+    catalog.rename_table("t", "renamed")
+    with pytest.raises(NotFound, match="there is no table 't'"):
+        other.commit(_append("t", "b.parquet"))
+    begun = catalog.transaction()
+    begun.append("renamed", [add("c.parquet")])
+    catalog.rename_table("renamed", "again")
+    place(catalog, "renamed", "s3://bucket/second")
+    with pytest.raises(Conflict) as caught:
+        begun.commit()
+    assert caught.value.reason == "table-replaced"
+    assert paths(catalog.table("again")) == ["a.parquet"]
+    assert paths(catalog.table("renamed")) == []
+
+
+def _append(table: str, path: str) -> Request:
+    return Request(changes=(Change(table=table, actions=[add(path)]),))
+
+
+def test_a_table_gets_no_name_that_is_taken_or_is_none(catalog: Catalog) -> None:
+    create(catalog)
+    place(catalog, "u", "s3://bucket/u")
+    for name, new in (("t", "u"), ("t", "t"), ("t", "no name"), ("t", ""), ("gone", "v")):
+        with pytest.raises((AlreadyExists, InvalidInput, NotFound)) as refused:
+            catalog.rename_table(name, new)
+        assert refused.value.hint
+    assert [each.name for each in catalog.tables()] == ["t", "u"]

@@ -1,7 +1,6 @@
 """What we author is, byte for byte, what Delta Lake on Spark writes for the same definition and the same actions."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,25 +13,11 @@ from deltamirror import Catalog, CommitInfo, Metadata, Table
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, DomainMetadata
 from tests.support.lake import opened
-from tests.support.logfolder import read_log
+from tests.support.logfolder import masked, read_log
 from tests.support.mirrors import append, log_of, make_table, mirror_of
 from tests.support.readers import Reader, RequestFailed
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R66")]
-
-# What no two writers, and no two runs, have in common.
-_OWN = re.compile(
-    r'"(?:inCommitTimestamp|timestamp|createdTime)":\d+'
-    r'|"delta.inCommitTimestampEnablementTimestamp":"\d+"'
-    r'|"(?:engineInfo|txnId)":"[^"]*"'
-    r'|"id":"[0-9a-f-]{36}"'
-    r"|(?:col|_row-id-col|_row-commit-version-col)-[0-9a-f-]{36}"
-)
-
-
-def masked(data: bytes) -> list[str]:
-    """The lines of a commit without ids, times and the engine's name."""
-    return [_OWN.sub("…", line) for line in data.decode().splitlines()]
 
 
 @dataclass(frozen=True)

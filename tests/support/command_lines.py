@@ -57,7 +57,8 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "import": ("lake/again", "--name", "imported", "--runner", "local"),
     "table pause": (TABLE, "--unpublished"),
     "table resume": (TABLE,),
-    "table drop": (TABLE, "--yes", "--unpublished"),
+    "table rename": (TABLE, "renamed"),
+    "table drop": ("renamed", "--yes", "--unpublished"),
     "demo": ("--runner", "local"),
 }
 _NOT_ALONE = ("alert test", "alert unsilence", "serve")

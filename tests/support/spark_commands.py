@@ -52,12 +52,15 @@ Result: TypeAlias = Any
 class FrameWrite:
     """Statements of SQL, whose rows one transaction writes to tables; those in ``overwrites`` are replaced.
 
+    ``appends`` has options of tables that are appended to.
+
     ``is_saved``: by ``df.write`` instead, table by table. The answer is the versions of the tables.
     """
 
     catalog: str
     frames: Mapping[str, str]
     overwrites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    appends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     is_saved: bool = False
     storage: StorageSettings | None = None
     """How a store is reached; the driver has the keys."""
@@ -74,13 +77,14 @@ class FrameWrite:
                 if (options := self.overwrites.get(table)) is not None:
                     tx.overwrite(table, frame, **options)
                 else:
-                    tx.append(table, frame)
+                    tx.append(table, frame, **self.appends.get(table, {}))
         return dict(tx.result.versions)
 
     def _saved(self, session: SparkSession) -> dict[str, int]:
         deltamirror.spark.register(session)
         for table, statement in self.frames.items():
-            options, mode = self.overwrites.get(table, {}), "overwrite" if table in self.overwrites else "append"
+            mode = "overwrite" if table in self.overwrites else "append"
+            options = self.overwrites.get(table) or self.appends.get(table, {})
             writer = session.sql(statement).write.format("deltamirror").option("catalog", self.catalog)
             writer.options(**options).mode(mode).save(table)
         with Catalog(self.catalog) as catalog:

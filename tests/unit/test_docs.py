@@ -32,6 +32,7 @@ MODULES = sorted(
 README = "README.md"
 WRITING = "docs/guides/writing.md"
 MIRRORING = "docs/guides/mirroring.md"
+SCHEMA = "docs/guides/schema.md"
 DATA_MODEL = "docs/data-model.md"
 
 
@@ -52,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.requirement("R96")
 @pytest.mark.requirement("R100")
-@pytest.mark.parametrize("document", [README, WRITING, MIRRORING])
+@pytest.mark.parametrize("document", [README, WRITING, MIRRORING, SCHEMA])
 def test_the_python_of_a_document_runs_as_it_stands(folder: Path, document: str) -> None:
     code = "\n".join(blocks(document, "python"))
     assert code

@@ -183,6 +183,12 @@ class Catalog:
         self.check()
         self.writer.drop_table(name, unpublished=unpublished)
 
+    def rename_table(self, name: str, new_name: str) -> Table:
+        """Give a table another name; its location and its log stay. Transactions on the old name are refused."""
+        name, new_name = table_name(name), text(new_name, "new_name")
+        self.check()
+        return Table(self, self.writer.rename_table(name, new_name).name)
+
     def pause(self, name: str, *, unpublished: bool = False) -> None:
         """Stop mirroring a table. Commits go on and wait. With unpublished versions, only if told so."""
         name, unpublished = table_name(name), flag(unpublished, "unpublished")

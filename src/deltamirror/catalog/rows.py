@@ -3,15 +3,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from deltamirror.arguments import mapping, partition_filter, shown
+from deltamirror.catalog.alteration import altered_by
 from deltamirror.config import LiveSettings, Settings
-from deltamirror.delta.actions import Add, Remove
+from deltamirror.delta.actions import Add, Metadata, Protocol, Remove
 from deltamirror.delta.commitinfo import Parameters, write_parameters
+from deltamirror.delta.definition import Alteration
 from deltamirror.delta.partitions import PartitionValue, partition_text
+from deltamirror.delta.schema import parse_schema
+from deltamirror.delta.widening import may_widen
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.predicates import partition_box
+from deltamirror.rows.schema_merging import merged_schema
 from deltamirror.rows.sources import RowSource
 from deltamirror.rows.writing import AcceptedPartitions, PartitionValues, RowOrder, WrittenRows
 from deltamirror.storage.open import StoreAddress, Stores
@@ -23,10 +30,12 @@ __all__ = [
     "Replacement",
     "RowWrite",
     "RowWriter",
+    "merged_with",
     "removed_file",
     "replaced_files",
     "replacement_of",
     "row_order",
+    "write_description",
 ]
 
 Box = Mapping[str, Sequence[PartitionValue]]
@@ -67,13 +76,38 @@ class RowWrite:
 
     source: RowSource
     replaces: Replacement | None = None
+    merges_schema: bool = False
+    """Columns that the table lacks are added to it."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """How the commit describes itself, in Delta Spark's words."""
+        return write_description(self.replaces, merges_schema=self.merges_schema)
 
     @property
     def fingerprint(self) -> str:
         """What tells it from another write under the same token."""
+        merges = " merge" if self.merges_schema else ""
         if self.replaces is None:
-            return "append"
-        return f"overwrite dynamic={self.replaces.is_dynamic} where={self.replaces.predicate}"
+            return f"append{merges}"
+        return f"overwrite{merges} dynamic={self.replaces.is_dynamic} where={self.replaces.predicate}"
+
+    def merged(self, metadata: Metadata, protocol: Protocol) -> tuple[Metadata, Protocol]:
+        """Metadata and protocol of the table that the rows are written to."""
+        return merged_with(metadata, protocol, self.source.schema) if self.merges_schema else (metadata, protocol)
+
+
+def write_description(replaces: Replacement | None, *, merges_schema: bool) -> Parameters:
+    """How a write describes itself, in Delta Spark's words."""
+    described = write_parameters() if replaces is None else replaces.parameters
+    return {**described, "canMergeSchema": True} if merges_schema else described
+
+
+def merged_with(metadata: Metadata, protocol: Protocol, source: pa.Schema) -> tuple[Metadata, Protocol]:
+    """Metadata and protocol of a table, with the columns that the data has besides."""
+    before = parse_schema(metadata.schema_string)
+    schema = merged_schema(before, source, widens=may_widen(metadata, protocol))
+    return altered_by(Alteration(schema=schema, is_evolved=True), metadata, protocol)
 
 
 class RowWriter:

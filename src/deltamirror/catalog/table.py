@@ -103,10 +103,17 @@ class Table:
         """The bytes of a commit, as ``_delta_log/`` holds them."""
         return commit_file(self._catalog.database, self.name, number(version, "version"))
 
-    def append(self, data: Files | RowData, *, token: str | None = None, verify_files: bool = False) -> Committed:
+    def append(
+        self,
+        data: Files | RowData,
+        *,
+        token: str | None = None,
+        verify_files: bool = False,
+        merge_schema: bool = False,
+    ) -> Committed:
         """Add rows, or data files that are there, in a transaction of their own; see ``Transaction.append``."""
         with self._catalog.transaction(token=token) as tx:
-            tx.append(self.name, data, verify_files=verify_files)
+            tx.append(self.name, data, verify_files=verify_files, merge_schema=merge_schema)
         return tx.result
 
     def overwrite(
@@ -115,11 +122,12 @@ class Table:
         *,
         replace_where: str | Mapping[str, object] | None = None,
         dynamic: bool = False,
+        merge_schema: bool = False,
         token: str | None = None,
     ) -> Committed:
         """Replace rows, in a transaction of their own; see ``Transaction.overwrite``."""
         with self._catalog.transaction(token=token) as tx:
-            tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic)
+            tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic, merge_schema=merge_schema)
         return tx.result
 
     def delete(self, where: str | None = None, *, token: str | None = None, spark: object = None) -> Committed:
@@ -179,6 +187,10 @@ class Table:
         properties: Mapping[str, str | bool | int] | None = None,
         unset: Sequence[str] | str = (),
         columns: Sequence[str] | str = (),
+        drop_columns: Sequence[str] | str = (),
+        rename_columns: Mapping[str, str] | None = None,
+        change_columns: Mapping[str, str] | None = None,
+        enable_column_mapping: bool = False,
         features: Sequence[str] | str = (),
         constraints: Mapping[str, str] | None = None,
         dropped: Sequence[str] | str = (),
@@ -187,13 +199,20 @@ class Table:
     ) -> Committed | None:
         """Change metadata and protocol in one commit; None where the table is so already.
 
-        ``columns`` are definitions of columns to add, ``dropped`` names constraints. A constraint is not checked
-        against data files: on a table that has any, the caller has to check them, and says so by ``rows_checked``.
+        ``columns`` are definitions of columns to add, at any depth: ``"address.zip string AFTER street"``.
+        ``change_columns`` has clauses for each column: ``{"id": "TYPE bigint COMMENT 'key'"}``. Drops come first, then
+        renames, changes and additions; drops and renames take column mapping, which ``enable_column_mapping`` begins.
+        ``dropped`` names constraints. A constraint is not checked against data files: on a table that has any, the
+        caller has to check them, and says so by ``rows_checked``. ``docs/guides/schema.md`` has all of it.
         """
         wishes = Wishes(
             properties=table_properties(properties),
             unset=texts(unset, "unset"),
             columns=texts(columns, "columns"),
+            drop_columns=texts(drop_columns, "drop_columns"),
+            rename_columns=text_map(rename_columns, "rename_columns"),
+            change_columns=text_map(change_columns, "change_columns"),
+            enable_column_mapping=flag(enable_column_mapping, "enable_column_mapping"),
             features=texts(features, "features"),
             constraints=text_map(constraints, "constraints"),
             dropped=texts(dropped, "dropped"),

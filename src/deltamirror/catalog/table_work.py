@@ -86,6 +86,11 @@ class TableWork:
             return None
         return ReadSet(whole_table=self.whole_table, partitions=tuple(self.partitions), files=frozenset(self.files))
 
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether the table may have other metadata afterwards."""
+        return bool(self.alterations) or any(rows.merges_schema for rows in self.rows)
+
     def require_untouched(self, table: str, doing: str, *, by_files: bool = False) -> None:
         """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there."""
         has_files = by_files and self.adds_files
@@ -122,9 +127,10 @@ class TableWork:
             return self.edited.described(operation)
         if operation.name is None and (found := self.restores) is not None:
             return replace(operation, name="RESTORE", parameters=found.parameters, metrics=found.metrics)
-        if operation.name is not None or self.replaces is None:
+        more = next((rows for rows in self.rows if rows.replaces is not None or rows.merges_schema), None)
+        if operation.name is not None or more is None:
             return operation
-        return replace(operation, name="WRITE", parameters=operation.parameters or self.replaces.parameters)
+        return replace(operation, name="WRITE", parameters=operation.parameters or more.parameters)
 
 
 def idle_answer(works: Iterable[TableWork]) -> Committed | None:

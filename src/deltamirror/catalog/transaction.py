@@ -1,6 +1,5 @@
 """A transaction over one table or many: all of it takes place, or none."""
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
@@ -19,6 +18,7 @@ from deltamirror.arguments import (
     text,
     texts,
 )
+from deltamirror.catalog.alteration import altered_by
 from deltamirror.catalog.edits import Assignments, Deletion, Edit, Editor, Updating, assignments_of, condition_text
 from deltamirror.catalog.files import Files, adds, is_listing
 from deltamirror.catalog.inputs import (
@@ -37,7 +37,7 @@ from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, rep
 from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
-from deltamirror.delta.definition import Alteration, altered
+from deltamirror.delta.definition import Alteration
 from deltamirror.delta.schema import parse_schema
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.casting import require_castable
@@ -104,23 +104,29 @@ class Transaction:
             raise InvalidInput("the transaction is not committed", hint="leave its `with` block, or call commit()")
         return self._result
 
-    def append(self, table: str, data: Files | RowData, *, verify_files: bool = False) -> None:
+    def append(
+        self, table: str, data: Files | RowData, *, verify_files: bool = False, merge_schema: bool = False
+    ) -> None:
         """Add rows, as Arrow data of any library or as a DataFrame of Spark, or data files that are there already.
 
         Rows are written to files of the table when the transaction commits, those of a DataFrame by executors. Data
         files are taken bit by bit; of a file, only its path stays in memory. ``verify_files`` looks each of them up in
         the store before the commit: it has to be there, with the stated size. Arrow data with the columns of a file
-        listing is one.
+        listing is one. ``merge_schema`` adds columns of rows that the table lacks, in the same commit.
         """
-        verify_files, work = flag(verify_files, "verify_files"), self._of(table)
+        verify_files, merges = flag(verify_files, "verify_files"), flag(merge_schema, "merge_schema")
+        work = self._taken(table) if merges else self._of(table)
         if work.seen is None and work.snapshot is None:
             work.seen = self._state(table, remembered=True)
         if is_row_data(data):
             source = row_source(data)
-            if not isinstance(source, ArrowRows) or not is_listing(source.schema, self._columns(work), table):
-                self._add_rows(table, work, RowWrite(source))
+            if merges or not isinstance(source, ArrowRows) or not is_listing(source.schema, self._columns(work), table):
+                self._add_rows(table, work, RowWrite(source, merges_schema=merges))
                 return
             data = source.reader
+        if merges:
+            hint = "change the schema by Table.alter, and leave merge_schema out"
+            raise InvalidInput(f"merge_schema is for rows, and data is files: {shown(data)}", hint=hint)
         named, work.adds_files = adds(data), True
         work.streams.append(self._verifier(table).verified(named) if verify_files else named)
 
@@ -131,19 +137,21 @@ class Transaction:
         *,
         replace_where: str | Mapping[str, object] | None = None,
         dynamic: bool = False,
+        merge_schema: bool = False,
     ) -> None:
         """Put rows in the place of all rows of a table, or of some of its partitions.
 
         ``replace_where`` names them, as ``"day = '2026-11-16'"`` or ``{"day": "2026-11-16"}``; all rows have to be of
-        these. ``dynamic`` replaces the partitions that the rows are of.
+        these. ``dynamic`` replaces the partitions that the rows are of. ``merge_schema``: see ``append``.
         """
         if not is_row_data(data):
             hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
             raise InvalidInput(f"data has to be rows, not {shown(data)}", hint=hint)
-        work, is_dynamic = self._taken(table), flag(dynamic, "dynamic")
+        is_dynamic, merges = flag(dynamic, "dynamic"), flag(merge_schema, "merge_schema")
+        work = self._taken(table)
         work.require_untouched(table, "overwrite")
         work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
-        self._add_rows(table, work, RowWrite(row_source(data), work.replaces))
+        self._add_rows(table, work, RowWrite(row_source(data), work.replaces, merges))
 
     def delete(self, table: str, where: str | None = None, *, spark: object = None) -> None:
         """Delete the rows of which a condition is true; without one, all rows.
@@ -402,13 +410,13 @@ class Transaction:
     def _add_rows(self, table: str, work: TableWork, rows: RowWrite) -> None:
         """Take rows in; types that do not fit are refused at once, values when they are written."""
         if work.seen is not None or work.snapshot is not None:
-            layout = self._layout(table, work)
+            layout = self._layout(table, work, rows)
             require_writable_rows(layout, rows_checked=self._rows_checked)
             require_castable(rows.source.schema, layout)
         work.rows.append(rows)
 
-    def _layout(self, table: str, work: TableWork) -> Layout:
-        return Layout.of(table, *self._altered(table, work))
+    def _layout(self, table: str, work: TableWork, *more: RowWrite) -> Layout:
+        return Layout.of(table, *self._altered(table, work, *more))
 
     def _columns(self, work: TableWork) -> Sequence[str]:
         known = work.snapshot or work.seen
@@ -484,20 +492,21 @@ class Transaction:
         )
 
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:
-        if not work.alterations:
+        if not work.changes_metadata:
             return []
         taken = self._snapshot(work)
         metadata, protocol = work.founded or self._altered(table, work)
         changed = [metadata] if metadata != taken.metadata else []
         return [*changed, *([protocol] if protocol != taken.protocol else [])]
 
-    def _altered(self, table: str, work: TableWork) -> tuple[Metadata, Protocol]:
-        """Metadata and protocol as the transaction leaves them."""
+    def _altered(self, table: str, work: TableWork, *more: RowWrite) -> tuple[Metadata, Protocol]:
+        """Metadata and protocol as the transaction leaves them, with ``more`` rows."""
         known = work.snapshot or work.seen or self._writer.state(table)
         metadata, protocol = known.metadata, known.protocol
         for alteration in work.alterations:
-            after, upgraded = altered(alteration, metadata, protocol, fresh=lambda: str(uuid.uuid4()))
-            metadata, protocol = after or metadata, upgraded or protocol
+            metadata, protocol = altered_by(alteration, metadata, protocol)
+        for rows in (*work.rows, *more):
+            metadata, protocol = rows.merged(metadata, protocol)
         return metadata, protocol
 
     def _removes(self, table: str, work: TableWork) -> Iterable[Action]:

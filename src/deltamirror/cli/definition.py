@@ -8,7 +8,7 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer
-from deltamirror.cli.parameters import names, pairs, schema_from
+from deltamirror.cli.parameters import by_column, names, pairs, schema_from
 from deltamirror.cli.views import table_document
 
 __all__ = ["alter", "create"]
@@ -67,7 +67,37 @@ def create(
 @click.argument("name")
 @click.option("--set", "properties", callback=pairs, multiple=True, metavar="K=V", help="Set a table property.")
 @click.option("--unset", callback=names, multiple=True, metavar="K", help="Remove a table property.")
-@click.option("--add-column", "columns", multiple=True, metavar="COLUMN", help='Add a column: "amount double".')
+@click.option(
+    "--add-column",
+    "columns",
+    multiple=True,
+    metavar="COLUMN",
+    help='Add a column, at any depth: "amount double", "address.zip string AFTER street".',
+)
+@click.option(
+    "--drop-column", "drop_columns", multiple=True, metavar="COLUMN", help="Drop a column; takes column mapping."
+)
+@click.option(
+    "--rename-column",
+    "rename_columns",
+    type=(str, str),
+    callback=by_column,
+    multiple=True,
+    metavar="COLUMN NAME",
+    help="Rename a column; takes column mapping.",
+)
+@click.option(
+    "--change-column",
+    "change_columns",
+    type=(str, str),
+    callback=by_column,
+    multiple=True,
+    metavar="COLUMN CLAUSES",
+    help='Change a column: amount "TYPE decimal(12,2) COMMENT \'net\' AFTER id", id "DROP NOT NULL".',
+)
+@click.option(
+    "--enable-column-mapping", is_flag=True, help="Map columns by name, so that they can be renamed and dropped."
+)
 @click.option(
     "--enable-feature", "features", callback=names, multiple=True, metavar="F", help="Enable a table feature."
 )
@@ -86,8 +116,9 @@ def create(
 def alter(invocation: Invocation, /, *, name: str, **wishes: Any) -> None:
     """Change table NAME; all changes together are one commit.
 
-    Options may be repeated. A change that is in force already makes no commit. A constraint is not checked against the
-    rows of data files: on a table that has files, check them first, and give --rows-checked.
+    Options may be repeated. A change that is in force already makes no commit. Columns are dropped first, then renamed,
+    changed and added. A constraint is not checked against the rows of data files: on a table that has files, check them
+    first, and give --rows-checked.
     """
     if not any(value not in (None, (), {}, False) for value in wishes.values()):
         raise click.UsageError("say what to change: --set, --unset, --add-column, …")

@@ -1,4 +1,4 @@
-"""``deltamirror table drop|pause|resume``: the life of a table after it was created."""
+"""``deltamirror table drop|rename|pause|resume``: the life of a table after it was created."""
 
 import click
 
@@ -9,7 +9,7 @@ from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.errors import Refused
 from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 
-__all__ = ["drop", "pause", "resume"]
+__all__ = ["drop", "pause", "rename", "resume"]
 
 
 @click.command(epilog="Example: deltamirror table drop orders --yes")
@@ -31,6 +31,22 @@ def drop(invocation: Invocation, *, name: str, yes: bool, unpublished: bool) -> 
         catalog.drop_table(name, unpublished=unpublished)
     said = Lines((f"Dropped {name} from the catalog. No file at {location} was deleted.",))
     answer({"table": name, "location": location, "dropped": True}, said, json=invocation.json)
+
+
+@click.command(epilog="Example: deltamirror table rename orders sales.orders")
+@click.argument("name")
+@click.argument("new_name")
+@with_invocation
+def rename(invocation: Invocation, *, name: str, new_name: str) -> None:
+    """Give table NAME the name NEW_NAME.
+
+    Its location and its log stay. Settings, access tokens and silences that go by names count for the new one from here
+    on; transactions on the old name are refused.
+    """
+    with catalog_of(invocation) as catalog:
+        location = catalog.rename_table(name, new_name).location
+    document = {"table": new_name, "renamed_from": name, "location": location}
+    answer(document, Lines((f"Renamed {name} to {new_name}. It stays at {location}.",)), json=invocation.json)
 
 
 @click.command(epilog="Example: deltamirror table pause orders")

@@ -15,6 +15,7 @@ from deltamirror.delta.schema import StructType, from_arrow, read_schema
 from deltamirror.errors import InvalidSchema
 
 __all__ = [
+    "by_column",
     "names",
     "not_empty",
     "pairs",
@@ -82,8 +83,13 @@ def not_empty(context: click.Context, parameter: click.Parameter, value: str | N
 
 def pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
     """``k=v`` options as a mapping; a click callback."""
+    return by_column(context, parameter, list(_pairs(context, parameter, values)))
+
+
+def by_column(context: click.Context, parameter: click.Parameter, values: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Options of two values, the first of which is a name, as a mapping; a click callback."""
     found: dict[str, str] = {}
-    for key, value in _pairs(context, parameter, values):
+    for key, value in values:
         if key in found:
             raise click.BadParameter(f"`{key}` is given twice", context, parameter)
         found[key] = value

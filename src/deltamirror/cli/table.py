@@ -4,7 +4,7 @@ import click
 
 from deltamirror.cli.definition import alter, create
 from deltamirror.cli.fence import fence, unfence
-from deltamirror.cli.life import drop, pause, resume
+from deltamirror.cli.life import drop, pause, rename, resume
 from deltamirror.cli.views import files, history, list_, show
 
 __all__ = ["table"]
@@ -15,5 +15,5 @@ def table() -> None:
     """Create, look at, change and drop tables."""
 
 
-for _command in (create, alter, list_, show, history, files, drop, pause, resume, fence, unfence):
+for _command in (create, alter, list_, show, history, files, rename, drop, pause, resume, fence, unfence):
     table.add_command(_command)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from deltamirror.delta.hashorder import field_metadata
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
 from deltamirror.delta.schema.types import PHYSICAL_NAME
 
@@ -60,7 +61,7 @@ def assign_columns(schema: StructType, *, above: int, fresh_name: Callable[[Fiel
             metadata[_COLUMN_ID] = highest
         if PHYSICAL_NAME not in metadata:
             metadata[PHYSICAL_NAME] = fresh_name(column)
-        return replace(column, metadata=metadata, type=inside(column.type))
+        return replace(column, metadata=field_metadata(metadata), type=inside(column.type))
 
     def inside(kind: DataType) -> DataType:
         match kind:

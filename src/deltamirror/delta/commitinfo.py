@@ -11,17 +11,25 @@ from typing import Literal
 import msgspec
 
 from deltamirror.delta.actions import Action, Add, CommitInfo, Protocol, Remove
+from deltamirror.delta.columnchanges import PlacedColumn
 from deltamirror.delta.lines import json_text
 from deltamirror.delta.order import ordered
+from deltamirror.delta.schema import Primitive
+from deltamirror.delta.schema.columns import ColumnPath, path_text
+from deltamirror.delta.schema.ddl import CHAR_VARCHAR
+from deltamirror.delta.widening import type_name
 
 __all__ = [
     "RewriteMetrics",
     "WriteMetrics",
     "add_columns_parameters",
     "add_constraint_parameters",
+    "change_column_parameters",
+    "change_columns_parameters",
     "commit_info",
     "create_table_parameters",
     "delete_metrics",
+    "drop_columns_parameters",
     "drop_constraint_parameters",
     "merge_metrics",
     "merge_parameters",
@@ -30,6 +38,7 @@ __all__ = [
     "optimize_parameters",
     "predicate_parameters",
     "record_count",
+    "rename_column_parameters",
     "restore_metrics",
     "restore_parameters",
     "set_properties_parameters",
@@ -43,6 +52,7 @@ __all__ = [
 
 WriteMode = Literal["Append", "Overwrite", "ErrorIfExists", "Ignore"]
 Parameters = dict[str, object]
+_STRING = Primitive("string")
 
 
 def commit_info(
@@ -138,9 +148,47 @@ def unset_properties_parameters(names: Iterable[str], *, if_exists: bool) -> Par
     return {"properties": json_text(list(names)), "ifExists": if_exists}
 
 
-def add_columns_parameters(columns: Iterable[Mapping[str, object]]) -> Parameters:
-    """ADD COLUMNS. A column is a field of the schema: name, type, nullable, metadata."""
-    return {"columns": json_text([{"column": column} for column in columns])}
+def add_columns_parameters(columns: Iterable[PlacedColumn]) -> Parameters:
+    """ADD COLUMNS. A char or varchar is named as it was declared."""
+    told = ({"column": _declared(each), **_position(each)} for each in columns)
+    return {"columns": json_text(list(told))}
+
+
+def change_column_parameters(column: PlacedColumn) -> Parameters:
+    """CHANGE COLUMN."""
+    return {"column": json_text(_column(column)), **_position(column)}
+
+
+def change_columns_parameters(columns: Iterable[PlacedColumn]) -> Parameters:
+    """CHANGE COLUMNS."""
+    return {"columns": json_text([{**_column(each), **_position(each)} for each in columns])}
+
+
+def rename_column_parameters(old: ColumnPath, new: ColumnPath) -> Parameters:
+    """RENAME COLUMN."""
+    return {"oldColumnPath": path_text(old), "newColumnPath": path_text(new)}
+
+
+def drop_columns_parameters(columns: Iterable[ColumnPath]) -> Parameters:
+    """DROP COLUMNS."""
+    return {"columns": json_text([path_text(each) for each in columns])}
+
+
+def _column(column: PlacedColumn) -> Parameters:
+    field = column.field
+    kind = {"name": path_text(column.path), "type": type_name(field.type)}
+    return {**kind, "nullable": field.nullable, "metadata": field.metadata}
+
+
+def _declared(column: PlacedColumn) -> Parameters:
+    metadata = dict(column.field.metadata)
+    declared = metadata.pop(CHAR_VARCHAR, None)
+    kind = {"type": declared} if declared is not None and column.field.type == _STRING else {}
+    return {**_column(column), **kind, "metadata": metadata}
+
+
+def _position(column: PlacedColumn) -> Parameters:
+    return {} if column.position is None else {"position": str(column.position)}
 
 
 def add_constraint_parameters(name: str, expression: str) -> Parameters:

@@ -16,7 +16,13 @@ from deltamirror.delta.features import (
 )
 from deltamirror.delta.lines import json_text
 from deltamirror.delta.order import ordered
-from deltamirror.delta.properties import ROW_TRACKING, canonical_properties, column_mapping_mode, max_column_id
+from deltamirror.delta.properties import (
+    COLUMN_MAPPING_MODE,
+    ROW_TRACKING,
+    canonical_properties,
+    column_mapping_mode,
+    max_column_id,
+)
 from deltamirror.delta.schema import Field, StructType, parse_schema, schema_string, validate_schema
 from deltamirror.errors import InvalidInput, InvalidSchema
 
@@ -25,7 +31,6 @@ __all__ = ["CLUSTERING_DOMAIN", "Alteration", "TableDefinition", "altered", "fir
 CLUSTERING_DOMAIN = "delta.clustering"
 
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
-_MAPPING_MODE = "delta.columnMapping.mode"
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 _ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 _ROW_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
@@ -54,6 +59,8 @@ class Alteration:
     """The changes to a table that a caller asks for. ``None`` leaves a thing as it is."""
 
     schema: StructType | None = None
+    is_evolved: bool = False
+    """The schema was made from that of the table: a column without an id is another one, whatever its name."""
     properties: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
@@ -95,20 +102,23 @@ def altered(
     kept = {key: value for key, value in metadata.configuration.items() if key not in alteration.unset}
     if missing := [key for key in alteration.unset if key not in metadata.configuration]:
         raise InvalidInput(f"the table has no property {missing[0]!r}", hint="`deltamirror table show` lists them")
-    _require_mapping_kept(column_mapping_mode(metadata), {**kept, **properties}.get(_MAPPING_MODE, "none").lower())
+    _require_mapping_kept(
+        column_mapping_mode(metadata), {**kept, **properties}.get(COLUMN_MAPPING_MODE, "none").lower()
+    )
     if ROW_TRACKING in properties and not is_enabled(metadata, ROW_TRACKING):
         raise InvalidInput(
             f"{ROW_TRACKING} cannot be set on an existing table: its files would need row ids first",
             hint="set it when the table is created",
         )
-    mapped, schema = column_mapping_mode(metadata) != "none", parse_schema(metadata.schema_string)
-    if alteration.schema is not None:
-        schema = keep_mapping(alteration.schema, schema) if mapped else alteration.schema
+    mapped, before = column_mapping_mode(metadata) != "none", parse_schema(metadata.schema_string)
+    schema = alteration.schema or before
+    if mapped and alteration.schema is not None and not alteration.is_evolved:
+        schema = keep_mapping(schema, before)
     after = replace(
         metadata,
         name=metadata.name if alteration.name is None else alteration.name,
         description=metadata.description if alteration.description is None else alteration.description,
-        schema_string=metadata.schema_string if alteration.schema is None else schema_string(schema),
+        schema_string=metadata.schema_string if schema == before else schema_string(schema),
         partition_columns=_partition_columns(metadata, schema),
         configuration=ordered({**kept, **properties}),
     )
@@ -129,7 +139,8 @@ def _require_mapping_kept(before: str, after: str) -> None:
     """Files name their columns by what held when they were written, so the mode changes from none to name only."""
     if before != after and (before, after) != ("none", "name"):
         raise InvalidInput(
-            f"{_MAPPING_MODE} cannot change from {before} to {after} on an existing table: its files would be misread",
+            f"{COLUMN_MAPPING_MODE} cannot change from {before} to {after} on an existing table: "
+            "its files would be misread",
             hint="only none can become name; create another table for the rest",
         )
 

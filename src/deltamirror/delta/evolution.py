@@ -7,31 +7,34 @@ file follows a change, so a change is lawful only if every reader finds the same
   stay, and so do types, but for the widenings that the table records in ``delta.typeChanges``;
 - rows that are there have no value for a column that comes later, so it is nullable, without a default for old rows;
 - partition values are in the log, by physical name: partition columns stay, in their order;
-- rows that are there were not checked against demands that come later.
+- a struct in a file is found by its fields, so it keeps one of those that it had when the file was written;
+- rows that are there were not checked against demands that come later;
+- constraints and generated columns name columns, which keep their names and types: no writer could check them else.
 
 A commit that leaves no earlier file in the table (an overwrite, or a replaced table) may change all of that. These are
 the demands of the protocol and of Delta Lake on Spark; they are stricter only where another reader could not follow:
-partition values of widened columns, and structs inside of maps, to which delta-rs cannot add fields.
+partition values of widened columns, structs inside of maps, to which delta-rs cannot add fields, and structs of which a
+file has no field any more, which delta-rs cannot read.
 """
 
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from deltamirror.delta.actions import Metadata, Protocol
-from deltamirror.delta.features import is_enabled, writer_features_of
+from deltamirror.delta.dependencies import dependents
+from deltamirror.delta.features import is_enabled
 from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING, column_mapping_mode, max_column_id
-from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, parse_schema
+from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, parse_schema
 from deltamirror.delta.validation.rules import violation
+from deltamirror.delta.widening import is_recorded, is_widening, type_name, widening_features
 
 __all__ = ["Breach", "FilesLeft", "Scope", "adds_demands", "check_change", "find_breaches"]
 
 _COLUMN_ID = "delta.columnMapping.id"
 _EXISTS_DEFAULT = "EXISTS_DEFAULT"
-_TYPE_CHANGES = "delta.typeChanges"
-_WIDENING_FEATURES = frozenset({"typeWidening", "typeWidening-preview"})
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _DEMANDS = (
     "delta.generationExpression",
@@ -43,16 +46,6 @@ _DEMANDS = (
 _LENGTH = re.compile(r"(?:var)?char\((\d{1,10})\)")
 _VOID = Primitive("void")
 
-_WIDER: Mapping[str, tuple[str, ...]] = {
-    "byte": ("short", "integer", "long", "double"),
-    "short": ("integer", "long", "double"),
-    "integer": ("long", "double"),
-    "long": (),
-    "float": ("double",),
-    "date": ("timestamp_ntz",),
-}
-_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
-"""The least number of digits before the point that a decimal has to have for an integer of this type."""
 _SAME_TEXTS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 """Types whose partition values read the same after widening, to whole or to broken numbers."""
 
@@ -63,6 +56,7 @@ class Scope(StrEnum):
     FILES = "files"
     UNCHECKED_ROWS = "unchecked rows"
     FILES_WITHOUT_ROW_IDS = "files without row ids"
+    FILES_WITHOUT_ITS_FIELDS = "files that have none of the fields of a struct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +67,8 @@ class Breach:
     field: str
     found: str
     scope: Scope = Scope.FILES
+    struct: tuple[str, ...] = ()
+    """The struct that loses fields, by physical names."""
 
 
 class FilesLeft(typing.Protocol):
@@ -84,6 +80,9 @@ class FilesLeft(typing.Protocol):
     def any_without_row_ids(self) -> bool:
         """Whether one of them has no row ids."""
 
+    def written_under(self) -> Iterable[Metadata]:
+        """The metadata that they may have been written under: all that the table has had."""
+
 
 def check_change(
     before: Metadata, after: Metadata, *, protocol: Protocol, left: FilesLeft, rows_checked: bool = False
@@ -94,7 +93,7 @@ def check_change(
     against demands that come with the change. ``left`` is asked only where it matters.
     """
     for breach in find_breaches(before, after, protocol=protocol):
-        if _applies(breach.scope, left, rows_checked=rows_checked):
+        if _applies(breach, after, left, rows_checked=rows_checked):
             rule = f"metaData.change.{breach.rule}"
             raise violation(rule, action="metaData", index=None, field=breach.field, found=breach.found)
 
@@ -103,7 +102,7 @@ def find_breaches(before: Metadata, after: Metadata, *, protocol: Protocol) -> I
     """Every rule that the change breaks, with what has to be left in the table for it to matter."""
     if before.id != after.id:
         yield Breach("id", "id", f"{before.id} became {after.id}")
-    comparison = _Comparison(before, after, widens=bool(writer_features_of(protocol) & _WIDENING_FEATURES))
+    comparison = _Comparison(before, after, widens=bool(widening_features(protocol)))
     yield from comparison.breaches()
     yield from (
         Breach("rows-unchecked", f"configuration.{key}", after.configuration[key], Scope.UNCHECKED_ROWS)
@@ -118,14 +117,38 @@ def adds_demands(before: Metadata, after: Metadata, *, protocol: Protocol) -> bo
     return any(each.scope is Scope.UNCHECKED_ROWS for each in find_breaches(before, after, protocol=protocol))
 
 
-def _applies(scope: Scope, left: FilesLeft, *, rows_checked: bool) -> bool:
-    match scope:
+def _applies(breach: Breach, after: Metadata, left: FilesLeft, *, rows_checked: bool) -> bool:
+    match breach.scope:
         case Scope.FILES:
             return left.any()
         case Scope.UNCHECKED_ROWS:
             return not rows_checked and left.any()
         case Scope.FILES_WITHOUT_ROW_IDS:
             return left.any_without_row_ids()
+        case Scope.FILES_WITHOUT_ITS_FIELDS:
+            kept = _fields_of(after, breach.struct) or frozenset()
+            had = (_fields_of(each, breach.struct) for each in left.written_under())
+            return left.any() and any(fields is not None and fields.isdisjoint(kept) for fields in had)
+
+
+def _fields_of(metadata: Metadata, struct: tuple[str, ...]) -> frozenset[str] | None:
+    """The physical names of the fields of a struct; None in a table that does not have it."""
+    is_mapped = column_mapping_mode(metadata) != "none"
+    kind: DataType | None = parse_schema(metadata.schema_string)
+    for step in struct:
+        match kind:
+            case StructType(fields):
+                named = {each.physical_name if is_mapped else each.name: each.type for each in fields}
+                kind = named.get(step)
+            case ArrayType(element):
+                kind = element
+            case MapType(key, value):
+                kind = key if step == "key" else value
+            case _:
+                kind = None
+    if not isinstance(kind, StructType):
+        return None
+    return frozenset(each.physical_name if is_mapped else each.name for each in kind.fields)
 
 
 def _new_constraints(before: Metadata, after: Metadata) -> list[str]:
@@ -143,6 +166,8 @@ class _Place:
     field: Field
     steps: tuple[str, ...] = ()
     in_map: bool = False
+    physical: tuple[str, ...] = ()
+    """The way down to the field by physical names, through arrays and maps by steps."""
 
     @property
     def name(self) -> str:
@@ -152,7 +177,8 @@ class _Place:
         return replace(self, steps=(*self.steps, step), in_map=self.in_map or step in ("key", "value"))
 
     def below(self, field: Field) -> "_Place":
-        return _Place((*self.path, *self.steps, field.name), field, in_map=self.in_map)
+        physical = (*self.physical, *self.steps, field.physical_name)
+        return _Place((*self.path, *self.steps, field.name), field, in_map=self.in_map, physical=physical)
 
 
 class _Comparison:
@@ -195,23 +221,31 @@ class _Comparison:
         has = {self._new_name(each): each for each in new.fields}
         if parent.in_map and had.keys() != has.keys():
             yield Breach("map-fields", parent.name, f"{_listed(old)} became {_listed(new)}")
-        for name, each in had.items():
-            if name not in has:
-                yield from self._gone(each, parent.below(each))
+        gone = [parent.below(each) for name, each in had.items() if name not in has]
+        breaches = [breach for place in gone for breach in self._gone(place.field, new, place)]
+        yield from breaches
+        if gone and parent.path and not breaches:
+            struct, found = (*parent.physical, *parent.steps), f"{_listed(old)} became {_listed(new)}"
+            yield Breach("struct-fields", parent.name, found, Scope.FILES_WITHOUT_ITS_FIELDS, struct)
         for name, each in has.items():
             if name in had:
                 yield from self._fields(had[name], each, parent.below(each))
             else:
                 yield from self._added(each, parent.below(each))
 
-    def _gone(self, old: Field, place: _Place) -> Iterator[Breach]:
+    def _gone(self, old: Field, beside: StructType, place: _Place) -> Iterator[Breach]:
         """A column under whose physical name there is none any more: dropped, which only mapped columns can be."""
-        if not self._was_mapped and self._is_mapped:
-            yield Breach("physical-name", place.name, f"no column has the physical name {old.name}")
-        elif not self._was_mapped:
+        if not self._is_mapped and not self._was_mapped:
             yield Breach("missing-column", place.name, f"{old.name} is gone")
-        elif any(each.metadata.get(_COLUMN_ID) == old.metadata.get(_COLUMN_ID) for _, each in self._new.walk()):
+        elif not self._was_mapped and beside.get(old.name) is not None:
+            yield Breach("physical-name", place.name, f"no column has the physical name {old.name}")
+        elif self._was_mapped and self._has_id(old.metadata.get(_COLUMN_ID)):
             yield Breach("physical-name", place.name, f"its id has another physical name than {old.physical_name}")
+        else:
+            yield from self._dependents(place, "is gone")
+
+    def _has_id(self, number: object) -> bool:
+        return any(each.metadata.get(_COLUMN_ID) == number for _, each in self._new.walk())
 
     def _added(self, new: Field, place: _Place) -> Iterator[Breach]:
         if required := next((each for each in _struct_fields(new) if not each.nullable), None):
@@ -236,9 +270,16 @@ class _Comparison:
             had, has = old.metadata.get(_COLUMN_ID), new.metadata.get(_COLUMN_ID)
             if had != has:
                 yield Breach("column-id", place.name, f"{had} became {has}")
+        if old.name.lower() != new.name.lower():
+            yield from self._dependents(replace(place, path=(*place.path[:-1], old.name)), f"became {new.name}")
         yield from _new_default(old, new, place)
         yield from _new_demands(old, new, place)
         yield from self._types(old.type, new.type, place)
+
+    def _dependents(self, place: _Place, change: str) -> Iterator[Breach]:
+        """What names the column: by the name that it had at the top, fields inside of a renamed one as they are."""
+        for user in dependents(self._after, (*place.path, *place.steps)):
+            yield Breach("dependent-column", place.name, f"it {change}, and {user} names it")
 
     def _types(self, old: DataType, new: DataType, place: _Place) -> Iterator[Breach]:
         match old, new:
@@ -252,16 +293,20 @@ class _Comparison:
                 yield from self._types(old.key, new.key, place.into("key"))
                 yield from self._types(old.value, new.value, place.into("value"))
             case _:
-                if old not in (new, _VOID) and not self._is_recorded_widening(old, new, place):
-                    yield Breach("type", place.name, f"{_spelled(old)} became {_spelled(new)}")
+                if old in (new, _VOID):
+                    return
+                change = f"{type_name(old)} became {type_name(new)}"
+                if not self._is_recorded_widening(old, new, place):
+                    yield Breach("type", place.name, change)
+                yield from self._dependents(place, change)
 
     def _is_recorded_widening(self, old: DataType, new: DataType, place: _Place) -> bool:
-        if not self._widens or not _is_widening(old, new):
+        if not self._widens or not is_widening(old, new):
             return False
         partitions = len(place.path) == 1 and self._new_name(place.field) in self._partitions
-        if partitions and not {_spelled(old), _spelled(new)} <= _SAME_TEXTS:
+        if partitions and not {type_name(old), type_name(new)} <= _SAME_TEXTS:
             return False
-        return _is_recorded(_spelled(old), _spelled(new), place)
+        return is_recorded(old, new, place.field, place.steps)
 
     def _old_name(self, field: Field | None) -> str | None:
         return None if field is None else field.physical_name if self._was_mapped else field.name
@@ -301,8 +346,8 @@ def _new_default(old: Field | None, new: Field, place: _Place) -> Iterator[Breac
 def _new_demands(old: Field | None, new: Field, place: _Place) -> Iterator[Breach]:
     for key in _DEMANDS:
         had, has = None if old is None else old.metadata.get(key), new.metadata.get(key)
-        if has is None or had == has or (key == _CHAR_VARCHAR and _is_longer(had, has)):
-            continue
+        if has is None or had == has or (key == _CHAR_VARCHAR and (old is None or _is_longer(had, has))):
+            continue  # a column that is added is null in the rows that are there, which has any length
         yield Breach("rows-unchecked", place.name, f"{key}: {has}", Scope.UNCHECKED_ROWS)
 
 
@@ -312,42 +357,3 @@ def _is_longer(old: object, new: object) -> bool:
     lengths = [int(each[1]) for each in found if each is not None]
     pads = isinstance(new, str) and new.startswith("char") and new != old
     return len(lengths) == 2 and lengths[0] <= lengths[1] and not pads
-
-
-def _is_widening(old: DataType, new: DataType) -> bool:
-    """Whether the protocol lets a reader take the one type for the other."""
-    match old, new:
-        case Primitive(had), Primitive(has):
-            return has in _WIDER.get(had, ())
-        case Primitive(had), Decimal(precision, scale):
-            return had in _DIGITS and precision - scale >= _DIGITS[had]
-        case Decimal(), Decimal():
-            return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
-        case _:
-            return False
-
-
-def _is_recorded(old: str, new: str, place: _Place) -> bool:
-    """Whether the field's list of type changes leads from the one to the other, step by step."""
-    recorded = place.field.metadata.get(_TYPE_CHANGES)
-    reached = {old}
-    for change in recorded if isinstance(recorded, list) else ():
-        if not isinstance(change, Mapping) or change.get("fieldPath", "") != ".".join(place.steps):
-            continue
-        if change.get("fromType") in reached:
-            reached.add(str(change.get("toType")))
-    return new in reached
-
-
-def _spelled(kind: DataType) -> str:
-    match kind:
-        case Primitive(name):
-            return name
-        case Decimal(precision, scale):
-            return f"decimal({precision},{scale})"
-        case ArrayType():
-            return "array"
-        case MapType():
-            return "map"
-        case StructType():
-            return "struct"

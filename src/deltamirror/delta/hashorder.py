@@ -1,11 +1,12 @@
 """The order in which Scala 2.13 iterates a ``mutable.HashMap``.
 
-Delta Lake on Spark collects the arrays of a version checksum in such maps, so exact bytes need it. The order is a
+Delta Lake on Spark collects the arrays of a version checksum and the metadata of a column in such maps, so exact
+bytes need it. The order is a
 function of the hashes, of how far the table has grown, and, for equal hashes, of the order of insertion.
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Generic, TypeVar
@@ -13,10 +14,10 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from deltamirror.delta.actions import Action, Add, DomainMetadata, FileKey, Remove, Txn
-from deltamirror.delta.order import java_hash
+from deltamirror.delta.order import java_hash, ordered
 from deltamirror.delta.replay import reconciliation_key
 
-__all__ = ["MutableHashMap", "file_hash", "live_domains", "live_files", "live_transactions"]
+__all__ = ["MutableHashMap", "field_metadata", "file_hash", "live_domains", "live_files", "live_transactions"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -58,6 +59,14 @@ class MutableHashMap(Generic[K, V]):
 
     def _place(self, spread: int) -> tuple[int, int]:
         return spread & (self._length - 1), spread ^ _SIGN
+
+
+def field_metadata(metadata: Mapping[str, V]) -> dict[str, V]:
+    """The metadata of a column, with its keys as Spark writes them: collected in such a map, then made immutable."""
+    found = MutableHashMap[str, tuple[str, V]](java_hash)
+    for key, value in metadata.items():
+        found.put(key, (key, value))
+    return ordered(dict(found.values()))
 
 
 def live_files(before: Iterable[Add], actions: Iterable[Action]) -> tuple[Add, ...]:

@@ -12,6 +12,7 @@ from deltamirror.delta.actions import Metadata
 from deltamirror.errors import InvalidInput
 
 __all__ = [
+    "COLUMN_MAPPING_MODE",
     "CONSTRAINT_PREFIX",
     "FEATURE_PREFIX",
     "LOWER_CASE",
@@ -39,10 +40,11 @@ __all__ = [
     "write_stats_as_struct",
 ]
 
+COLUMN_MAPPING_MODE = "delta.columnMapping.mode"
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
 ROW_TRACKING = "delta.enableRowTracking"
-LOWER_CASE = ("delta.checkpointPolicy", "delta.columnMapping.mode")
+LOWER_CASE = ("delta.checkpointPolicy", COLUMN_MAPPING_MODE)
 """Where a reader knows the words in lower case only: DuckDB the mode, Delta Spark the policy."""
 PROTOCOL_PROPERTIES = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
 """Words of the user about the protocol; they never reach ``configuration``."""
@@ -151,7 +153,7 @@ _DEFINED = (
     _integer("delta.dataSkippingNumIndexedCols", "32", -1),
     _integer("delta.dataSkippingStringPrefixLength", None, 0),
     _free("delta.dataSkippingStatsColumns"),
-    Property("delta.columnMapping.mode", "none", "none, name or id", _is_one_of("none", "name", "id")),
+    Property(COLUMN_MAPPING_MODE, "none", "none, name or id", _is_one_of("none", "name", "id")),
     _internal("delta.columnMapping.maxColumnId"),
     _boolean("delta.enableChangeDataFeed"),
     _boolean("delta.enableDeletionVectors"),
@@ -294,7 +296,7 @@ def checkpoint_policy(metadata: Metadata) -> str:
 
 def column_mapping_mode(metadata: Metadata) -> str:
     """``none``, ``name`` or ``id``."""
-    return (_value(metadata, "delta.columnMapping.mode") or "none").lower()
+    return (_value(metadata, COLUMN_MAPPING_MODE) or "none").lower()
 
 
 def max_column_id(metadata: Metadata) -> int | None:

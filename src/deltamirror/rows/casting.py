@@ -12,11 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, type_text
-from deltamirror.errors import InvalidInput
+from deltamirror.delta.schema import (
+    ArrayType,
+    DataType,
+    Decimal,
+    Field,
+    MapType,
+    Primitive,
+    StructType,
+    from_arrow,
+    type_text,
+)
+from deltamirror.delta.widening import TYPE_WIDENING, is_widening
+from deltamirror.errors import InvalidInput, InvalidSchema
 from deltamirror.rows.layout import Layout
 
-__all__ = ["Caster", "plain_schema", "require_castable"]
+__all__ = ["Caster", "decoded_type", "is_list", "plain_schema", "require_castable", "widened_type"]
 
 _INTEGER_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _EXACT_BITS: Final[Mapping[str, int]] = {"float": 16, "double": 32}
@@ -29,6 +40,7 @@ _SAME: Final[Mapping[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "boolean": (kinds.is_boolean,),
     "date": (kinds.is_date,),
 }
+_WIDENING: Final = f"merge_schema=True (mergeSchema in Spark), on a table that has {TYPE_WIDENING}"
 _LISTS: Final = (
     kinds.is_list,
     kinds.is_large_list,
@@ -38,6 +50,11 @@ _LISTS: Final = (
 )
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether this is a list, of whichever layout."""
+    return any(is_kind(kind) for is_kind in _LISTS)
+
+
 def require_castable(source: pa.Schema, layout: Layout) -> None:
     """Refuse data with a column that the table lacks, or whose values might not fit; and a missing NOT NULL column."""
     _require_fields(list(source), layout.schema, "", layout)
@@ -45,7 +62,7 @@ def require_castable(source: pa.Schema, layout: Layout) -> None:
 
 def plain_schema(source: pa.Schema) -> pa.Schema:
     """The columns without encodings, such as dictionaries."""
-    return pa.schema([each.with_type(_decoded_type(each.type)) for each in source])
+    return pa.schema([each.with_type(decoded_type(each.type)) for each in source])
 
 
 def _require_fields(given: list[pa.Field], wanted: StructType, parent: str, layout: Layout) -> None:
@@ -63,7 +80,8 @@ def _require_fields(given: list[pa.Field], wanted: StructType, parent: str, layo
         names = ", ".join(each.name for each in wanted.fields)
         where = f"the struct {parent[:-1]!r}" if parent else "the table"
         problem = f"the data has a column {parent + next(iter(found.values())).name!r}, which {where} lacks"
-        raise _refused(layout, problem, f"leave it out, or add it to the table first; there are: {names}")
+        hint = f"leave it out, or add it to the table: merge_schema=True (mergeSchema in Spark); there are: {names}"
+        raise _refused(layout, problem, hint)
 
 
 def _require_optional(field: Field, parent: str, layout: Layout) -> None:
@@ -77,11 +95,11 @@ def _require_optional(field: Field, parent: str, layout: Layout) -> None:
 
 
 def _require_type(source: pa.DataType, kind: DataType, path: str, layout: Layout) -> None:
-    source = _decoded_type(source)
+    source = decoded_type(source)
     match kind:
         case StructType() if kinds.is_struct(source):
             _require_fields([source.field(i) for i in range(source.num_fields)], kind, f"{path}.", layout)
-        case ArrayType(element) if any(is_list(source) for is_list in _LISTS):
+        case ArrayType(element) if is_list(source):
             _require_type(source.value_type, element, f"{path}.element", layout)
         case MapType(key, value) if kinds.is_map(source):
             _require_type(source.key_type, key, f"{path}.key", layout)
@@ -130,7 +148,17 @@ def _require_sound(name: str, column: pa.Array) -> None:
 def _cast_hint(source: pa.DataType, kind: DataType, path: str) -> str:
     if kinds.is_timestamp(source) and kind == Primitive("timestamp"):
         return f"say which zone {path} is in: pc.assume_timezone(…, 'UTC'), or tz_localize('UTC') in pandas"
-    return f"cast {path} to {type_text(kind)} beforehand: only casts that lose nothing are made here"
+    casts = f"cast {path} to {type_text(kind)} beforehand: only casts that lose nothing are made here"
+    return f"{casts}; or widen the column: {_WIDENING}" if widened_type(kind, source) else casts
+
+
+def widened_type(kind: DataType, source: pa.DataType) -> DataType | None:
+    """The type of the data, if a column of this type could be widened to it."""
+    try:
+        found = from_arrow(pa.schema([("", source)])).fields[0].type
+    except InvalidSchema:
+        return None
+    return found if is_widening(kind, found) else None
 
 
 class Caster:
@@ -222,7 +250,8 @@ def _is_encoded(kind: pa.DataType) -> bool:
     return bool(kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind))
 
 
-def _decoded_type(kind: pa.DataType) -> pa.DataType:
+def decoded_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, whatever encodes them."""
     while _is_encoded(kind):
         kind = kind.value_type
     return kind

@@ -24,7 +24,7 @@ _OF_STREAMS: Final = (
     "ignoreDeletes",
 )
 _OF_SINKS: Final = ("txnAppId", "checkpointLocation", "queryName")
-_OF_WRITES: Final = ("replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion")
+_OF_WRITES: Final = ("replaceWhere", "partitionOverwriteMode", "mergeSchema", "txnAppId", "txnVersion")
 _MODES: Final = ("static", "dynamic")
 
 
@@ -49,6 +49,7 @@ class SourceOptions:
     as_of: str | None = None
     replace_where: str | None = None
     is_dynamic: bool = False
+    merges_schema: bool = False
     app_id: str | None = None
     app_version: int | None = None
     starts_latest: bool = False
@@ -93,8 +94,8 @@ class SourceOptions:
             starts_latest=starts_latest,
             max_files=_limit(named, "maxFilesPerTrigger"),
             max_bytes=_limit(named, "maxBytesPerTrigger"),
-            skips_changes=_switch(named, "skipChangeCommits"),
-            ignores_deletes=_switch(named, "ignoreDeletes"),
+            skips_changes=_flag(named, "skipChangeCommits"),
+            ignores_deletes=_flag(named, "ignoreDeletes"),
         )
 
     @classmethod
@@ -122,6 +123,7 @@ class SourceOptions:
             catalog=_catalog(named),
             replace_where=named.get("replaceWhere"),
             is_dynamic=mode == "dynamic",
+            merges_schema=_flag(named, "mergeSchema"),
             app_id=named.get("txnAppId"),
             app_version=_number(named, "txnVersion"),
         )
@@ -159,6 +161,13 @@ def _catalog(named: Mapping[str, str]) -> str | None:
     return url
 
 
+def _flag(named: Mapping[str, str], name: str) -> bool:
+    text = named.get(name, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"the option {name} has to be true or false, not {text!r}", hint="give one of them")
+    return text == "true"
+
+
 def _number(named: Mapping[str, str], name: str) -> int | None:
     if (text := named.get(name)) is None:
         return None
@@ -171,10 +180,3 @@ def _limit(named: Mapping[str, str], name: str) -> int | None:
     if (found := _number(named, name)) == 0:
         raise InvalidInput(f"the option {name} is 0", hint="give 1 or above")
     return found
-
-
-def _switch(named: Mapping[str, str], name: str) -> bool:
-    text = named.get(name, "false").strip().lower()
-    if text not in {"true", "false"}:
-        raise InvalidInput(f"the option {name} is {text!r}", hint="give true or false")
-    return text == "true"

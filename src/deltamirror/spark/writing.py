@@ -3,14 +3,22 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from deltamirror.catalog.catalog import Catalog
-from deltamirror.catalog.rows import Replacement, replaced_files, replacement_of, row_order
+from deltamirror.catalog.rows import (
+    Replacement,
+    merged_with,
+    replaced_files,
+    replacement_of,
+    row_order,
+    write_description,
+)
+from deltamirror.delta.actions import Action
 from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import InvalidInput
@@ -50,15 +58,20 @@ class TableWrite:
     version: int
     """The table's, when the write was planned."""
     replaces: Replacement | None
+    foundation: tuple[Action, ...] = ()
+    """The metadata and protocol that the rows need, where the table has others."""
 
     @classmethod
     def planned(
         cls, catalog: Catalog, taken: Snapshot, options: SourceOptions, schema: StructType, *, overwrite: bool
     ) -> Self:
         """A write of rows of a schema, beside those that are there or in their place; InvalidInput for other types."""
-        layout = Layout.of(taken.table, taken.metadata, taken.protocol)
+        source, metadata, protocol = to_arrow(parse_schema(schema.json())), taken.metadata, taken.protocol
+        if options.merges_schema:
+            metadata, protocol = merged_with(metadata, protocol, source)
+        layout = Layout.of(taken.table, metadata, protocol)
         require_writable_rows(layout, rows_checked=False)
-        require_castable(to_arrow(parse_schema(schema.json())), layout)
+        require_castable(source, layout)
         replaces = replacement_of(options.replace_where, options.is_dynamic, layout) if overwrite else None
         return cls(
             options=options,
@@ -67,6 +80,10 @@ class TableWrite:
             address=StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage),
             version=taken.version,
             replaces=replaces,
+            foundation=(
+                *((metadata,) if metadata != taken.metadata else ()),
+                *((protocol,) if protocol != taken.protocol else ()),
+            ),
         )
 
     def by_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -82,9 +99,8 @@ class TableWrite:
     def commit(self, catalog: Catalog, written: WrittenRows, app_version: int | None) -> Committed:
         """Commit the files of all tasks; if that is refused, delete them."""
         table, replaces = self.options.table, self.replaces
-        described = {} if replaces is None else {"operation": "WRITE", "parameters": replaces.parameters}
-        with discarded_if_refused([written]), catalog.transaction(**described) as tx:  # type: ignore[arg-type]
-            tx.stage(table, written.adds, read_version=self.version)
+        with discarded_if_refused([written]), catalog.transaction(**self._described) as tx:
+            tx.stage(table, [*self.foundation, *written.adds], read_version=self.version)
             if self.options.app_id is not None and app_version is not None:
                 tx.set_transaction(table, self.options.app_id, app_version)
             if replaces is not None:
@@ -93,6 +109,14 @@ class TableWrite:
                 tx.stage(table, removes, read_version=self.version)
                 tx.read(table, partitions=boxes, all=boxes is None)
         return tx.result
+
+    @property
+    def _described(self) -> dict[str, Any]:
+        """How the commit describes itself; one that only adds rows needs no words."""
+        merges = self.options.merges_schema
+        if self.replaces is None and not merges:
+            return {}
+        return {"operation": "WRITE", "parameters": write_description(self.replaces, merges_schema=merges)}
 
     def discard_finished(self, messages: Messages) -> None:
         """Delete the files of the tasks that have finished, where others have not.
@@ -125,7 +149,8 @@ class TableWriter(DataSourceArrowWriter):
         """Commit the files of all tasks; if that is refused, delete them."""
         with with_hint():
             written, options = self._write.collected(messages), self._write.options
-            if self._is_applied or not (written.adds or self._write.replaces or options.app_id):
+            is_idle = not (written.adds or self._write.replaces or self._write.foundation or options.app_id)
+            if self._is_applied or is_idle:
                 return
             with options.open() as catalog:
                 self._write.commit(catalog, written, options.app_version)

@@ -21,7 +21,7 @@ from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import versions
-from deltamirror.txnlog.tables.registry import create_table, drop_table
+from deltamirror.txnlog.tables.registry import TableInfo, create_table, drop_table, rename_table
 
 __all__ = ["SqlTransaction", "SqlTxnLogWriter"]
 
@@ -86,6 +86,13 @@ class SqlTxnLogWriter:
         """Forget a table."""
         drop_table(self.database, name, unpublished=unpublished)
         self._path.forget(name)
+
+    def rename_table(self, name: str, new_name: str) -> TableInfo:
+        """Give a table another name."""
+        renamed = rename_table(self.database, name, new_name)
+        self._path.forget(name)
+        self._path.forget(new_name)
+        return renamed
 
     def state(self, name: str, *, remembered: bool = False) -> TableState:
         """A table at its head; ``remembered`` if an earlier sight of it is as good."""

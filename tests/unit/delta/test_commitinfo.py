@@ -6,8 +6,10 @@ import pytest
 
 from deltamirror.delta import commitinfo
 from deltamirror.delta.actions import Action, Add, Protocol, Remove, Txn
+from deltamirror.delta.columnchanges import PlacedColumn
 from deltamirror.delta.commitinfo import commit_info, metrics_for
 from deltamirror.delta.lines import encode
+from deltamirror.delta.schema import Field, Primitive
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R6")]
 
@@ -35,7 +37,7 @@ def add(size: int, stats: str | None) -> Add:
     return Add(path="a", partition_values={}, size=size, modification_time=0, data_change=True, stats=stats)
 
 
-FIELD = {"name": "newc", "type": "integer", "nullable": True, "metadata": {"comment": "x"}}
+FIELD = PlacedColumn(("newc",), Field("newc", Primitive("integer"), metadata={"comment": "x"}), None)
 FIELD_TEXT = r"{\"name\":\"newc\",\"type\":\"integer\",\"nullable\":true,\"metadata\":{\"comment\":\"x\"}}"
 
 

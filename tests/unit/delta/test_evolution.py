@@ -40,12 +40,16 @@ class Left:
 
     files: bool = True
     row_ids: bool = False
+    earlier: Sequence[Metadata] = ()
 
     def any(self) -> bool:
         return self.files
 
     def any_without_row_ids(self) -> bool:
         return self.files and not self.row_ids
+
+    def written_under(self) -> Sequence[Metadata]:
+        return self.earlier
 
 
 def column(name: str, kind: object = "long", *, nullable: bool = True, **metadata: object) -> dict[str, object]:
@@ -103,6 +107,12 @@ class Case:
 
 ID = table("id long, day date", partition_by=["day"])
 TWO = (mapped("a", 1, "x"), mapped("b", 2, "y"))
+CHECKED = {"delta.constraints.c": "a > 0"}
+STRUCTS = [
+    table(mapped("s", 1, kind=struct(*fields)), configuration={**MAPPED, "delta.columnMapping.maxColumnId": "3"})
+    for fields in ([mapped("x", 2), mapped("y", 3)], [mapped("x", 2)], [mapped("y", 3)])
+]
+"""A struct with two fields, with the one, and with the other."""
 
 CASES = [
     Case("id", ID, msgspec.structs.replace(ID, id="2222")),
@@ -167,6 +177,29 @@ CASES = [
     ),
     Case("default", table("a int"), table("a int", column("b", EXISTS_DEFAULT="7", CURRENT_DEFAULT="7"))),
     Case("default", table("a int, b long"), table("a int", column("b", EXISTS_DEFAULT="7"))),
+    Case(
+        "dependent-column",
+        table(*TWO, configuration={**MAPPED, **CHECKED}),
+        table(mapped("z", 1, "x"), TWO[1], configuration={**MAPPED, **CHECKED}),
+    ),
+    Case(
+        "dependent-column",
+        table(*TWO, configuration={**MAPPED, **CHECKED}),
+        table(TWO[1], configuration={**MAPPED, **CHECKED}),
+    ),
+    Case(
+        "dependent-column",
+        table("a int", configuration=CHECKED),
+        table(widened("a", "integer", "long"), configuration=CHECKED),
+        protocol=WIDENING,
+    ),
+    Case(
+        "dependent-column",
+        table("a int", column("b", **{"delta.generationExpression": "A + 1"})),
+        table(widened("a", "integer", "long"), column("b", **{"delta.generationExpression": "A + 1"})),
+        protocol=WIDENING,
+    ),
+    Case("struct-fields", STRUCTS[0], STRUCTS[2], scope=Scope.FILES_WITHOUT_ITS_FIELDS),
     Case("mapping-mode", table("a long"), table(mapped("a", 1), configuration=BY_ID)),
     Case("mapping-mode", table(*TWO, configuration=MAPPED), table(*TWO, configuration=BY_ID)),
     Case("mapping-mode", table(*TWO, configuration=BY_ID), table(*TWO, configuration=MAPPED)),
@@ -390,7 +423,7 @@ def named(case: Case) -> str:
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_a_change_that_files_cannot_follow_is_refused(case: Case) -> None:
     with pytest.raises(InvalidAction) as caught:
-        check_change(case.before, case.after, protocol=case.protocol, left=Left())
+        check_change(case.before, case.after, protocol=case.protocol, left=Left(earlier=STRUCTS[:2]))
     rule = f"metaData.change.{case.rule}"
     assert (caught.value.rule, caught.value.hint) == (rule, RULES[rule].remedy)
     assert caught.value.field
@@ -405,6 +438,7 @@ def test_a_change_is_refused_for_what_stays_and_for_nothing_else(case: Case) -> 
         Scope.FILES: (Left(files=False), False),
         Scope.FILES_WITHOUT_ROW_IDS: (Left(row_ids=True), False),
         Scope.UNCHECKED_ROWS: (Left(), True),
+        Scope.FILES_WITHOUT_ITS_FIELDS: (Left(earlier=(STRUCTS[0], ID, table("s int"))), False),
     }
     left, checked = lawful[case.scope]
     check_change(case.before, case.after, protocol=case.protocol, left=left, rows_checked=checked)

@@ -155,9 +155,9 @@ def test_char_and_varchar_are_strings_that_remember_their_declaration() -> None:
         ("d decimal(x)", "d", 11),
         ("d decimal(1", "d", 12),
         ("v varchar", "v", 10),
-        ("id long $", "", 9),
+        ("id long $", "id", 9),
         ("id long) x", "", 8),
-        ("1.5 long", "", 2),
+        ("1.5 long", "1", 2),
     ],
 )
 def test_a_wrong_column_definition_is_named_with_its_position(text: str, column: str, position: int) -> None:

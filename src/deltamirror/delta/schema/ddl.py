@@ -5,16 +5,17 @@ column they stand in remembers its declared type in ``__CHAR_VARCHAR_TYPE_STRING
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar, assert_never
 
 from deltamirror.delta.schema.types import COMMENT, ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["CHAR_VARCHAR", "column_text", "from_ddl", "type_text"]
+__all__ = ["CHAR_VARCHAR", "DdlParser", "column_text", "from_ddl", "parsed_text", "type_text", "with_char"]
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+T = TypeVar("T")
 
 # Spark SQL's name -> (Delta's name, the name in Spark's catalog string)
 _NAMES = {
@@ -48,8 +49,9 @@ _TOKEN = re.compile(
         (?P<quoted>`(?:[^`]|``)*`)
       | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*")
       | (?P<word>\w+)
-      | (?P<sign>[<>(),:])
+      | (?P<sign>[<>(),:.])
       | (?P<end>\Z)
+      | (?P<other>.)
     )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -68,7 +70,7 @@ class _Token:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parsed:
+class ParsedType:
     """A type, with its catalog string where a char or varchar is inside."""
 
     type: DataType
@@ -78,10 +80,20 @@ class _Parsed:
 
 def from_ddl(text: str) -> StructType:
     """The schema that a list of column definitions describes; InvalidSchema names column and position."""
+    return parsed_text(DdlParser(text).schema)
+
+
+def parsed_text(read: Callable[[], T]) -> T:
+    """What a parser reads; InvalidSchema where types are nested too deeply for it."""
     try:
-        return _Parser(text).schema()
+        return read()
     except RecursionError as error:
         raise InvalidSchema("the schema is nested too deeply") from error
+
+
+def with_char(field: Field, parsed: ParsedType) -> Field:
+    """The field, which remembers a char or varchar; Spark's metadata builder puts a comment before this key."""
+    return replace(field, metadata={**field.metadata, CHAR_VARCHAR: parsed.catalog}) if parsed.has_char else field
 
 
 def column_text(field: Field) -> str:
@@ -114,41 +126,39 @@ def _tokens(text: str) -> Iterator[_Token]:
         if kind == "end":
             return
         position = match.end()
-    start = len(text) - len(text[position:].lstrip())
-    raise InvalidSchema(f"position {start + 1}: {text[start]!r} is not expected in a schema", hint=_EXAMPLE)
 
 
-class _Parser:
+class DdlParser:
     """Recursive descent over the tokens; ``_column`` is the path that errors name."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, hint: str = _EXAMPLE) -> None:
+        self._text, self._hint = text, hint
         self._tokens = list(_tokens(text))
         self._next = 0
         self._column: tuple[str, ...] = ()
 
     def schema(self) -> StructType:
-        fields = [self._top_field()]
+        """All of the text as the columns of a schema."""
+        return StructType(tuple(self._listed(self._top_field)))
+
+    def _listed(self, read: Callable[[], T]) -> list[T]:
+        found = [read()]
         while self._take_sign(","):
-            fields.append(self._top_field())
+            found.append(read())
         if self._peek.kind != "end":
             raise self._error("expected a comma or the end")
-        return StructType(tuple(fields))
+        return found
 
     def _top_field(self) -> Field:
-        each, parsed = self._field()
-        if not parsed.has_char:
-            return each
-        # Spark's metadata builder is a hash map; it hands out the comment before this key.
-        metadata = {**each.metadata, CHAR_VARCHAR: parsed.catalog}
-        return Field(each.name, each.type, each.nullable, metadata)
+        return with_char(*self._field())
 
-    def _field(self) -> tuple[Field, _Parsed]:
+    def _field(self) -> tuple[Field, ParsedType]:
         outer, name = self._column, self._name()
         self._column = (*outer, name)
         self._take_sign(":")
         parsed = self._type()
         nullable, metadata = self._not_null(), self._comment()
-        if self._peek.kind in ("word", "string", "quoted"):
+        if self._peek.kind not in ("sign", "end"):
             raise self._error("only NOT NULL and COMMENT may follow a type")
         self._column = outer
         return Field(name, parsed.type, nullable, metadata), parsed
@@ -168,15 +178,16 @@ class _Parser:
         return False
 
     def _comment(self) -> dict[str, object]:
-        if not self._take_word("comment"):
-            return {}
+        return {COMMENT: self._string()} if self._take_word("comment") else {}
+
+    def _string(self) -> str:
         token = self._peek
         if token.kind != "string":
             raise self._error("expected a quoted text after COMMENT")
         self._next += 1
-        return {COMMENT: _ESCAPE.sub(_unescape, token.text[1:-1])}
+        return _ESCAPE.sub(_unescape, token.text[1:-1])
 
-    def _type(self) -> _Parsed:
+    def _type(self) -> ParsedType:
         token = self._peek
         if token.kind != "word":
             raise self._error("expected a type")
@@ -193,49 +204,49 @@ class _Parser:
             case "char" | "character" | "varchar":
                 return self._char("varchar" if name == "varchar" else "char")
             case _ if name in _NAMES:
-                return _Parsed(Primitive(_NAMES[name][0]), _NAMES[name][1])
+                return ParsedType(Primitive(_NAMES[name][0]), _NAMES[name][1])
             case _:
                 raise self._error(f"unknown type {token.text!r}", token, hint=_TYPES)
 
-    def _struct(self) -> _Parsed:
+    def _struct(self) -> ParsedType:
         self._need("<")
-        parts: list[tuple[Field, _Parsed]] = []
+        parts: list[tuple[Field, ParsedType]] = []
         while not self._take_sign(">"):
             if parts:
                 self._need(",")
             parts.append(self._field())
         catalog = ",".join(f"{each.name}:{parsed.catalog}" for each, parsed in parts)
         has_char = any(parsed.has_char for _, parsed in parts)
-        return _Parsed(StructType(tuple(each for each, _ in parts)), f"struct<{catalog}>", has_char)
+        return ParsedType(StructType(tuple(each for each, _ in parts)), f"struct<{catalog}>", has_char)
 
-    def _array(self) -> _Parsed:
+    def _array(self) -> ParsedType:
         self._need("<")
         element = self._type()
         self._need(">")
-        return _Parsed(ArrayType(element.type), f"array<{element.catalog}>", element.has_char)
+        return ParsedType(ArrayType(element.type), f"array<{element.catalog}>", element.has_char)
 
-    def _map(self) -> _Parsed:
+    def _map(self) -> ParsedType:
         self._need("<")
         key = self._type()
         self._need(",")
         value = self._type()
         self._need(">")
         catalog = f"map<{key.catalog},{value.catalog}>"
-        return _Parsed(MapType(key.type, value.type), catalog, key.has_char or value.has_char)
+        return ParsedType(MapType(key.type, value.type), catalog, key.has_char or value.has_char)
 
-    def _decimal(self) -> _Parsed:
+    def _decimal(self) -> ParsedType:
         precision, scale = 10, 0
         if self._take_sign("("):
             precision = self._number()
             scale = self._number() if self._take_sign(",") else 0
             self._need(")")
-        return _Parsed(Decimal(precision, scale), f"decimal({precision},{scale})")
+        return ParsedType(Decimal(precision, scale), f"decimal({precision},{scale})")
 
-    def _char(self, name: str) -> _Parsed:
+    def _char(self, name: str) -> ParsedType:
         self._need("(")
         length = self._number()
         self._need(")")
-        return _Parsed(Primitive("string"), f"{name}({length})", has_char=True)
+        return ParsedType(Primitive("string"), f"{name}({length})", has_char=True)
 
     def _number(self) -> int:
         token = self._peek
@@ -262,12 +273,14 @@ class _Parser:
         if not self._take_sign(sign):
             raise self._error(f"expected {sign!r}")
 
-    def _error(self, problem: str, token: _Token | None = None, *, hint: str = _EXAMPLE) -> InvalidSchema:
+    def _error(self, problem: str, token: _Token | None = None, *, hint: str = "") -> InvalidSchema:
         at = token or self._peek
         found = "" if token else f", found {at.text!r}" if at.text else ", found the end"
         column = ".".join(self._column)
         where = f"column {column}, " if column else ""
-        return InvalidSchema(f"{where}position {at.position + 1}: {problem}{found}", hint=hint, column=column)
+        return InvalidSchema(
+            f"{where}position {at.position + 1}: {problem}{found}", hint=hint or self._hint, column=column
+        )
 
 
 def _unescape(match: re.Match[str]) -> str:

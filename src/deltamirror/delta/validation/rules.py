@@ -364,6 +364,11 @@ _CHANGES = (
         "set delta.columnMapping.mode to name first; then rename or drop the column, keeping ids and physical names",
     ),
     Rule(
+        "metaData.change.dependent-column",
+        "a column that a constraint or a generated column names keeps its name and its type",
+        "drop the constraint, or state it anew in the same commit",
+    ),
+    Rule(
         "metaData.change.type",
         "a table with files keeps the types of its columns, but for widenings that it records",
         "add a column of the other type, or overwrite the table; to widen a type, set delta.enableTypeWidening and "
@@ -383,6 +388,11 @@ _CHANGES = (
         "metaData.change.map-fields",
         "in a table with files, a struct inside of a map keeps its fields: not every reader can add or drop them there",
         "add a column beside the map, or overwrite the table",
+    ),
+    Rule(
+        "metaData.change.struct-fields",
+        "in a table with files, a struct keeps a field that each of them has: not every reader finds it otherwise",
+        "keep one of the fields, drop the whole struct, or overwrite the table first",
     ),
     Rule(
         "metaData.change.default",

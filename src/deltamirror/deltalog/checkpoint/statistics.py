@@ -1,6 +1,5 @@
 """Which statistics a table has: the columns of ``stats_parsed``, which follow from its schema and its properties."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.properties import PROPERTIES
 from deltamirror.delta.schema import Decimal, Field, Primitive, StructType, parse_schema
+from deltamirror.delta.schema.columns import column_paths
 from deltamirror.errors import InvalidInput
 
 __all__ = ["partition_schema", "statistics_schema"]
@@ -17,8 +17,6 @@ _WITH_BOUNDS: Final = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
 )
 """Bounds of variants, which only shredded ones have, are left to ``stats``."""
-
-_NAME_PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*(\.|,|\Z)")
 
 
 def partition_schema(metadata: Metadata) -> StructType:
@@ -64,7 +62,7 @@ def _indexed(metadata: Metadata) -> tuple[Field, ...]:
     schema = parse_schema(metadata.schema_string)
     names = metadata.configuration.get("delta.dataSkippingStatsColumns")
     if names is not None:
-        return tuple(_chosen(schema.fields, list(_column_names(names))))
+        return tuple(_chosen(schema.fields, [tuple(map(str.lower, path)) for path in column_paths(names)]))
     data = tuple(each for each in schema.fields if each.name not in metadata.partition_columns)
     limit = _most_leaves(metadata)
     return data if limit < 0 else _first_leaves(data, limit)[0]
@@ -78,16 +76,6 @@ def _most_leaves(metadata: Metadata) -> int:
             f"property {known.key} has to be {known.expects}, not {text!r}", hint="set the property to such a value"
         )
     return int(text)
-
-
-def _column_names(text: str) -> Iterator[tuple[str, ...]]:
-    """The names of a comma list, such as ``a, s.b, `c.d```, in lower case, each as its parts."""
-    parts: list[str] = []
-    for quoted, plain, end in _NAME_PART.findall(text):
-        parts.append((plain or quoted.replace("``", "`")).lower())
-        if end != ".":
-            yield tuple(parts)
-            parts = []
 
 
 def _chosen(fields: Iterable[Field], names: Sequence[tuple[str, ...]]) -> Iterator[Field]:

@@ -9,13 +9,14 @@ from sqlalchemy.engine import Row as ResultRow
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.batches import batched
-from deltamirror.delta.actions import Action, Add, FileKey, Remove
+from deltamirror.delta.actions import Action, Add, FileKey, Metadata, Remove
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.replay import reconciliation_key
 from deltamirror.delta.validation.rules import violation
 from deltamirror.txnlog.content.rows import file_row, path_hash, remove_row, small_row
+from deltamirror.txnlog.content.state import decoded_line
 from deltamirror.txnlog.database.access import Row, Session
-from deltamirror.txnlog.database.schema import file_ends, files, removes, versions
+from deltamirror.txnlog.database.schema import file_ends, files, metadata, removes, versions
 
 __all__ = [
     "FileChanges",
@@ -230,6 +231,11 @@ class RemainingFiles:
     def any_without_row_ids(self) -> bool:
         """Whether one of them has no row ids. Files that are added again get them."""
         return self._finds(_LIVE.where(files.c.base_row_id.is_(None)))
+
+    def written_under(self) -> list[Metadata]:
+        """The metadata that they may have been written under: all that the table has had."""
+        lines = self.session.execute(select(metadata.c.line).where(metadata.c.table_id == self.table_id)).scalars()
+        return [decoded_line(line, Metadata) for line in lines]
 
     def _finds(self, query: Select[Any]) -> bool:
         query = query.where(files.c.table_id == self.table_id)

@@ -112,7 +112,7 @@ heads = Table(
     Column("committed_at", BigInteger, nullable=False),
     Column("metadata_version", BigInteger, nullable=False, comment="newest version that changed the metadata"),
     Column("protocol_version", BigInteger, nullable=False, comment="newest version that changed the protocol"),
-    Column("lineage", BigInteger, comment="how often versions of the log were adopted; null: never"),
+    Column("lineage", BigInteger, comment="how often versions of the log were adopted, or the table renamed"),
     Column("diverged_version", BigInteger, comment="the first foreign commit in the log; null: none"),
     comment="the one row that a commit locks; gone once the table is dropped",
 )

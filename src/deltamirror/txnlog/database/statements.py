@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 LINEAGE = func.coalesce(heads.c.lineage, literal_column("0"))
-"""How often versions of the log were adopted."""
+"""How often versions of the log were adopted, or the table was renamed: writers forget what they remember of it."""
 
 HEAD = select(
     heads.c.version,

@@ -1,4 +1,4 @@
-"""The tables of the catalog: creating, finding, pausing and dropping them."""
+"""The tables of the catalog: creating, finding, renaming, pausing and dropping them."""
 
 import re
 import uuid
@@ -24,6 +24,7 @@ from deltamirror.txnlog.content.state import TableState, no_such_table
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import heads, imports, metadata, tables
+from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.switch import is_switched_on
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "list_tables",
     "mirror_state",
     "pause_mirror",
+    "rename_table",
     "require_free",
     "require_name",
     "table_info",
@@ -140,6 +142,25 @@ def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
         session.execute(delete(heads).where(heads.c.table_id == info.id))
 
 
+def rename_table(database: Database, name: str, new_name: str) -> TableInfo:
+    """Give a table another name. Its location, its log and all records of it, which go by its id, stay.
+
+    Writers remember tables by name. Another lineage makes all of them look again: an append to the old name that was
+    begun before is refused, also where another table has that name by then.
+    """
+    require_name(new_name)
+    with database.write() as session:
+        session.lock_tables()
+        info = table_info(session.connection, name)
+        database.lock_head(session, info.id)
+        taken = select(tables.c.location).where(tables.c.name == new_name)
+        if (location := session.connection.execute(taken).scalar()) is not None:
+            raise _taken(new_name, location)
+        session.execute(update(tables).where(tables.c.table_id == info.id).values(name=new_name))
+        session.execute(update(heads).where(heads.c.table_id == info.id).values(lineage=LINEAGE + 1))
+        return table_info(session.connection, new_name)
+
+
 def pause_mirror(database: Database, name: str, *, paused: bool, unpublished: bool = True) -> None:
     """Stop or resume mirroring a table. Commits go on; they wait to be published."""
     with database.write() as session:
@@ -224,9 +245,7 @@ def require_free(connection: Connection, *, name: str, location: str, compared: 
                 location=place,
             )
     if name in places:
-        raise AlreadyExists(
-            f"there is a table {name!r} already, at {places[name]}", hint="choose another name", table=name
-        )
+        raise _taken(name, places[name])
     for other, place in places.items():
         if is_inside(location, place) or is_inside(place, location):
             raise InvalidLocation(
@@ -237,6 +256,10 @@ def require_free(connection: Connection, *, name: str, location: str, compared: 
     on_disk = [place for place in places.values() if local_path(place) is not None]
     if compared is not None and local_path(location) is not None and not set(on_disk) <= set(compared):
         raise PlacesMoved
+
+
+def _taken(name: str, location: str) -> AlreadyExists:
+    return AlreadyExists(f"there is a table {name!r} already, at {location}", hint="choose another name", table=name)
 
 
 def fresh_table_id(connection: Connection) -> int:
