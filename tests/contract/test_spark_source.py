@@ -253,7 +253,11 @@ def test_files_stay_where_the_outcome_of_a_commit_is_unknown(
 @pytest.mark.parametrize(
     ("given", "overwrite", "message"),
     [
-        ({"mergeSchema": "true"}, False, "no option 'mergeschema' to append .there are: path, catalog, txnAppId"),
+        (
+            {"overwriteSchema": "true"},
+            False,
+            "no option 'overwriteschema' to append .there are: path, catalog, mergeSchema",
+        ),
         ({"replaceWhere": "day = '2024-05-01'"}, False, "no option 'replacewhere' to append"),
         ({"versionAsOf": "1"}, True, "no option 'versionasof' to overwrite"),
         ({"partitionOverwriteMode": "some"}, True, "partitionOverwriteMode is 'some'"),
