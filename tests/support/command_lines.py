@@ -51,6 +51,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "clean": (TABLE,),
     "rebuild": (TABLE, "--to", "lake/again"),
     "diff": (TABLE, "lake/again"),
+    "validate": ("lake/again",),
     "import": ("lake/again", "--name", "imported", "--runner", "local"),
     "table pause": (TABLE, "--unpublished"),
     "table resume": (TABLE,),
@@ -59,7 +60,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
 }
 _NOT_ALONE = ("alert test", "alert unsilence", "serve")
 """What needs a channel, the answer of another command, or a signal to end."""
-_WITHOUT_CATALOG = ("config show", "config check", "demo")
+_WITHOUT_CATALOG = ("config show", "config check", "demo", "validate")
 """What asks no database and no store of the settings."""
 
 

@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "table": LazyCommand("table", "table", "Create, look at, change and drop tables."),
     "token": LazyCommand("token", "token", "Issue, list and revoke the tokens of `deltamirror serve`."),
     "top": LazyCommand("top", "top", "Watch the mirror: lag, backlog, failures, circuits, services."),
+    "validate": LazyCommand("validate", "validate", "Check the log of any Delta table against the protocol."),
 }
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 
