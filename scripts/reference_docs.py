@@ -125,6 +125,7 @@ STATUSES = f"""\
 | {EXIT_OTHER} | a defect of deltamirror (code `internal`) |
 | 2, 3 | also `deltamirror status --check`: a table is diverged, or lags too much |
 | 2 | also `deltamirror validate`: a rule is broken |
+| 2, 3 | also `deltamirror verify`: a log has drifted, or versions only wait to be published |
 | {EXIT_USAGE} | the command line itself is wrong (code `usage`) |
 | {EXIT_INTERRUPTED} | interrupted by Ctrl-C (code `interrupted`) |
 | {EXIT_CLOSED_PIPE} | the reader of the output closed the pipe |

@@ -47,6 +47,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "report": (TABLE,),
     "reconcile": ("--strategy", "full", "--runner", "local"),
     "repair": (TABLE,),
+    "verify": (TABLE,),
     "adopt": (TABLE,),
     "clean": (TABLE,),
     "rebuild": (TABLE, "--to", "lake/again"),

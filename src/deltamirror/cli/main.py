@@ -53,6 +53,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "token": LazyCommand("token", "token", "Issue, list and revoke the tokens of `deltamirror serve`."),
     "top": LazyCommand("top", "top", "Watch the mirror: lag, backlog, failures, circuits, services."),
     "validate": LazyCommand("validate", "validate", "Check the log of any Delta table against the protocol."),
+    "verify": LazyCommand("verify", "verify", "Check that the logs of tables say what the database says."),
 }
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 

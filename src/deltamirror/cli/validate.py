@@ -1,6 +1,6 @@
 """``deltamirror validate``: whether the log of any Delta table, or one of its files, is as the protocol has it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 import click
@@ -23,9 +23,9 @@ __all__ = ["finding_lines", "validate"]
 def validate(invocation: Invocation, *, target: str) -> None:
     """Check the log of any Delta table against the protocol.
 
-    The table may be of any writer and in any store. A LOCATION is the folder of a table, a LOG its _delta_log, a FILE one of the files in there: then all of the log is
-    read, and the findings of this file are told. A file that lies elsewhere is checked by itself. Nothing is written,
-    and no catalog is needed; the keys of [storage] have to let us list and read.
+    The table may be of any writer and in any store. A LOCATION is its folder, a LOG its _delta_log, a FILE one of the
+    files in there: then all of the log is read, and the findings of this file are told. A file that lies elsewhere is
+    checked by itself. Nothing is written, and no catalog is needed; the keys of [storage] have to let us list and read.
 
     Every line of every commit, checkpoints with their sidecars, _last_checkpoint, version checksums and compactions are
     checked, each by itself and against the others. A finding names the file, the line or row, the field, the rule, what
@@ -40,21 +40,21 @@ def validate(invocation: Invocation, *, target: str) -> None:
 
 
 def _lines(found: Validated) -> Iterator[str]:
-    yield from finding_lines(found)
+    yield from finding_lines(found.findings)
+    if more := sum(found.counts.values()) - len(found.findings):
+        yield f"… and {counted(more, 'further finding')}"
     checked = counted(found.objects, "file") if found.file is None else found.file
     broken = "no rule is broken" if found.is_valid else counted(sum(found.counts.values()), "finding")
     readable = {None: "", True: f"; readers can open version {found.version}", False: "; readers cannot open the table"}
     yield f"{found.location}, {checked}: {broken}{readable[found.readable]}."
 
 
-def finding_lines(found: Validated) -> Iterator[str]:
-    """Each finding in three lines: where, what, and what to do; those beyond the first ones by their number."""
-    for each in found.findings:
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Each finding in three lines: where, what, and what to do."""
+    for each in findings:
         yield f"{each.severity} {each.rule}: {_place(each)}"
         yield f"  expected: {each.expected}; found: {each.found}"
         yield f"  {each.remedy}; then `{each.command}`"
-    if more := sum(found.counts.values()) - len(found.findings):
-        yield f"… and {counted(more, 'further finding')}"
 
 
 def _place(finding: Finding) -> str:

@@ -1,5 +1,6 @@
 """``validate``: every rule of log files, broken alone, is found by its name, in its place, with what to do."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from deltamirror.config import StorageSettings
 from deltamirror.delta.validation import RULES
 from deltamirror.delta.validation.log_rules import LOG_RULES, rule_of
+from deltamirror.deltalog.comparison import list_log
+from deltamirror.ops.validate.sweep import LogSweep
 from deltamirror.ops.validate.validating import Validated, validate_log
 from deltamirror.storage.open import store_at
 from tests.support.broken_logs import CORRUPTIONS, KINDS, Corruption, Log, made_log
@@ -44,6 +47,14 @@ def test_a_corruption_is_reported_by_its_exact_rule(logs: dict[str, Log], tmp_pa
     assert finding.found
     assert finding.remedy == rule_of(case.rule).remedy
     assert finding.file in finding.command
+
+
+def test_a_checkpoint_that_comes_while_the_log_is_read_is_no_finding(logs: dict[str, Log], tmp_path: Path) -> None:
+    log = logs["classic"].copied(tmp_path)
+    store = store_at(str(log.table), StorageSettings())
+    listed = list_log(store)
+    earlier = {name: meta for name, meta in listed.others.items() if "checkpoint" not in name}
+    assert list(LogSweep(store, replace(listed, others=earlier)).findings()) == []
 
 
 def test_no_rule_of_log_files_is_without_a_corruption() -> None:

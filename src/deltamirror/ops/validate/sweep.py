@@ -9,7 +9,7 @@ from deltamirror.delta.lines import wire_name
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoints import read_checkpoint
 from deltamirror.deltalog.commits import read_blocks, read_commits
-from deltamirror.deltalog.comparison import ListedLog
+from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile
 from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidLocation, Unsupported
@@ -160,6 +160,8 @@ class LogSweep:
             yield pointer
             return
         target = pointer_target(pointer, self._listed.checkpoints)
+        if target is None and pointer_target(pointer, list_log(self._store, first=pointer.version).checkpoints):
+            return  # its checkpoint came after the log was listed
         facts = CheckpointFacts() if target is None else self._facts[target.name]
         yield from pointer_findings(self._store, subject, pointer, target, facts)
 
