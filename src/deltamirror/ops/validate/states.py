@@ -48,7 +48,7 @@ class CommitStates:
         self._at = -1
 
     def at(self, version: int) -> CheckpointState | None:
-        """The state of a version; None where a commit before it is missing, or cannot be decoded."""
+        """The state of a version; None where a commit before it is missing, empty, or cannot be decoded."""
         if version > self._at:
             self._state, self._at = self._replayed(version), version
         return self._state
@@ -60,7 +60,7 @@ class CommitStates:
     def _replayed(self, version: int) -> CheckpointState | None:
         wanted = range(self._at + 1, version + 1)
         metas = [self._commits[each] for each in wanted if each in self._commits]
-        if (self._state is None and self._at >= 0) or len(metas) < len(wanted):
+        if (self._state is None and self._at >= 0) or len(metas) < len(wanted) or not all(each.size for each in metas):
             return None
         return _replayed(self._store, metas, self._state, version)
 

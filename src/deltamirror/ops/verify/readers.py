@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from deltamirror.config import Secret, StorageSettings, redact_text
+from deltamirror.delta.paths import is_absolute
 from deltamirror.errors import DeltaMirrorError, Unsupported
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.scanning import TableFiles, scan_of
@@ -41,6 +42,8 @@ def read_table(taken: Snapshot, location: str, storage: StorageSettings) -> Read
     try:
         library = import_module("deltalake")
     except ModuleNotFoundError:
+        return _by_own_scan(taken, location, storage)
+    if any(map(is_absolute, taken.files().column("path").to_pylist())):  # delta-rs looks for them below the table
         return _by_own_scan(taken, location, storage)
     found = _by_delta_rs(library, taken.version, location, storage)
     return _by_own_scan(taken, location, storage) if _UNSUPPORTED.search(found.failure) else found
