@@ -1,12 +1,15 @@
 """``verify``: whatever becomes of a log, or of the SQL rows, is found and told; what is safe is repaired."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
+from deltamirror.config import StorageSettings
 from deltamirror.errors import Diverged, NotFound
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.verify import readers
@@ -90,6 +93,13 @@ def test_deleted_and_changed_objects_are_found_and_repaired(catalog: Catalog, ta
     assert not verified(catalog, Level.PARANOID, Versions(every=True)).is_drift
 
 
+def test_a_log_that_is_gone_as_a_whole_is_found_and_repaired(catalog: Catalog, table: Table) -> None:
+    shutil.rmtree(log_of(table))
+    found = verified(catalog)
+    assert (found.missing, found.error) == (tuple(range(NEWEST + 1)), None)
+    assert not repaired(catalog, found).is_drift
+
+
 @pytest.mark.parametrize("level", [Level.BASIC, Level.STRICT])
 def test_a_foreign_commit_is_drift_and_is_not_repaired(catalog: Catalog, table: Table, level: Level) -> None:
     (log_of(table) / f"{NEWEST + 1:020}.json").write_bytes((log_of(table) / f"{NEWEST:020}.json").read_bytes())
@@ -156,3 +166,17 @@ def test_the_own_scan_reads_where_there_is_no_other_reader(
     assert (found.reader, found.is_drift) == (readers.OWN_SCAN, False)
     next(Path(log_of(table)).parent.glob("*.parquet")).unlink()
     assert verified(catalog, Level.PARANOID).is_drift
+
+
+def test_a_table_on_s3_is_read_by_another_reader_with_the_keys_of_the_settings(
+    sqlite_lake: str, s3_bucket: str, s3_settings: StorageSettings
+) -> None:
+    settings = msgspec.structs.replace(local_settings(), storage=s3_settings)
+    with (
+        Catalog(sqlite_lake, settings=settings) as catalog,
+        MirrorEngine(settings=settings, database=catalog.database) as engine,
+    ):
+        catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema="id long").append(rows(1))
+        assert engine.run(once=True).failures == []
+        [found] = verifier(engine, Level.PARANOID, None).run(["t"])
+    assert (found.reader, found.is_drift, found.error) == (readers.DELTA_RS, False, None), found

@@ -13,6 +13,7 @@ from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import whole_number
 from deltamirror.cli.reconcile import spelled_versions
 from deltamirror.cli.validate import finding_lines
+from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
 from deltamirror.ops.verify.report import Level, TableVerified
 from deltamirror.ops.verify.verifying import Verifier, Versions
@@ -102,8 +103,9 @@ def _exit_status(found: Sequence[TableVerified]) -> int:
 
 
 def _document(table: TableVerified) -> dict[str, object]:
-    error = None if table.error is None else table.error.as_json()
-    return {**asdict(table, dict_factory=dict), "late": table.late, "drift": table.is_drift, "error": error}
+    error = table.error
+    told = None if error is None else {**error.as_json(), "message": redact_text(error.message)}
+    return {**asdict(table), "late": table.late, "drift": table.is_drift, "error": told}
 
 
 def _lines(found: Sequence[TableVerified]) -> Iterator[str]:

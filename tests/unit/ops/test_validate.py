@@ -57,6 +57,20 @@ def test_a_checkpoint_that_comes_while_the_log_is_read_is_no_finding(logs: dict[
     assert list(LogSweep(store, replace(listed, others=earlier)).findings()) == []
 
 
+def test_commits_older_than_the_first_checkpoint_are_not_judged_by_its_metadata(
+    logs: dict[str, Log], tmp_path: Path
+) -> None:
+    log = logs["classic"].copied(tmp_path)
+    for path in log.folder.glob("*.crc"):
+        path.unlink()
+    for version in (0, 1):
+        log.commit(version).unlink()
+    log.change_line("add", lambda body: body.update(partitionValues={"day": "1"}), version=2)
+    assert validated(log).is_valid
+    log.change_line("add", lambda body: body.update(partitionValues={"day": "1"}))
+    assert validated(log).counts.keys() == {"add.partition.unknown"}
+
+
 def test_no_rule_of_log_files_is_without_a_corruption() -> None:
     assert LOG_RULES.keys() <= {case.rule for case in CORRUPTIONS}
     assert not LOG_RULES.keys() & RULES.keys()

@@ -270,7 +270,12 @@ _OTHERS = (
         "list it in readerFeatures, too",
     ),
     Rule("protocol.dependency", "a feature comes with those that it depends on", "list these, too"),
-    Rule("protocol.unsupported", "every feature is one that we support", "leave the table to an engine that does"),
+    Rule(
+        "protocol.unsupported",
+        "every feature is one that we support",
+        "leave the table to an engine that does",
+        Severity.WARNING,
+    ),
     Rule("protocol.downgrade", "a protocol keeps all features of the table but the fence", "name these, too"),
     Rule("metaData.id.empty", "a table has an id", "give a UUID"),
     Rule("metaData.format", "data files are Parquet", "set the format's provider to parquet"),

@@ -1,6 +1,6 @@
 """Version checksums, each held against the one before it and its commit, and against whole states."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from deltamirror.delta.actions import Action
 from deltamirror.delta.checksum import Checksum, checksum_from_totals, decode
 from deltamirror.deltalog.checkpoint.state import CheckpointState
-from deltamirror.deltalog.commits import read_whole
+from deltamirror.deltalog.commits import read_commits, read_whole
+from deltamirror.errors import CapacityExceeded
 from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.publish.checksums import ChecksumChain, stated_facts
 from deltamirror.storage.store import Meta, Store
@@ -56,8 +57,11 @@ def decoded_checksum(subject: LogObject, data: bytes) -> Checksum | Finding:
 class ChecksumRules:
     """What checksums have to meet. Where a chain of them ends, the next one is taken at its word."""
 
-    def __init__(self, store: Store, checksums: Mapping[int, Meta]) -> None:
+    def __init__(self, store: Store, checksums: Mapping[int, Meta], commits: Iterable[int]) -> None:
+        """The checksums of a log, whose ``commits`` are followed in the order of their versions."""
         self._store, self._checksums = store, checksums
+        followed = [checksums[version] for version in sorted(commits) if version in checksums]
+        self._ahead = read_commits(store, followed)
         self._chain = ChecksumChain(None)
         self._compared: set[int] = set()
 
@@ -71,7 +75,7 @@ class ChecksumRules:
         found = None
         if (meta := self._checksums.get(version)) is not None:
             subject = LogObject(self._store.location, meta.key)
-            found = decoded_checksum(subject, read_whole(self._store, meta))
+            found = _decoded(subject, next(self._ahead))
             if isinstance(found, Finding):
                 self._compared.add(version)
                 yield found
@@ -90,6 +94,13 @@ class ChecksumRules:
         found = decoded_checksum(subject, read_whole(self._store, meta))
         if isinstance(found, Checksum):
             yield from _differences(subject, found, _checksum_of(state), _OF_STATES)
+
+
+def _decoded(subject: LogObject, blocks: Iterable[bytes]) -> Checksum | Finding:
+    try:
+        return decoded_checksum(subject, b"".join(blocks))
+    except CapacityExceeded as error:
+        return subject.finding("checksum.json", found=error.message)
 
 
 def _checksum_of(state: CheckpointState) -> Checksum:

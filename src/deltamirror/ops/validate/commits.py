@@ -44,19 +44,24 @@ def _decoded(subject: LogObject, line: bytes, number: int) -> Action | Finding:
 class CommitRules:
     """What commits have to meet, with the protocol, the metadata and the time that the commits before them left."""
 
-    def __init__(self, protocol: Protocol | None = None, metadata: Metadata | None = None) -> None:
-        self.protocol, self.metadata = protocol, metadata
+    def __init__(self) -> None:
+        self.protocol: Protocol | None = None
+        self.metadata: Metadata | None = None
         self._rules: TableRules | None = None
         self._last_time: int | None = None
         self._is_complete = True
         """Whether the commit before was there, with every line of it in order."""
+
+    def begin(self, protocol: Protocol, metadata: Metadata) -> None:
+        """Take what a checkpoint says of the table, since the commits before it are gone."""
+        self.protocol, self.metadata = protocol, metadata
         self._remake()
 
     def skip(self) -> None:
         """A commit is missing: the next one is held against what is known, but for its time."""
         self._is_complete, self._last_time = False, None
 
-    def findings(self, subject: LogObject, version: int, blocks: Blocks) -> Iterator[Finding | Action]:
+    def examined(self, subject: LogObject, version: int, blocks: Blocks) -> Iterator[Finding | Action]:
         """The rules that a commit breaks, and its actions, in the order of its lines."""
         before = self.metadata
         self._take_foundations(subject, blocks)

@@ -40,7 +40,7 @@ class LogSweep:
     def __init__(self, store: Store, listed: ListedLog) -> None:
         self._store, self._listed = store, listed
         self._compactions = sorted(listed.compactions, key=lambda each: each.last)
-        self._checksums = ChecksumRules(store, listed.checksums)
+        self._checksums = ChecksumRules(store, listed.checksums, listed.commits)
         self._states = CommitStates(store, listed.commits)
         self._before: dict[int, CheckpointState | None] = {}
         """The states that compactions follow on, by version."""
@@ -58,12 +58,15 @@ class LogSweep:
         """The lines of all commits, and the checksums that follow from them."""
         versions = sorted(self._listed.commits)
         metas = [self._listed.commits[version] for version in versions]
-        rules, last = self._first_rules(), None
+        rules, base, last = CommitRules(), self._base(), None
         for version, meta, blocks in zip(versions, metas, read_commits(self._store, metas), strict=True):
             if last is not None and version > last + 1:
                 rules.skip()
                 self._checksums.skip()
             last = version
+            if base is not None and version >= base.version:
+                rules.begin(base.protocol, base.metadata)
+                base = None
             # A small commit is in memory; a large one is read twice.
             kept = blocks if isinstance(blocks, list) else None
             yield from self._of_commit(rules, version, meta, partial(self._blocks, meta, kept))
@@ -73,7 +76,7 @@ class LogSweep:
     def _of_commit(self, rules: CommitRules, version: int, meta: Meta, blocks: Blocks) -> Iterator[Finding]:
         actions: list[Action] = []
         is_chained = bool(self._listed.checksums) and meta.size <= _CHAINED_BYTES
-        for found in rules.findings(self._object(meta), version, blocks):
+        for found in rules.examined(self._object(meta), version, blocks):
             if isinstance(found, Finding):
                 is_chained &= found.line is None
                 yield found
@@ -89,13 +92,12 @@ class LogSweep:
             if found is None:
                 yield self._object(first).finding(f"log.{name}.missing", field=name, found=f"no {name}")
 
-    def _first_rules(self) -> CommitRules:
-        """Where the log does not begin with version 0, its oldest checkpoint says what is in force."""
-        oldest = () if 0 in self._listed.commits else self._listed.checkpoints[:1]
-        for state in (_read(self._store, files) for files in oldest):
-            if isinstance(state, CheckpointState):
-                return CommitRules(state.protocol, state.metadata)
-        return CommitRules()
+    def _base(self) -> CheckpointState | None:
+        """The oldest checkpoint of a log that does not begin with version 0: what is in force from there on."""
+        if 0 in self._listed.commits:
+            return None
+        states = (_read(self._store, files) for files in self._listed.checkpoints)
+        return next((state for state in states if isinstance(state, CheckpointState)), None)
 
     def _of_states(self) -> Iterator[Finding]:
         """Checkpoints, compactions and checksums, against the states that the commits come to."""

@@ -8,7 +8,6 @@ from typing import Final
 
 from deltamirror.delta import names
 from deltamirror.delta.features import require_readable
-from deltamirror.delta.validation.rules import Severity
 from deltamirror.deltalog.commits import read_blocks, read_whole
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import read_listing
@@ -105,7 +104,7 @@ def _gathered(found: Iterator[Finding]) -> tuple[tuple[Finding, ...], Mapping[st
 
 def _is_readable(store: Store, findings: tuple[Finding, ...]) -> bool:
     """Whether the newest version can be opened, as a reader does it: by the newest checkpoint, and what follows."""
-    if not any(each.severity is Severity.ERROR for each in findings):
+    if not findings:
         return True
     try:
         require_readable(state_at(store, read_listing(store)).protocol, table=store.location)
@@ -129,8 +128,8 @@ def _of_file(store: Store, meta: Meta) -> Iterator[Finding]:
             yield from file_findings(store, meta, CheckpointFacts())
         case _:
             rules = CommitRules()
-            found_lines = rules.findings(subject, 0, partial(read_blocks, store, meta))
-            yield from (each for each in found_lines if isinstance(each, Finding))
+            examined = rules.examined(subject, 0, partial(read_blocks, store, meta))
+            yield from (each for each in examined if isinstance(each, Finding))
 
 
 def _no_file(store: Store, key: str) -> NotFound:

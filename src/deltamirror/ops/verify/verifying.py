@@ -19,6 +19,7 @@ from deltamirror.ops.reconcile.failures import place_gone
 from deltamirror.ops.reconcile.repair import repair
 from deltamirror.ops.reconcile.shortcuts import TableStates, unexpired
 from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.ops.validate.findings import Finding
 from deltamirror.ops.validate.states import UNDECODABLE
 from deltamirror.ops.validate.validating import validate_log
 from deltamirror.ops.verify.projections import projected_state
@@ -106,7 +107,7 @@ class Verifier:
             told,
             versions=len(versions),
             differences=tuple(differences),
-            findings=validate_log(store).findings,
+            findings=_broken_rules(store),
         )
         return self._read(log, told, versions[-1]) if self._level is Level.PARANOID else told
 
@@ -149,6 +150,13 @@ def _with_objects(told: TableVerified, found: Findings) -> TableVerified:
 
 def _versions(found: Sequence[Difference]) -> tuple[int, ...]:
     return tuple(sorted(each.version for each in found))
+
+
+def _broken_rules(store: Store) -> tuple[Finding, ...]:
+    try:
+        return validate_log(store).findings
+    except (*UNDECODABLE, NotFound):
+        return ()  # there is no log: all of its objects are missing
 
 
 def _listing(store: Store) -> LogListing | str:
