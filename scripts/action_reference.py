@@ -1,4 +1,4 @@
-"""The page docs/reference/actions.md: fields from the structs of ``delta/actions.py``, rules from ``delta/validation``.
+"""The pages actions.md and log-rules.md of docs/reference: fields from ``delta/actions.py``, rules from its validation.
 
 The structs say names, types and order; what a field means is said here. A field without a meaning fails.
 """
@@ -11,6 +11,7 @@ from msgspec import inspect
 import deltamirror
 from deltamirror.delta.actions import DeletionVector, Format
 from deltamirror.delta.shapes import ACTION_TYPES, ShapeRule
+from deltamirror.delta.validation.log_rules import LOG_RULES
 from deltamirror.delta.validation.rules import RULES, Rule
 
 INTRODUCTION = """\
@@ -26,6 +27,24 @@ An action that breaks a rule is refused with an `InvalidAction` that names the r
 nothing is written then. Complete lines of another writer, committed verbatim (`tx.stage_lines`,
 `deltamirror commit --verbatim --at-version N`), keep fields that are not listed here.
 """
+
+LOG_RULES_INTRODUCTION = """\
+# Rules of log files
+
+`deltamirror validate` holds the files of a `_delta_log/` against these rules, and every line of its commits against
+those of [actions](actions.md); see [validation](../guides/validation.md). An *error* keeps a reader out, or lets it
+read something else than other readers do. With a *warning* readers cope, at the price of time or of old versions.
+"""
+
+LOG_RULE_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Lines": ("line", "shape"),
+    "The log as a whole": ("log",),
+    "Checkpoints": ("checkpoint", "sidecar"),
+    "The pointer `_last_checkpoint`": ("pointer",),
+    "Version checksums": ("checksum",),
+    "Compactions": ("compaction",),
+}
+"""The sections of the page, with what the ids of their rules begin with."""
 
 PARTS: Mapping[str, type[msgspec.Struct]] = {"deletionVector": DeletionVector, "format": Format}
 """Structs inside of actions, with the field that holds them."""
@@ -115,6 +134,21 @@ def actions_page() -> str:
     sections = [action_section(name) for name in authored]
     parts = [fields_section(name, struct) for name, struct in PARTS.items()]
     return "\n".join([INTRODUCTION, *sections, *parts, others_section()])
+
+
+def log_rules_page() -> str:
+    """The rules of log files, by the kind of file."""
+    sections = [log_rules_section(title, kinds) for title, kinds in LOG_RULE_SECTIONS.items()]
+    return "\n".join([LOG_RULES_INTRODUCTION, *sections])
+
+
+def log_rules_section(title: str, kinds: tuple[str, ...]) -> str:
+    """The rules of some kinds of files."""
+    rules = [rule for rule in LOG_RULES.values() if rule.id.partition(".")[0] in kinds]
+    rows = [f"| `{rule.id}` | {rule.severity} | {cell(rule.text)} | {cell(rule.remedy)} |" for rule in rules]
+    return "\n".join(
+        [f"## {title}", "", "| Rule | Severity | It demands | What to do |", "|---|---|---|---|", *rows, ""]
+    )
 
 
 def action_section(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/reference/{actions,cli,settings,errors,metrics}.md from the code; `--check` only says which are stale."""
+"""Write the pages of docs/reference from the code; `--check` only says which are stale."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ from deltamirror.telemetry.metrics import DESCRIPTIONS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when it is run, only its own folder is there
 
-from scripts.action_reference import actions_page, cell
+from scripts.action_reference import actions_page, cell, log_rules_page
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py from the code; edit the code. -->"
@@ -124,6 +124,8 @@ STATUSES = f"""\
 | 0 | it worked |
 | {EXIT_OTHER} | a defect of deltamirror (code `internal`) |
 | 2, 3 | also `deltamirror status --check`: a table is diverged, or lags too much |
+| 2 | also `deltamirror validate`: a rule is broken |
+| 2, 3 | also `deltamirror verify`: a log has drifted, or versions only wait to be published |
 | {EXIT_USAGE} | the command line itself is wrong (code `usage`) |
 | {EXIT_INTERRUPTED} | interrupted by Ctrl-C (code `interrupted`) |
 | {EXIT_CLOSED_PIPE} | the reader of the output closed the pipe |
@@ -297,6 +299,7 @@ def metric_rows(metrics: list[tuple[str, str, tuple[str, ...], str]]) -> list[st
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "actions.md": lambda: f"{NOTE}\n{actions_page()}",
+    "log-rules.md": lambda: f"{NOTE}\n{log_rules_page()}",
     "cli.md": cli_page,
     "settings.md": settings_page,
     "errors.md": errors_page,

@@ -47,6 +47,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "report": (TABLE,),
     "reconcile": ("--strategy", "full", "--runner", "local"),
     "repair": (TABLE,),
+    "verify": (TABLE,),
     "adopt": (TABLE,),
     "clean": (TABLE,),
     "vacuum": (TABLE,),
@@ -54,6 +55,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "optimize": (TABLE,),
     "rebuild": (TABLE, "--to", "lake/again"),
     "diff": (TABLE, "lake/again"),
+    "validate": ("lake/again",),
     "import": ("lake/again", "--name", "imported", "--runner", "local"),
     "table pause": (TABLE, "--unpublished"),
     "table resume": (TABLE,),
@@ -63,7 +65,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
 }
 _NOT_ALONE = ("alert test", "alert unsilence", "serve")
 """What needs a channel, the answer of another command, or a signal to end."""
-_WITHOUT_CATALOG = ("config show", "config check", "demo")
+_WITHOUT_CATALOG = ("config show", "config check", "demo", "validate")
 """What asks no database and no store of the settings."""
 
 

@@ -71,6 +71,21 @@ REFUSED_COMMITS = {
     # Change data with values of partitions that the table does not have.
     "cdc.partition.unknown": frozenset({"golden/deltalog-getChanges"}),
 }
+_SCHEMA = frozenset({"metaData.schema.missing"})
+FINDINGS = {
+    **dict.fromkeys(sorted(WITHOUT_SCHEMA), _SCHEMA),
+    **dict.fromkeys(sorted(WITHOUT_METADATA), frozenset({"log.metaData.missing"})),
+    **dict.fromkeys(sorted(WITHOUT_PROTOCOL), frozenset({"log.protocol.missing"})),
+    # Their pointers count the rows that were taken out of the checkpoints.
+    f"{_MISSING}-metadata": _SCHEMA | {"checkpoint.metaData.once", "pointer.size"},
+    f"{_MISSING}-protocol": _SCHEMA | {"checkpoint.protocol.once", "pointer.size"},
+    "golden/versions-not-contiguous": _SCHEMA | {"log.versions.gap"},
+    "golden/collations-preview-table": frozenset({"protocol.unsupported"}),
+    "golden/collations-table": frozenset({"protocol.unsupported"}),
+    "golden/corrupted-last-checkpoint-kernel": frozenset({"pointer.json"}),
+    "golden/deltalog-getChanges": frozenset({"cdc.partition.unknown"}),
+    "golden/deltalog-invalid-protocol-version": frozenset({"protocol.version"}),
+}
 SOURCES = (
     Source("golden/dv-with-columnmapping"),
     Source("golden/dv-partitioned-with-checkpoint", 10),
@@ -125,6 +140,7 @@ def beside_the_repository() -> ReferenceSet:
         refusals=REFUSALS,
         refused_logs=REFUSED_LOGS,
         refused_commits=REFUSED_COMMITS,
+        findings=FINDINGS,
         no_table_to_spark=frozenset({*REFUSALS, *MISLEADING}),
         by_file_system=BY_FILE_SYSTEM,
         emptied_pointers=frozenset({"golden/corrupted-last-checkpoint-kernel"}),

@@ -44,6 +44,19 @@ REFUSED_COMMITS = {
     "unsupported": frozenset({"handmade/unknown-action"}),
     "cdc.partition.unknown": frozenset({"handmade/change-data-elsewhere"}),
 }
+FINDINGS = {
+    "handmade/change-data-elsewhere": frozenset({"cdc.partition.unknown"}),
+    "handmade/checkpoint-without-metadata": frozenset({"checkpoint.metaData.once"}),
+    "handmade/checkpoint-without-protocol": frozenset({"checkpoint.protocol.once"}),
+    "handmade/emptied-pointer": frozenset({"pointer.json"}),
+    "handmade/gap": frozenset({"log.versions.gap"}),
+    "handmade/reader-99": frozenset({"protocol.version"}),
+    "handmade/unknown-action": frozenset({"line.action.unknown"}),
+    "handmade/unsupported-feature": frozenset({"protocol.unsupported"}),
+    "handmade/without-metadata": frozenset({"log.metaData.missing"}),
+    "handmade/without-protocol": frozenset({"log.protocol.missing"}),
+    "handmade/without-schema": frozenset({"metaData.schema.missing"}),
+}
 SOURCES = (
     Source(f"{CURRENT}/deletion-vectors", 5),
     Source(f"{CURRENT}/mapping-id"),
@@ -128,6 +141,7 @@ def own_logs() -> ReferenceSet:
         refusals=REFUSALS,
         refused_logs=REFUSED_LOGS,
         refused_commits=REFUSED_COMMITS,
+        findings=FINDINGS,
         # Spark passes over actions that it does not know.
         no_table_to_spark=frozenset(REFUSALS.keys() - {"handmade/unknown-action"}),
         retyped=frozenset(

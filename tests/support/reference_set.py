@@ -100,6 +100,8 @@ class ReferenceSet:
     """Which logs are refused when they are read, and how that is said."""
     refused_commits: Mapping[str, frozenset[str]]
     """By the rule, which logs are refused when they are committed verbatim."""
+    findings: Mapping[str, frozenset[str]]
+    """By the table, the rules that it breaks: its maker meant it to, or it uses what not every reader knows."""
     no_table_to_spark: frozenset[str]
     """What Spark does not read."""
     retyped: frozenset[str] = frozenset()

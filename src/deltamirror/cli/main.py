@@ -55,6 +55,8 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "token": LazyCommand("token", "token", "Issue, list and revoke the tokens of `deltamirror serve`."),
     "top": LazyCommand("top", "top", "Watch the mirror: lag, backlog, failures, circuits, services."),
     "vacuum": LazyCommand("vacuum", "vacuum", "Delete data files that no version of a table within retention needs."),
+    "validate": LazyCommand("validate", "validate", "Check the log of any Delta table against the protocol."),
+    "verify": LazyCommand("verify", "verify", "Check that the logs of tables say what the database says."),
 }
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 

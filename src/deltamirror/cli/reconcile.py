@@ -30,7 +30,7 @@ from deltamirror.pipeline.run.spark.environment import exported_environment
 from deltamirror.web.address import ListenAddress
 from deltamirror.wiring import open_logs
 
-__all__ = ["reconcile"]
+__all__ = ["reconcile", "spelled_versions"]
 
 _STRATEGIES: Final = [strategy.value for strategy in Strategy]
 _FIELDS: Final = [field.name for field in fields(TableReconciled)]
@@ -201,7 +201,7 @@ def _told(table: TableReconciled) -> Iterator[str]:
         (table.checkpoints, "checkpoint gone or changed"),
     ):
         if versions:
-            yield f"{table.table}, {_versions(versions)}: {what}"
+            yield f"{table.table}, {spelled_versions(versions)}: {what}"
     for key in table.misleading:
         yield f"{table.table}, {key}: misled readers, and is kept in {SAVED}"
     if table.altered or table.foreign:
@@ -210,6 +210,7 @@ def _told(table: TableReconciled) -> Iterator[str]:
         yield f"{table.table}: {table.error.code}: {one_line(table.error.message)}"
 
 
-def _versions(versions: Sequence[int]) -> str:
+def spelled_versions(versions: Sequence[int]) -> str:
+    """Versions in words, of many the first."""
     more = f" and {len(versions) - _NAMED:,} more" if len(versions) > _NAMED else ""
     return f"{'version' if len(versions) == 1 else 'versions'} {', '.join(map(str, versions[:_NAMED]))}{more}"

@@ -46,8 +46,8 @@ class ListedLog:
                 yield CompactionFile(first=file.version, last=file.end, meta=meta)
 
 
-def list_log(store: Store, *, first: int) -> ListedLog:
-    """What the log has from a version on."""
+def list_log(store: Store, *, first: int | None = None) -> ListedLog:
+    """What the log has, from a version on or at all."""
     commits: dict[int, Meta] = {}
     checksums: dict[int, Meta] = {}
     others: dict[str, Meta] = {}

@@ -4,7 +4,7 @@ Readers start from them, so a wrong one is worse than none. Trouble with one is 
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self, TypeVar
@@ -23,7 +23,7 @@ from deltamirror.steps import Step
 from deltamirror.storage.store import Changed, Created, Data, Store
 from deltamirror.work import CommitUnit, CommitWork, Failure, Guard, Stage
 
-__all__ = ["ChecksumChain", "ChecksumTrail", "write_checksum"]
+__all__ = ["ChecksumChain", "ChecksumTrail", "stated_facts", "write_checksum"]
 
 _LARGEST = 16 * 1024 * 1024
 _BEHIND = 8
@@ -44,13 +44,22 @@ class ChecksumChain:
 
     def following(self, work: CommitWork, data: Data) -> Checksum | None:
         """The checksum of the next version; None where the chain has ended, or ends with it."""
-        last, self._last = self._last, None
         # The actions of a larger commit, as objects, would need some ten times the memory of its bytes.
-        if work.num_bytes > _LARGEST or (last is None and work.version > 0):
+        if work.num_bytes > _LARGEST or (self._last is None and work.version > 0):
+            self._last = None
             return None
-        actions = decode_commit(bytes(data))
+        return self.after(work.version, decode_commit(bytes(data)), num_files=work.num_files)
+
+    def after(self, version: int, actions: Collection[Action], *, num_files: int | None = None) -> Checksum | None:
+        """The checksum of the next version, which consists of ``actions``; None as for ``following``.
+
+        ``num_files`` is how many files the table has after it, where that is known.
+        """
+        last, self._last = self._last, None
+        if last is None and version > 0:
+            return None
         found = first_checksum(actions) if last is None else next_checksum(last, actions, files=self._known_files)
-        if found is None or work.num_files not in (None, found.num_files):
+        if found is None or num_files not in (None, found.num_files):
             return None
         self._files = self._files_after(found, actions)
         self._last = found
@@ -153,12 +162,12 @@ def _agree(theirs: Checksum | None, ours: Checksum) -> bool:
     """Whether readers take the same from both: all that both of them state."""
     if theirs is None:
         return False
-    stated = _stated(theirs)
-    return all(stated.get(name, value) == value for name, value in _stated(ours).items())
+    stated = stated_facts(theirs)
+    return all(stated.get(name, value) == value for name, value in stated_facts(ours).items())
 
 
-def _stated(checksum: Checksum) -> Mapping[str, object]:
-    """What readers take from a checksum, in a form that does not depend on spelling and order."""
+def stated_facts(checksum: Checksum) -> Mapping[str, object]:
+    """The facts that readers take from a checksum, in a form that does not depend on spelling and order."""
     facts = {
         "size": checksum.table_size_bytes,
         "files": checksum.num_files,
@@ -166,7 +175,7 @@ def _stated(checksum: Checksum) -> Mapping[str, object]:
         "vectors": checksum.num_deletion_vectors,
         "transactions": _by(checksum.set_transactions, lambda txn: txn.app_id),
         "domains": _by(checksum.domain_metadata, lambda domain: domain.domain),
-        "listed": _by(checksum.all_files, file_key),
+        "listed": _by(checksum.all_files and map(_without_empty_tags, checksum.all_files), file_key),
     }
     return {name: value for name, value in facts.items() if value is not None} | {
         "timestamp": checksum.in_commit_timestamp,
@@ -177,6 +186,11 @@ def _stated(checksum: Checksum) -> Mapping[str, object]:
 
 def _by(items: Iterable[_Item] | None, key: Callable[[_Item], Hashable]) -> Mapping[Hashable, _Item] | None:
     return None if items is None else {key(item): item for item in items}
+
+
+def _without_empty_tags(add: Add) -> Add:
+    """Delta Lake on Spark 4.2 lists files that it read from a checkpoint with empty tags; the log has none."""
+    return replace(add, tags=None) if add.tags == {} else add
 
 
 def _protocol(protocol: Protocol) -> tuple[object, ...]:

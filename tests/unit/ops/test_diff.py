@@ -44,7 +44,7 @@ def assert_found(found: Difference, first: str, **counts: int) -> None:
 
 
 def test_a_state_equals_itself() -> None:
-    assert compare(story(), story()) == Difference(first=None, counts={})
+    assert compare(story(), story()) == Difference(examples={}, counts={})
     assert compare(story(), story()).equal
 
 

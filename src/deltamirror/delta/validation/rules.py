@@ -5,22 +5,33 @@ An id begins with the name of the action on the wire, or with ``commit`` where a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from deltamirror.delta.bounds import DEEPEST_JSON
 from deltamirror.errors import InvalidAction
 
-__all__ = ["RULES", "Rule", "violation"]
+__all__ = ["RULES", "Rule", "Severity", "violation"]
 
 _LONGEST_FOUND = 200
 
 
+class Severity(StrEnum):
+    """What becomes of readers where a rule is broken."""
+
+    ERROR = "error"
+    """A reader fails, or reads something else than other readers do."""
+    WARNING = "warning"
+    """Readers cope, at the price of time or of old versions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What an action has to meet, and the remedy where it does not."""
+    """What an action, or a file of the log, has to meet, and the remedy where it does not."""
 
     id: str
     text: str
     remedy: str
+    severity: Severity = Severity.ERROR
 
 
 _PATHS = {
@@ -259,7 +270,12 @@ _OTHERS = (
         "list it in readerFeatures, too",
     ),
     Rule("protocol.dependency", "a feature comes with those that it depends on", "list these, too"),
-    Rule("protocol.unsupported", "every feature is one that we support", "leave the table to an engine that does"),
+    Rule(
+        "protocol.unsupported",
+        "every feature is one that we support",
+        "leave the table to an engine that does",
+        Severity.WARNING,
+    ),
     Rule("protocol.downgrade", "a protocol keeps all features of the table but the fence", "name these, too"),
     Rule("metaData.id.empty", "a table has an id", "give a UUID"),
     Rule("metaData.format", "data files are Parquet", "set the format's provider to parquet"),

@@ -18,7 +18,7 @@ from deltamirror.delta.replay import State
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.deltalog.checkpoint.maps import TEXT_MAP, in_order
 from deltamirror.deltalog.checkpoint.state import CheckpointState
-from deltamirror.errors import InvalidInput
+from deltamirror.errors import InvalidAction
 
 __all__ = ["CheckpointActions", "actions_of_table", "state_of_actions"]
 
@@ -44,14 +44,14 @@ class CheckpointActions(NamedTuple):
 
 
 def actions_of_table(table: pa.Table, *, columns: pa.Schema = FILES) -> CheckpointActions:
-    """The actions in rows of a checkpoint. Others than a state has are passed over; InvalidInput where it is none."""
+    """The actions in rows of a checkpoint. Others than a state has are passed over; InvalidAction where it is none."""
     try:
         found = CheckpointActions(list(_others(table)), _files(table, "add", columns), _files(table, "remove", REMOVES))
     except (pa.ArrowException, msgspec.ValidationError, LookupError, TypeError) as error:
-        raise InvalidInput(f"these are not the columns of a checkpoint: {error}") from error
+        raise _not_columns(str(error)) from error
     for name in _NEEDED:
         if found.files.column(name).null_count:
-            raise InvalidInput(f"these are not the columns of a checkpoint: an add has no {name}")
+            raise _not_columns(f"an add has no {name}")
     return found
 
 
@@ -68,6 +68,11 @@ def state_of_actions(actions: CheckpointActions, *, version: int) -> CheckpointS
         files=actions.files,
         removes=actions.removes,
     )
+
+
+def _not_columns(found: str) -> InvalidAction:
+    message = f"these are not the columns of a checkpoint: {found}"
+    return InvalidAction(message, rule="checkpoint.schema", found=found)
 
 
 def _others(table: pa.Table) -> Iterator[Action]:

@@ -29,14 +29,19 @@ _COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "d
 class Difference:
     """What tells state A from state B."""
 
-    first: str | None
-    """One difference as a sentence, with both values; None where there is none."""
+    examples: Mapping[str, str]
+    """One difference of each kind as a sentence, with both values."""
     counts: Mapping[str, int]
     """How many there are of each kind that there is.
 
     ``protocol`` and ``metaData`` count fields and properties, ``txn`` applications, ``domainMetadata`` domains,
     ``only_in_a``, ``only_in_b`` and ``differing`` files, ``differing.stats`` the files that differ in this field.
     """
+
+    @property
+    def first(self) -> str | None:
+        """The first of the examples; None where there is no difference."""
+        return next(iter(self.examples.values()), None)
 
     @property
     def equal(self) -> bool:
@@ -59,7 +64,7 @@ def compare(one: CheckpointState, other: CheckpointState) -> Difference:
     """
     findings = [*_among_others(one, other), *_among_files(one.files, other.files)]
     return Difference(
-        first=findings[0].first if findings else None, counts={each.kind: each.count for each in findings}
+        examples={each.kind: each.first for each in findings}, counts={each.kind: each.count for each in findings}
     )
 
 

@@ -31,7 +31,7 @@ from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog
 from deltamirror.txnlog.tables.reading import snapshot
 from deltamirror.work import Difference
 
-__all__ = ["Misleading", "Shortcuts"]
+__all__ = ["Misleading", "Shortcuts", "TableStates", "unexpired"]
 
 _BEYOND: Final = "belongs to a version that the database does not have"
 _EARLY: Final = "belongs to a version that is not in the log"
@@ -56,7 +56,7 @@ class Misleading:
     """Whether it is a symbolic link, of which nothing is kept but its target, in words."""
 
 
-class _States:
+class TableStates:
     """What a table was at versions, which ascend: each state continues from the one before it."""
 
     def __init__(self, database: Database, log: KeptLog) -> None:
@@ -133,14 +133,14 @@ class Shortcuts:
             yield from (Misleading(version=number, meta=meta, reason=_MISSPELT) for meta in metas)
         ours = [files.version for files in self.listed.checkpoints if files.name in recorded]
         self._newest_recorded = max(ours, default=-1)
-        states = _States(self.database, self.log)
+        states = TableStates(self.database, self.log)
         for files in self.listed.checkpoints:
             wrong = self._is_ours_to_judge(files.version) and self._of_checkpoint(files, recorded, states)
             if wrong:
                 yield from (Misleading(version=files.version, meta=meta, reason=wrong) for meta in files.metas)
             else:
                 self._sound.append(files)
-        states = _States(self.database, self.log)
+        states = TableStates(self.database, self.log)
         for compaction in sorted(self.listed.compactions, key=lambda each: each.last):
             if self._is_ours_to_judge(compaction.last) and (wrong := self._of_compaction(compaction, states)):
                 yield Misleading(version=compaction.last, meta=compaction.meta, reason=wrong)
@@ -171,7 +171,7 @@ class Shortcuts:
     def _is_ours_to_judge(self, version: int) -> bool:
         return self.foreign is None or version < self.foreign
 
-    def _of_checkpoint(self, files: CheckpointFiles, recorded: Collection[str], states: _States) -> str:
+    def _of_checkpoint(self, files: CheckpointFiles, recorded: Collection[str], states: TableStates) -> str:
         if files.version > self.head:
             return _BEYOND
         if files.name in recorded or not self._is_due(files.version, files.metas):
@@ -180,7 +180,7 @@ class Shortcuts:
         wrong = _difference(partial(read_checkpoint, self.store, files), *states.at(files.version))
         return wrong or self._pass(files.version, files.metas)
 
-    def _of_compaction(self, compaction: CompactionFile, states: _States) -> str:
+    def _of_compaction(self, compaction: CompactionFile, states: TableStates) -> str:
         if compaction.last > self.head:
             return _BEYOND
         if not self._is_due(compaction.last, [compaction.meta]):
@@ -234,7 +234,7 @@ class Shortcuts:
         return ""
 
 
-def _unexpired(state: CheckpointState, committed_at: int) -> CheckpointState:
+def unexpired(state: CheckpointState, committed_at: int) -> CheckpointState:
     """Without transactions that expired before the commit of the version: another writer may keep them for longer."""
     after = transactions_after(state.metadata, committed_at=committed_at)
     kept = (each for each in state.transactions if after is None or (each.last_updated or 0) > after)
@@ -244,7 +244,7 @@ def _unexpired(state: CheckpointState, committed_at: int) -> CheckpointState:
 def _difference(read: Callable[[], CheckpointState], ours: CheckpointState, committed_at: int) -> str:
     """What tells the state that an object comes to from that of its version; empty where nothing does."""
     try:
-        found = compare(_unexpired(read(), committed_at), ours)
+        found = compare(unexpired(read(), committed_at), ours)
     except MemoryError:  # Arrow's is an exception of both kinds
         raise
     except _UNREADABLE as error:

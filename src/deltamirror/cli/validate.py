@@ -1,0 +1,64 @@
+"""``deltamirror validate``: whether the log of any Delta table, or one of its files, is as the protocol has it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import click
+
+from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.output import Lines, answer, counted
+from deltamirror.cli.parameters import not_empty
+from deltamirror.errors import Diverged
+from deltamirror.ops.validate.findings import Finding
+from deltamirror.ops.validate.targets import parse_target
+from deltamirror.ops.validate.validating import Validated
+from deltamirror.wiring import open_location
+
+__all__ = ["finding_lines", "validate"]
+
+
+@click.command(epilog="Example: deltamirror validate s3://lake/orders")
+@click.argument("target", metavar="LOCATION|LOG|FILE", callback=not_empty)
+@with_invocation
+def validate(invocation: Invocation, *, target: str) -> None:
+    """Check the log of any Delta table against the protocol.
+
+    The table may be of any writer and in any store. A LOCATION is its folder, a LOG its _delta_log, a FILE one of the
+    files in there: then all of the log is read, and the findings of this file are told. A file that lies elsewhere is
+    checked by itself. Nothing is written, and no catalog is needed; the keys of [storage] have to let us list and read.
+
+    Every line of every commit, checkpoints with their sidecars, _last_checkpoint, version checksums and compactions are
+    checked, each by itself and against the others. A finding names the file, the line or row, the field, the rule, what
+    was expected and found, and what to do. An error keeps a reader out, or lets it read something else than others
+    do; a warning costs time, or old versions. The exit status is 0 if no rule is broken, and 2 if one is.
+    """
+    chosen = parse_target(target)
+    found = chosen.validated(open_location(invocation.loaded().settings, chosen.location))
+    answer({"valid": found.is_valid, **asdict(found)}, Lines(tuple(_lines(found))), json=invocation.json)
+    if not found.is_valid:
+        raise click.exceptions.Exit(Diverged.exit_status)
+
+
+def _lines(found: Validated) -> Iterator[str]:
+    yield from finding_lines(found.findings)
+    if more := sum(found.counts.values()) - len(found.findings):
+        yield f"… and {counted(more, 'further finding')}"
+    checked = counted(found.objects, "file") if found.file is None else found.file
+    broken = "no rule is broken" if found.is_valid else counted(sum(found.counts.values()), "finding")
+    readable = {None: "", True: f"; readers can open version {found.version}", False: "; readers cannot open the table"}
+    yield f"{found.location}, {checked}: {broken}{readable[found.readable]}."
+
+
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Each finding in three lines: where, what, and what to do."""
+    for each in findings:
+        yield f"{each.severity} {each.rule}: {_place(each)}"
+        yield f"  expected: {each.expected}; found: {each.found}"
+        yield f"  {each.remedy}; then `{each.command}`"
+
+
+def _place(finding: Finding) -> str:
+    parts = [finding.file]
+    parts += [] if finding.line is None else [f"line {finding.line}"]
+    parts += [] if finding.row is None else [f"row {finding.row}"]
+    return ", ".join([*parts, finding.field] if finding.field else parts)

@@ -1,0 +1,133 @@
+"""Version checksums, each held against the one before it and its commit, and against whole states."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+import pyarrow.compute as pc
+
+from deltamirror.delta.actions import Action
+from deltamirror.delta.checksum import Checksum, checksum_from_totals, decode
+from deltamirror.deltalog.checkpoint.state import CheckpointState
+from deltamirror.deltalog.commits import read_commits, read_whole
+from deltamirror.errors import CapacityExceeded
+from deltamirror.ops.validate.findings import Finding, LogObject
+from deltamirror.publish.checksums import ChecksumChain, stated_facts
+from deltamirror.storage.store import Meta, Store
+
+__all__ = ["ChecksumRules", "decoded_checksum"]
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "size": "tableSizeBytes",
+    "files": "numFiles",
+    "deleted": "numDeletedRecordsOpt",
+    "vectors": "numDeletionVectorsOpt",
+    "transactions": "setTransactions",
+    "domains": "domainMetadata",
+    "listed": "allFiles",
+    "timestamp": "inCommitTimestampOpt",
+    "protocol": "protocol",
+    "metadata": "metadata",
+}
+"""The facts of a checksum, by the names of their rules, with their fields in the file."""
+
+_OF_STATES: Final = frozenset(_FIELDS) - {"timestamp", "listed"}
+
+
+class _Counts(msgspec.Struct, rename="camel"):
+    num_metadata: int = 1
+    num_protocol: int = 1
+
+
+def decoded_checksum(subject: LogObject, data: bytes) -> Checksum | Finding:
+    """A checksum, or why it is none."""
+    found = decode(data)
+    if found is not None:
+        return found
+    try:
+        counts = msgspec.json.decode(data, type=_Counts)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return subject.finding("checksum.json", found=str(error))
+    told = f"{counts.num_metadata}, {counts.num_protocol}"
+    if (counts.num_metadata, counts.num_protocol) != (1, 1):
+        return subject.finding("checksum.counts", field="numMetadata, numProtocol", expected="1, 1", found=told)
+    return subject.finding("checksum.json", found="a field is missing, or has another type")
+
+
+class ChecksumRules:
+    """What checksums have to meet. Where a chain of them ends, the next one is taken at its word."""
+
+    def __init__(self, store: Store, checksums: Mapping[int, Meta], commits: Iterable[int]) -> None:
+        """The checksums of a log, whose ``commits`` are followed in the order of their versions."""
+        self._store, self._checksums = store, checksums
+        followed = [checksums[version] for version in sorted(commits) if version in checksums]
+        self._ahead = read_commits(store, followed)
+        self._chain = ChecksumChain(None)
+        self._compared: set[int] = set()
+
+    def skip(self) -> None:
+        """A commit is missing: nothing follows from the checksum before it."""
+        self._chain = ChecksumChain(None)
+
+    def follow(self, version: int, actions: Collection[Action] | None) -> Iterator[Finding]:
+        """Hold the checksum of a version against its actions; None where these are not known, or too many."""
+        expected = None if actions is None else self._chain.after(version, actions)
+        found = None
+        if (meta := self._checksums.get(version)) is not None:
+            subject = LogObject(self._store.location, meta.key)
+            found = _decoded(subject, next(self._ahead))
+            if isinstance(found, Finding):
+                self._compared.add(version)
+                yield found
+            elif expected is not None:
+                self._compared.add(version)
+                yield from _differences(subject, found, expected, _FIELDS)
+        if expected is None:
+            self._chain = ChecksumChain(found if isinstance(found, Checksum) else None)
+
+    def of_state(self, version: int, state: CheckpointState) -> Iterator[Finding]:
+        """Hold the checksum of a version against its state, unless it was held against its commit."""
+        meta = self._checksums.get(version)
+        if meta is None or version in self._compared:
+            return
+        subject = LogObject(self._store.location, meta.key)
+        found = decoded_checksum(subject, read_whole(self._store, meta))
+        if isinstance(found, Checksum):
+            yield from _differences(subject, found, _checksum_of(state), _OF_STATES)
+
+
+def _decoded(subject: LogObject, blocks: Iterable[bytes]) -> Checksum | Finding:
+    try:
+        return decoded_checksum(subject, b"".join(blocks))
+    except CapacityExceeded as error:
+        return subject.finding("checksum.json", found=error.message)
+
+
+def _checksum_of(state: CheckpointState) -> Checksum:
+    vectors = pc.struct_field(state.files.column("deletionVector"), "cardinality")
+    return checksum_from_totals(
+        sizes=state.files.column("size"),
+        cardinalities=vectors.drop_null(),
+        transactions=state.transactions,
+        domains=state.domains,
+        protocol=state.protocol,
+        metadata=state.metadata,
+    )
+
+
+def _differences(subject: LogObject, found: Checksum, expected: Checksum, facts: Collection[str]) -> Iterator[Finding]:
+    """The facts that a checksum states otherwise than they are; it may leave some of them out."""
+    stated, actual = stated_facts(found), stated_facts(expected)
+    for name in _FIELDS:
+        if name in facts and name in stated and name in actual and stated[name] != actual[name]:
+            wanted, there = _apart(actual[name], stated[name])
+            yield subject.finding(f"checksum.{name}", field=_FIELDS[name], expected=wanted, found=there)
+
+
+def _apart(expected: object, found: object) -> tuple[object, object]:
+    """Two facts that differ; of lists, the first entry that does."""
+    if not isinstance(expected, Mapping) or not isinstance(found, Mapping):
+        return expected, found
+    keys = (key for key in (*expected, *found) if expected.get(key) != found.get(key))
+    key = next(keys)
+    return (expected.get(key) or f"no {key}"), (found.get(key) or f"no {key}")

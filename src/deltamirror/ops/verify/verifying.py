@@ -1,0 +1,217 @@
+"""Holding the log of a table against the database: by its objects, by its states, and by what a reader sees."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from deltamirror.delta.actions import DeletionVector
+from deltamirror.delta.paths import decode_path
+from deltamirror.deltalog.checkpoint.state import CheckpointState
+from deltamirror.deltalog.listing import LogListing, read_listing
+from deltamirror.deltalog.states import state_at
+from deltamirror.errors import DeltaMirrorError, NotFound
+from deltamirror.ops.diff.comparing import compare
+from deltamirror.ops.reconcile.examination import Findings, Look
+from deltamirror.ops.reconcile.failures import place_gone
+from deltamirror.ops.reconcile.repair import repair
+from deltamirror.ops.reconcile.shortcuts import TableStates, unexpired
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.ops.validate.findings import Finding
+from deltamirror.ops.validate.states import UNDECODABLE
+from deltamirror.ops.validate.validating import validate_log
+from deltamirror.ops.verify.projections import projected_state
+from deltamirror.ops.verify.readers import Reading, read_table
+from deltamirror.ops.verify.report import Compared, Level, StateDifference, TableVerified
+from deltamirror.storage.store import Store
+from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_log
+from deltamirror.txnlog.tables.reading import Snapshot, snapshot
+from deltamirror.work import Difference
+
+__all__ = ["Verifier", "Versions"]
+
+_VECTOR: Final = msgspec.json.Decoder(DeletionVector)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Which versions are compared by their states: the newest published one, one of them, or all."""
+
+    only: int | None = None
+    every: bool = False
+
+    def of(self, log: KeptLog) -> Sequence[int]:
+        """Those of a log, ascending; NotFound for one that is not in it."""
+        published = range(log.log_start, log.published + 1)
+        if self.only is not None and self.only not in published:
+            raise NotFound(
+                f"version {self.only} of table {log.name!r} is not in its log: there are {log.log_start} to "
+                f"{log.published}",
+                hint=f"`deltamirror status {log.name}` shows how far it is published",
+                table=log.name,
+                version=self.only,
+            )
+        if self.every:
+            return published
+        return [self.only] if self.only is not None else published[-1:]
+
+
+class Verifier:
+    """Verifies logs, and changes nothing unless it is asked to repair."""
+
+    def __init__(self, logs: Logs, *, level: Level, versions: Versions | None = None) -> None:
+        self._logs, self._engine, self._level = logs, logs.engine, level
+        self._versions = versions or Versions()
+
+    def run(self, tables: Sequence[str] = ()) -> tuple[TableVerified, ...]:
+        """Verify tables, or all of them; trouble of one stops no other."""
+        return tuple(self._tried(log) for log in self._chosen(tables))
+
+    def repaired(self, found: TableVerified, *, replace_altered: bool) -> TableVerified:
+        """Repair what was found of a table where that is safe, and verify it again."""
+        if found.error is not None or not (found.has_damaged_objects or found.late):
+            return found
+        try:
+            repair(self._logs, found.table, replace_altered=replace_altered)
+        except DeltaMirrorError as error:
+            return replace(found, error=error)
+        [again] = self.run([found.table])
+        return again
+
+    def _chosen(self, tables: Sequence[str]) -> list[KeptLog]:
+        with self._engine.database.read() as connection:
+            if tables:
+                return [kept_log(connection, name) for name in tables]
+            return sorted(every_log(connection), key=lambda each: each.name)
+
+    def _tried(self, log: KeptLog) -> TableVerified:
+        told = TableVerified(table=log.name, level=self._level, head=log.head, published=log.published)
+        try:
+            return self._verified(log, told)
+        except DeltaMirrorError as error:
+            return replace(told, error=error)
+
+    def _verified(self, log: KeptLog, told: TableVerified) -> TableVerified:
+        versions = self._versions.of(log)
+        findings = self._logs.examine(log, Look(full=self._level is not Level.BASIC))
+        if findings.is_place_gone:
+            raise place_gone(log).error
+        told = _with_objects(told, findings)
+        if self._level is Level.BASIC or log.published < log.log_start:
+            return told
+        store = self._logs.store(log)
+        differences = list(self._state_differences(log, store, versions))
+        told = replace(
+            told,
+            versions=len(versions),
+            differences=tuple(differences),
+            findings=_broken_rules(store),
+        )
+        return self._read(log, told, versions[-1]) if self._level is Level.PARANOID else told
+
+    def _state_differences(self, log: KeptLog, store: Store, versions: Sequence[int]) -> Iterator[StateDifference]:
+        """Log and SQL rows, each against the committed lines."""
+        states, listing = TableStates(self._engine.database, log), _listing(store)
+        for version in versions:
+            lines, committed_at = states.at(version)
+            taken = snapshot(self._engine.database, log.name, version=version)
+            rows = unexpired(projected_state(taken), committed_at)
+            yield from _difference(Compared.PROJECTIONS, rows, lines)
+            found = _log_state(store, listing, version)
+            if isinstance(found, CheckpointState):
+                yield from _difference(Compared.LOG, unexpired(found, committed_at), lines)
+            else:
+                yield StateDifference(compared=Compared.LOG, version=version, first=found, counts={})
+
+    def _read(self, log: KeptLog, told: TableVerified, version: int) -> TableVerified:
+        taken = snapshot(self._engine.database, log.name, version=version)
+        reading = read_table(taken, log.location, self._engine.settings.storage)
+        if reading is None:
+            return told
+        found = tuple(_reader_differences(taken, reading))
+        return replace(told, reader=reading.reader, differences=(*told.differences, *found))
+
+
+def _with_objects(told: TableVerified, found: Findings) -> TableVerified:
+    return replace(
+        told,
+        checked=found.checked,
+        missing=_versions(found.missing),
+        altered=_versions(found.altered),
+        foreign=_versions(found.foreign),
+        checkpoints=_versions(found.checkpoints),
+        checksums=tuple(found.checksums),
+        misleading=tuple(each.meta.key for each in found.misleading),
+        obstacles=tuple(each.key for each in found.obstacles),
+    )
+
+
+def _versions(found: Sequence[Difference]) -> tuple[int, ...]:
+    return tuple(sorted(each.version for each in found))
+
+
+def _broken_rules(store: Store) -> tuple[Finding, ...]:
+    try:
+        return validate_log(store).findings
+    except (*UNDECODABLE, NotFound):
+        return ()  # there is no log: all of its objects are missing
+
+
+def _listing(store: Store) -> LogListing | str:
+    try:
+        return read_listing(store)
+    except (*UNDECODABLE, NotFound) as error:
+        return error.message
+
+
+def _log_state(store: Store, listing: LogListing | str, version: int) -> CheckpointState | str:
+    """What a reader makes of the log at a version; why it makes nothing of it."""
+    if isinstance(listing, str):
+        return listing
+    try:
+        return state_at(store, listing, version)
+    except (*UNDECODABLE, NotFound) as error:
+        return error.message
+
+
+def _difference(compared: Compared, found: CheckpointState, lines: CheckpointState) -> Iterator[StateDifference]:
+    difference = compare(found, lines)
+    if difference.first is not None:
+        yield StateDifference(
+            compared=compared, version=lines.version, first=difference.first, counts=difference.counts
+        )
+
+
+def _reader_differences(taken: Snapshot, reading: Reading) -> Iterator[StateDifference]:
+    first = reading.failure or _unlike(taken, reading)
+    if first:
+        told = f"{reading.reader}: {first}"
+        yield StateDifference(compared=Compared.READER, version=taken.version, first=told, counts={})
+
+
+def _unlike(taken: Snapshot, reading: Reading) -> str:
+    """What a reader sees otherwise: files first, then the number of rows, where statistics tell it."""
+    table = taken.files()
+    expected = {decode_path(path): size for path, size in zip(*_columns(table, "path", "size"), strict=True)}
+    if reading.files is not None and reading.files != expected:
+        path = min(key for key in {*expected, *reading.files} if expected.get(key) != reading.files.get(key))
+        return f"file {path} has {reading.files.get(path)} bytes in A and {expected.get(path)} in B"
+    rows = _num_rows(*_columns(table, "stats", "deletion_vector"))
+    return "" if rows in (None, reading.num_rows) else f"there are {reading.num_rows} rows in A and {rows} in B"
+
+
+def _columns(table: pa.Table, *names: str) -> list[list[Any]]:
+    return [table.column(name).to_pylist() for name in names]
+
+
+def _num_rows(stats: Sequence[str | None], vectors: Sequence[str | None]) -> int | None:
+    """How many rows there are, by the statistics of all files; None where one has none."""
+    total = 0
+    for text, vector in zip(stats, vectors, strict=True):
+        records = None if text is None else msgspec.json.decode(text).get("numRecords")
+        if records is None:
+            return None
+        total += records - (0 if vector is None else _VECTOR.decode(vector).cardinality)
+    return total

@@ -1,0 +1,182 @@
+"""``verify``: whatever becomes of a log, or of the SQL rows, is found and told; what is safe is repaired."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from deltamirror import Catalog, MirrorEngine, Table
+from deltamirror.config import StorageSettings
+from deltamirror.errors import Diverged, NotFound
+from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.ops.verify import readers
+from deltamirror.ops.verify.report import Compared, Level, TableVerified
+from deltamirror.ops.verify.verifying import Verifier, Versions
+from deltamirror.pipeline.run.inspection import LocalInspector
+from tests.support.lake import execute
+from tests.support.mirrors import local_settings, log_of, mirror_of
+
+pytestmark = [pytest.mark.requirement("R70"), pytest.mark.requirement("R72")]
+
+CHECKPOINT = 3
+NEWEST = 4
+
+
+@pytest.fixture
+def catalog(sqlite_lake: str) -> Iterator[Catalog]:
+    with Catalog(sqlite_lake, settings=local_settings()) as found:
+        yield found
+
+
+@pytest.fixture
+def table(catalog: Catalog, tmp_path: Path) -> Table:
+    """Rows in five versions, published, with a checkpoint."""
+    properties = {"delta.checkpointInterval": str(CHECKPOINT)}
+    made = catalog.create_table("t", location=str(tmp_path / "t"), schema="id long", properties=properties)
+    for number in range(NEWEST):
+        with catalog.transaction() as tx:
+            tx.append("t", rows(number))
+            tx.set_transaction("t", "loader", number)
+        publish(catalog)
+    return made
+
+
+def rows(number: int) -> pa.Table:
+    return pa.table({"id": [number, number + 1]})
+
+
+def publish(catalog: Catalog) -> None:
+    with mirror_of(catalog) as engine:
+        assert engine.run(once=True).failures == []
+
+
+def verifier(engine: MirrorEngine, level: Level, versions: Versions | None) -> Verifier:
+    return Verifier(Logs(engine, LocalInspector(engine.settings)), level=level, versions=versions)
+
+
+def verified(catalog: Catalog, level: Level = Level.STRICT, versions: Versions | None = None) -> TableVerified:
+    with mirror_of(catalog) as engine:
+        [found] = verifier(engine, level, versions).run(["t"])
+        return found
+
+
+def repaired(catalog: Catalog, found: TableVerified, **options: bool) -> TableVerified:
+    with mirror_of(catalog) as engine, Logs(engine, LocalInspector(engine.settings)) as logs:
+        return Verifier(logs, level=Level.STRICT).repaired(found, **{"replace_altered": False, **options})
+
+
+@pytest.mark.parametrize("level", Level)
+def test_a_published_table_has_not_drifted(catalog: Catalog, table: Table, level: Level) -> None:
+    found = verified(catalog, level, Versions(every=True))
+    assert not found.is_drift, found
+    assert (found.error, found.late, found.published) == (None, 0, NEWEST)
+    assert found.versions == (0 if level is Level.BASIC else NEWEST + 1)
+    assert found.reader == (readers.DELTA_RS if level is Level.PARANOID else "")
+
+
+def test_deleted_and_changed_objects_are_found_and_repaired(catalog: Catalog, table: Table) -> None:
+    log = log_of(table)
+    for name in (f"{1:020}.json", f"{CHECKPOINT:020}.checkpoint.parquet", f"{NEWEST:020}.crc"):
+        (log / name).unlink()
+    changed = log / f"{2:020}.json"
+    changed.write_bytes(changed.read_bytes().replace(b'"dataChange":true', b'"dataChange":null'))
+    found = verified(catalog)
+    assert (found.missing, found.altered, found.checkpoints) == ((1,), (2,), (CHECKPOINT,))
+    assert NEWEST in found.checksums
+    refused = repaired(catalog, found)
+    assert isinstance(refused.error, Diverged)
+    again = repaired(catalog, found, replace_altered=True)
+    assert (again.is_drift, again.error) == (False, None), again
+    assert not verified(catalog, Level.PARANOID, Versions(every=True)).is_drift
+
+
+def test_a_log_that_is_gone_as_a_whole_is_found_and_repaired(catalog: Catalog, table: Table) -> None:
+    shutil.rmtree(log_of(table))
+    found = verified(catalog)
+    assert (found.missing, found.error) == (tuple(range(NEWEST + 1)), None)
+    assert not repaired(catalog, found).is_drift
+
+
+@pytest.mark.parametrize("level", [Level.BASIC, Level.STRICT])
+def test_a_foreign_commit_is_drift_and_is_not_repaired(catalog: Catalog, table: Table, level: Level) -> None:
+    (log_of(table) / f"{NEWEST + 1:020}.json").write_bytes((log_of(table) / f"{NEWEST:020}.json").read_bytes())
+    found = verified(catalog, level)
+    assert (found.foreign, found.is_drift) == ((NEWEST + 1,), True)
+    assert isinstance(repaired(catalog, found, replace_altered=True).error, Diverged)
+
+
+def test_a_table_that_only_waits_is_late_and_has_not_drifted(catalog: Catalog, table: Table) -> None:
+    table.append(rows(9))
+    found = verified(catalog)
+    assert (found.is_drift, found.late) == (False, 1)
+    assert repaired(catalog, found).late == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("UPDATE dl_files SET size = 1", "differing.size"),
+        ("DELETE FROM dl_files", "only_in_b"),
+        ("UPDATE dl_app_transactions SET app_version = 77", "txn"),
+    ],
+    ids=["size", "files", "transactions"],
+)
+def test_sql_rows_that_are_not_those_of_the_lines_are_found(
+    catalog: Catalog, table: Table, statement: str, kind: str
+) -> None:
+    execute(catalog, statement)
+    [found, *_] = verified(catalog).differences
+    assert (found.compared, found.version) == (Compared.PROJECTIONS, NEWEST)
+    assert kind in found.counts
+
+
+def test_versions_are_compared_that_are_asked_for(catalog: Catalog, table: Table) -> None:
+    assert verified(catalog, versions=Versions(1)).versions == 1
+    missing = verified(catalog, versions=Versions(NEWEST + 1)).error
+    assert isinstance(missing, NotFound)
+    assert f"there are 0 to {NEWEST}" in missing.message
+
+
+def test_a_log_that_breaks_a_rule_is_drift_by_its_state_and_by_the_rule(catalog: Catalog, table: Table) -> None:
+    (log_of(table) / f"{NEWEST:020}.json").write_text("{\n")
+    found = verified(catalog)
+    assert "line.json" in {each.rule for each in found.findings}
+    assert Compared.LOG in {each.compared for each in found.differences}
+
+
+def test_only_a_paranoid_look_misses_the_rows(catalog: Catalog, table: Table) -> None:
+    next(Path(log_of(table)).parent.glob("*.parquet")).unlink()
+    assert not verified(catalog).is_drift
+    [found] = verified(catalog, Level.PARANOID).differences
+    assert found.compared is Compared.READER
+    assert found.first.startswith(f"{readers.DELTA_RS}: ")
+
+
+def test_the_own_scan_reads_where_there_is_no_other_reader(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: str) -> None:
+        raise ModuleNotFoundError
+
+    monkeypatch.setattr(readers, "import_module", missing)
+    found = verified(catalog, Level.PARANOID)
+    assert (found.reader, found.is_drift) == (readers.OWN_SCAN, False)
+    next(Path(log_of(table)).parent.glob("*.parquet")).unlink()
+    assert verified(catalog, Level.PARANOID).is_drift
+
+
+def test_a_table_on_s3_is_read_by_another_reader_with_the_keys_of_the_settings(
+    sqlite_lake: str, s3_bucket: str, s3_settings: StorageSettings
+) -> None:
+    settings = msgspec.structs.replace(local_settings(), storage=s3_settings)
+    with (
+        Catalog(sqlite_lake, settings=settings) as catalog,
+        MirrorEngine(settings=settings, database=catalog.database) as engine,
+    ):
+        catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema="id long").append(rows(1))
+        assert engine.run(once=True).failures == []
+        [found] = verifier(engine, Level.PARANOID, None).run(["t"])
+    assert (found.reader, found.is_drift, found.error) == (readers.DELTA_RS, False, None), found
