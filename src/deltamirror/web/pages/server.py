@@ -10,6 +10,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from deltamirror.catalog import Catalog
 from deltamirror.errors import InvalidSettings, Refused
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.monitoring.collector import exported
@@ -40,14 +41,14 @@ class Serving:
 
 
 @contextmanager
-def serving(engine: MirrorEngine, binding: Binding) -> Iterator[Serving]:
-    """Serve the status page of a catalog; refused where readers need tokens, and there is none."""
+def serving(engine: MirrorEngine, binding: Binding, catalog: Catalog) -> Iterator[Serving]:
+    """Serve the status page of a catalog, and its commit API; refused where readers need tokens, and there is none."""
     _require_tokens(engine, binding)
     with (
         Listener(binding.address) as listener,
         exported(engine.database, engine.live),
     ):
-        listener.serve(status_page(engine, binding), lambda app: _configured(app, binding))
+        listener.serve(status_page(engine, binding, catalog), lambda app: _configured(app, binding))
         yield Serving(binding, listener)
 
 
