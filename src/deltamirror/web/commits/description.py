@@ -177,7 +177,7 @@ def _problem() -> _Document:
     return _object(
         title={"type": "string"},
         status={"type": "integer"},
-        code={"type": "string", "description": "Stable: see the reference of errors."},
+        code={"type": "string", "description": "Stable: docs/reference/errors.md lists all of them."},
         detail={"type": "string", "description": "The cause, with the place: a line, a table, a version."},
         hint={"type": "string", "description": "The remedy."},
         retryable={"type": "boolean", "description": "Whether the same request may succeed later."},
