@@ -1,5 +1,6 @@
 """Writers in any language commit over HTTP: at exact versions, once, and only where their tokens allow it."""
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
@@ -313,3 +314,17 @@ def _until_answered(ports: list[int], token: str, version: int, path: str) -> in
         if answer.status != 503:
             assert answer.status in (201, 409), answer.text
             return None if answer.status == 201 else int(answer.json["head"])
+
+
+def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing(page: Served, writer: Writer) -> None:
+    lines = commit_lines("a")
+    head = (
+        f"POST /api/v1/tables/t/commits/1 HTTP/1.1\r\nHost: 127.0.0.1:{page.port}\r\nIdempotency-Key: k\r\n"
+        f"Authorization: Bearer {writer.token}\r\nContent-Length: {len(lines) + 1}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", page.port)) as connection:
+        connection.sendall(head.encode() + lines)  # all lines are there, and one byte is missing
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b"", "the server has seen the end, and closed"
+    assert page.catalog.table("t").info().head == 0
+    assert writer.commit("t", 1, lines, "k").json["already_applied"] is False
