@@ -22,7 +22,7 @@ from deltamirror.ops.reconcile.reconciling import Strategy, TableReconciled
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.access.tokens import Right
 from tests.support.commit_clients import UNTIMED, commit_lines, writer_of
-from tests.support.fault_rules import Reset
+from tests.support.fault_rules import Answer, Fault, Reset, Truncate
 from tests.support.lake import paths
 from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
 from tests.support.readers import Reader
@@ -144,13 +144,27 @@ def test_a_commit_of_a_driver_that_was_killed_before_its_put_is_published_by_the
     assert_in_step(lake.page.catalog, lake.table)
 
 
-@pytest.mark.parametrize("fault", [Reset.BEFORE, Reset.WITHIN, Reset.AFTER], ids=str)
-def test_a_lost_request_or_reply_is_one_commit(delta_spark: Reader, lake: Lake, fault: Reset) -> None:
+FAULTS = (Reset.BEFORE, Reset.WITHIN, Reset.AFTER, Truncate(5), Answer(502, "of a proxy"))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=range(len(FAULTS)))
+def test_a_lost_request_or_reply_is_one_commit(delta_spark: Reader, lake: Lake, fault: Fault) -> None:
     with S3Proxy(("127.0.0.1", lake.page.port)).running() as proxy:
         proxy.fail(fault, lambda access: access.method == "POST", times=3)
         assert delta_spark.run(lake.write(1, "a", lake.settings(proxy.endpoint))) == ""
         assert len([access for access in proxy.log if access.method == "POST"]) == 4
     assert (paths(lake.table), lake.table.info().head) == (["a"], 1)
+    assert published_files(lake.table) == committed_files(lake.table)
+
+
+@pytest.mark.parametrize("fault", [Reset.AFTER, Truncate(300), Truncate(700)], ids=str)
+def test_winners_are_read_to_the_end_however_often_an_answer_breaks(
+    delta_spark: Reader, lake: Lake, fault: Fault
+) -> None:
+    append(lake.table, 4)
+    with S3Proxy(("127.0.0.1", lake.page.port)).running() as proxy:
+        proxy.fail(fault, lambda access: access.key.endswith("/commits"), times=3)
+        assert delta_spark.run(lake.write(1, "late", lake.settings(proxy.endpoint))).startswith(ALREADY)
     assert published_files(lake.table) == committed_files(lake.table)
 
 

@@ -13,7 +13,8 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.config import WriterSettings
 from deltamirror.errors import CommitUnknown, DeltaMirrorError, Throttled, Transient, Unavailable
-from deltamirror.txnlog.access.tokens import Right, revoke_token
+from deltamirror.txnlog.access.patterns import ALL_TABLES
+from deltamirror.txnlog.access.tokens import Right, issue_token, revoke_token
 from deltamirror.txnlog.commit.committing import CommitPath
 from deltamirror.web.listener import OneRequest, grant_time
 from deltamirror.web.pages.guard import LONGEST_BODY
@@ -328,3 +329,11 @@ def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing(page: Se
         assert connection.recv(1) == b"", "the server has seen the end, and closed"
     assert page.catalog.table("t").info().head == 0
     assert writer.commit("t", 1, lines, "k").json["already_applied"] is False
+
+
+def test_a_server_for_writers_alone_starts_beyond_loopback(lake: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    create(lake, properties=UNTIMED)
+    issued = issue_token(lake.database, "job", rights=[Right.WRITE], tables=ALL_TABLES, seconds=None)
+    with caplog.at_level("INFO", "deltamirror"), served(lake, listen="0.0.0.0:0", insecure_http=True) as page:
+        assert Writer(Client(page.port), issued.text).commit("t", 1, commit_lines("a")).status == 201
+    assert "job committed {'t': 1} over HTTP" in caplog.text

@@ -4,6 +4,7 @@ A commit is sent with a key of its own (``Idempotency-Key``): the same request w
 reaches and however often, is one commit, and gets the same answer.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any, Final, Protocol
@@ -27,6 +28,8 @@ from deltamirror.web.pages.asked import number_of
 from deltamirror.web.pages.identity import Doorkeeper, Forbidden
 
 __all__ = ["CommitApi", "bounds_its_body"]
+
+_log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 16
 """Commits that are under way, beside the threads of the pages."""
@@ -110,13 +113,14 @@ class CommitApi:
         writer, asked = self._bearer(request, _WRITERS), parts(request, file)
         for part in asked:
             _require_covered(writer, part.table)
+        _require_distinct(asked)
         # The engine that wrote complete lines has checked the rows, which the log cannot show.
         with self._catalog.transaction(token=_key_of(request), rows_checked=True) as tx:
             for part in asked:
                 tx.stage_lines(part.table, part_lines(file, part), at_version=part.version)
-            if len({part.table for part in asked}) < len(asked):
-                raise InvalidInput("the body has two commits of one table", hint="put all lines into one commit")
-            return _json(_outcome(tx.commit()), 201)
+            committed = tx.commit()
+        _log.info("%s committed %s over HTTP", writer.name, dict(committed.versions))
+        return _json(_outcome(committed), 201)
 
     # Reading
 
@@ -193,6 +197,11 @@ def _require_covered(token: AccessToken, table: str) -> None:
     """Refuse a table that a token is not for, whether there is one or not."""
     if not token.tables.covers(table):
         raise Forbidden(f"the token {token.name} is for tables {token.tables.text}, not for {table[:255]}")
+
+
+def _require_distinct(parts: Sequence[Part]) -> None:
+    if len({part.table for part in parts}) < len(parts):
+        raise InvalidInput("the body has two commits of one table", hint="put all lines into one commit")
 
 
 def _key_of(request: Request) -> str:

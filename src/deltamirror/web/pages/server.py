@@ -62,7 +62,7 @@ def _require_tokens(engine: MirrorEngine, binding: Binding) -> None:
     if binding.reads_without_token:
         return
     with engine.database.read() as connection:
-        if not has_tokens(connection, Right.READ):
+        if not any(has_tokens(connection, right) for right in (Right.READ, Right.WRITE)):
             raise Refused(
                 "every reader needs a token, and there is none",
                 hint="`deltamirror token issue NAME --rights operate` makes one",

@@ -27,6 +27,8 @@ final class CommitServer {
   private static final long RETRIED_FOR = 120;
   private static final Duration LONGEST_REQUEST = Duration.ofMinutes(10);
   private static final int LONGEST_LINE = 1024;
+  private static final HttpResponse.BodyHandler<String> TEXT =
+      HttpResponse.BodyHandlers.ofString(StandardCharsets.UTF_8);
   private static final HttpClient CLIENT =
       HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(Duration.ofSeconds(10)).build();
 
@@ -77,19 +79,17 @@ final class CommitServer {
 
   /** The table at a location; none if the server has no table there. */
   Optional<Table> tableAt(String location) throws IOException {
-    HttpResponse<InputStream> answer = answered(get("tables?location=" + encoded(location)), false);
-    try (InputStream body = answer.body()) {
-      String document = text(body);
-      if (answer.statusCode() == 404) {
-        return Optional.empty();
-      }
-      require(answer.statusCode() == 200, answer.statusCode(), document);
-      return Optional.of(new Table(
-          Json.text(document, "table"),
-          Json.text(document, "state"),
-          Json.number(document, "head").orElseThrow(),
-          Json.number(document, "published").orElse(-1L)));
+    HttpResponse<String> answer = answered(get("tables?location=" + encoded(location)), TEXT, false);
+    String document = answer.body();
+    if (answer.statusCode() == 404) {
+      return Optional.empty();
     }
+    require(answer.statusCode() == 200, answer.statusCode(), document);
+    return Optional.of(new Table(
+        Json.text(document, "table"),
+        Json.text(document, "state"),
+        Json.number(document, "head").orElseThrow(),
+        Json.number(document, "published").orElse(-1L)));
   }
 
   /** Commit lines as exactly this version; the head of the table if another commit has that version. */
@@ -99,39 +99,54 @@ final class CommitServer {
         .header("Content-Type", "application/x-ndjson")
         .POST(HttpRequest.BodyPublishers.ofFile(file.path()))
         .build();
-    HttpResponse<InputStream> answer = answered(request, true);
-    try (InputStream body = answer.body()) {
-      String document = text(body);
-      boolean isConflict = answer.statusCode() == 409 && Json.text(document, "code").equals("conflict");
-      Optional<Long> head = isConflict ? Json.number(document, "head") : Optional.empty();
-      // A table that is behind has no winner to be read: Delta Lake would try again for ever.
-      boolean isTaken = head.isPresent() && head.get() >= version;
-      require(isTaken || answer.statusCode() == 201, answer.statusCode(), document);
-      return head;
-    }
+    HttpResponse<String> answer = answered(request, TEXT, true);
+    String document = answer.body();
+    boolean isConflict = answer.statusCode() == 409 && Json.text(document, "code").equals("conflict");
+    Optional<Long> head = isConflict ? Json.number(document, "head") : Optional.empty();
+    // A table that is behind has no winner to be read: Delta Lake would try again for ever.
+    boolean isTaken = head.isPresent() && head.get() >= version;
+    require(isTaken || answer.statusCode() == 201, answer.statusCode(), document);
+    return head;
   }
 
   /** The commits of consecutive versions, one after the other. */
   void commits(Table table, long first, long last, Taker taker) throws IOException {
-    long next = first;
-    while (next <= last) {
+    Patience patience = patience();
+    for (long next = first; next <= last; ) {
       String range = "tables/" + encoded(table.name()) + "/commits?from=" + next + "&to=" + last;
-      HttpResponse<InputStream> answer = answered(get(range), false);
+      long before = next;
+      HttpResponse<InputStream> answer = answered(get(range), HttpResponse.BodyHandlers.ofInputStream(), false);
       try (InputStream body = new BufferedInputStream(answer.body())) {
         if (answer.statusCode() != 200) {
-          require(false, answer.statusCode(), text(body));
+          require(false, answer.statusCode(), new String(body.readAllBytes(), StandardCharsets.UTF_8));
         }
-        long before = next;
-        for (String head = line(body); !head.isEmpty(); head = line(body)) {
-          try (CommitFile file = CommitFile.of(body, Json.number(head, "bytes").orElseThrow())) {
-            taker.take(Json.number(head, "version").orElseThrow(), file);
-          }
-          next++;
-        }
-        if (next == before) {
-          throw new IOException("deltamirror at " + address + " has no version " + next + " of table " + table.name());
-        }
+        next = taken(body, next, taker);
       }
+      // An answer may end early, on purpose or because the server did: the rest is asked for again.
+      if (next == before && !patience.pause()) {
+        throw new IOException("deltamirror at " + address + " gave no version " + next + " of table " + table.name());
+      }
+    }
+  }
+
+  /** Hand over the commits of an answer, as far as they are complete; the version after them. */
+  private static long taken(InputStream body, long first, Taker taker) throws IOException {
+    long next = first;
+    while (true) {
+      CommitFile file;
+      try {
+        String head = line(body);
+        if (Json.number(head, "version").orElse(-1L) != next) {
+          return next;
+        }
+        file = CommitFile.of(body, Json.number(head, "bytes").orElseThrow());
+      } catch (IOException broken) {
+        return next;
+      }
+      try (file) {
+        taker.take(next, file);
+      }
+      next++;
     }
   }
 
@@ -146,21 +161,21 @@ final class CommitServer {
   }
 
   /** Send a request until there is an answer that does not ask to try again. */
-  private HttpResponse<InputStream> answered(HttpRequest request, boolean commits) throws IOException {
+  private <T> HttpResponse<T> answered(HttpRequest request, HttpResponse.BodyHandler<T> handler, boolean commits)
+      throws IOException {
     Patience patience = patience();
     boolean mayHaveArrived = false;
     while (true) {
       String why;
       long least = 0;
       try {
-        HttpResponse<InputStream> answer = CLIENT.send(request, HttpResponse.BodyHandlers.ofInputStream());
-        if (answer.statusCode() != 503 && answer.statusCode() != 429) {
+        HttpResponse<T> answer = CLIENT.send(request, handler);
+        boolean failed = answer.statusCode() >= 500; // also of a proxy in front, which knows nothing of the commit
+        if (!failed && answer.statusCode() != 429) {
           return answer;
         }
-        try (InputStream body = answer.body()) {
-          why = Json.text(text(body), "detail");
-        }
-        mayHaveArrived |= answer.statusCode() == 503;
+        mayHaveArrived |= failed;
+        why = "status " + answer.statusCode() + " " + said(answer.body());
         least = answer.headers().firstValueAsLong("Retry-After").orElse(0) * 1_000;
       } catch (ConnectException | HttpConnectTimeoutException error) {
         why = "it cannot be reached";
@@ -218,8 +233,14 @@ final class CommitServer {
     return URLEncoder.encode(text, StandardCharsets.UTF_8);
   }
 
-  private static String text(InputStream body) throws IOException {
-    return new String(body.readAllBytes(), StandardCharsets.UTF_8);
+  /** The message in the body of a failure. */
+  private static String said(Object body) throws IOException {
+    if (body instanceof InputStream stream) {
+      try (stream) {
+        return Json.text(new String(stream.readAllBytes(), StandardCharsets.UTF_8), "detail");
+      }
+    }
+    return Json.text(String.valueOf(body), "detail");
   }
 
   /** The next line, which is short; empty at the end. */
