@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AZURITE := $(VENV)/azurite/.installed
 VERSITYGW := $(VENV)/versitygw/.installed
+LOGSTORE := src/deltamirror/spark/jars/deltamirror-logstore.jar
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
 PIP_AUDIT := 2.10.1
 # Also the options of pytest: make test TESTS="tests/unit -k lines"
@@ -89,13 +90,13 @@ lock: setup ## Resolve the dependencies again, to the latest versions that pypro
 	$(BIN)/python scripts/versitygw.py lock
 
 clean: ## Remove the virtual environment and all caches
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(dir $(LOGSTORE)) logstore/target build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:
 	@sh scripts/check_java.sh
 
-setup: $(STAMP) $(AZURITE) $(VERSITYGW)
+setup: $(STAMP) $(AZURITE) $(VERSITYGW) $(LOGSTORE)
 
 $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	@python=$$(sh scripts/find_python.sh) || exit 1; \
@@ -114,4 +115,9 @@ $(AZURITE): $(STAMP) scripts/azurite.py tests/azurite/.npmrc tests/azurite/packa
 $(VERSITYGW): $(STAMP) scripts/versitygw.py tests/versitygw/go.mod tests/versitygw/go.sum
 	@echo "Building the second S3 server of the tests into $(VENV), once (some minutes)"
 	@$(BIN)/python scripts/versitygw.py install
+	@touch $@
+
+$(LOGSTORE): scripts/logstore.sh logstore/pom.xml $(wildcard logstore/src/main/java/io/deltamirror/spark/*.java)
+	@echo "Building the LogStore for Delta Lake on Spark (a minute the first time)"
+	@sh scripts/logstore.sh
 	@touch $@

@@ -1,5 +1,6 @@
-"""Write the pages of docs/reference from the code; `--check` only says which are stale."""
+"""Write the pages of docs/reference, and openapi.json, from the code; `--check` only says which are stale."""
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ from deltamirror.config import METRICS, Key, Settings, SloSettings, block_keys, 
 from deltamirror.ops.monitoring.collector import STATE_METRICS
 from deltamirror.pipeline.failures.policy import POLICIES, Policy
 from deltamirror.telemetry.metrics import DESCRIPTIONS
+from deltamirror.web.commits.description import description
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when it is run, only its own folder is there
 
@@ -304,6 +306,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "errors.md": errors_page,
     "metrics.md": metrics_page,
+    "openapi.json": lambda: json.dumps(description(), indent=1) + "\n",
 }
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from deltamirror.txnlog.database.opening import open_database
 __all__ = ["open_catalog", "open_catalog_database", "open_engine", "open_importer", "open_location", "open_logs"]
 
 
-def open_catalog(settings: Settings) -> Catalog:
+def open_catalog(settings: Settings | LiveSettings) -> Catalog:
     """The catalog that ``settings`` name. It is a context manager; nothing is connected before the first use."""
     return Catalog(settings=settings)
 
@@ -32,9 +32,9 @@ def open_catalog_database(settings: Settings) -> Database:
     return open_database(settings.catalog)
 
 
-def open_engine(settings: Settings | LiveSettings) -> MirrorEngine:
+def open_engine(settings: Settings | LiveSettings, database: Database | None = None) -> MirrorEngine:
     """The mirror of that catalog. It is a context manager; its service, or the first pass, starts Spark."""
-    return MirrorEngine(settings=settings)
+    return MirrorEngine(settings=settings, database=database)
 
 
 def open_location(settings: Settings, location: str) -> Store:

@@ -179,6 +179,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Catalog": (_opened(Catalog), {"url": "sqlite:///:memory:"}),
     "Catalog.create_table": (_of_catalog("create_table"), TABLE),
     "Catalog.table": (_of_catalog("table"), {"name": "t"}),
+    "Catalog.table_at": (_of_catalog("table_at"), {"location": "lake/t"}),
     "Catalog.drop_table": (_of_catalog("drop_table"), {"name": "gone"}),
     "Catalog.rename_table": (_of_catalog("rename_table"), {"name": "gone", "new_name": "new"}),
     "Catalog.pause": (_of_catalog("pause"), {"name": "t"}),

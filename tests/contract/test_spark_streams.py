@@ -23,7 +23,7 @@ from deltamirror.spark.source import DeltaMirrorSource
 from deltamirror.spark.streaming import TableStreamReader
 from deltamirror.spark.writing import TableStreamWriter
 
-pytestmark = pytest.mark.requirement("R89")
+pytestmark = [pytest.mark.requirement("R89"), pytest.mark.requirement("R115")]
 
 
 @pytest.fixture

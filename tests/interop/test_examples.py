@@ -1,20 +1,26 @@
 """The programs of ``examples/`` do what they say, and do it once, however often they are run."""
 
 import json
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from deltamirror import Catalog
+from deltamirror.txnlog.access.tokens import Right
+from tests.support.mirrors import committed_files, mirror_of, published_files
 from tests.support.readers import Reader
 from tests.support.spark_commands import ExampleRun
+from tests.support.status_pages import served
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
-    *(pytest.mark.requirement(row) for row in ("R31", "R89", "R120")),
+    *(pytest.mark.requirement(row) for row in ("R31", "R89", "R115", "R120")),
 ]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -53,3 +59,20 @@ def test_a_daily_task_that_is_repeated_has_the_version_of_its_first_run(argument
     assert [main(*arguments, day) for day in ("2026-11-16", "2026-11-16", "2026-11-17")] == [1, 1, 2]
     with Catalog(arguments[0]) as catalog:
         assert catalog.table("weather").to_arrow().num_rows == 4
+
+
+@pytest.mark.requirement("R90")
+def test_delta_rs_appends_over_http(lake: Catalog, tmp_path: Path, delta_rs: Reader) -> None:
+    table = lake.create_table("sales.orders", location=tmp_path / "orders", schema="id long")
+    with served(lake) as page:
+        environment = {**os.environ, "TOKEN": page.token("loader", Right.WRITE)}
+        command = [sys.executable, str(EXAMPLES / "commit_with_delta_rs.py"), page.url, "sales.orders"]
+        for version in (1, 2):
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            assert (done.stdout, done.returncode) == (f"sales.orders has version {version}\n", 0), done.stderr
+    with mirror_of(lake) as engine:
+        engine.mirror("sales.orders")
+    assert published_files(table) == committed_files(table)
+    seen = delta_rs.snapshot(tmp_path / "orders", rows=True)
+    assert (seen.version, seen.row_count) == (2, 6)
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 1, 2, 2, 3, 3]

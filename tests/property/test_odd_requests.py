@@ -18,8 +18,11 @@ from starlette.types import ASGIApp, Message
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.txnlog.access.patterns import ALL_TABLES
 from deltamirror.txnlog.access.tokens import Right, issue_token
+from deltamirror.web.commits.description import description
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.app import status_page
+from deltamirror.web.pages.guard import LONGEST_QUERY
+from tests.support.commit_clients import commit_lines, framed
 from tests.support.lake import create
 from tests.support.mirrors import local_settings
 
@@ -37,6 +40,10 @@ class Asked:
     portal: BlockingPortal
     cookie: str = ""
     csrf: str = ""
+    writer: str = ""
+    """The token of a program that may commit."""
+    kind: str = ""
+    """The content type of the last answer."""
     text: str = field(default="", repr=False)
 
     def status(self, method: str, path: str, query: str = "", headers: Headers = [], body: bytes = b"") -> int:  # noqa: B006  not changed
@@ -59,6 +66,7 @@ class Asked:
         self.portal.call(self._called, scope, body, sent)
         self.text = b"".join(each.get("body", b"") for each in sent).decode(errors="replace")
         [start] = [each for each in sent if each["type"] == "http.response.start"]
+        self.kind = dict(start["headers"]).get(b"content-type", b"").decode().partition(";")[0]
         self.cookie = dict(start["headers"]).get(b"set-cookie", self.cookie.encode()).decode().partition(";")[0]
         return int(start["status"])
 
@@ -99,10 +107,12 @@ def asked(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         create(catalog)
         engine = stack.enter_context(MirrorEngine(settings=chosen, database=catalog.database))
         portal = stack.enter_context(start_blocking_portal())
-        pages = Asked(status_page(engine, binding_of(chosen.serve, insecure_http=False)), portal)
+        pages = Asked(status_page(engine, binding_of(chosen.serve, insecure_http=False), catalog), portal)
         pages.sign_in(
             issue_token(catalog.database, "ada", rights=[Right.OPERATE], tables=ALL_TABLES, seconds=None).text
         )
+        writer = issue_token(catalog.database, "job", rights=[Right.WRITE], tables=ALL_TABLES, seconds=None)
+        pages.writer = writer.text
         yield pages
 
 
@@ -204,7 +214,54 @@ def test_no_request_of_a_stranger_makes_the_server_fail(
 def test_no_form_of_an_operator_makes_the_server_fail(asked: Asked, path: str, fields: dict[str, str]) -> None:
     body = urlencode({**fields, "csrf": asked.csrf}, errors="replace").encode()
     sent = [("content-type", FORM), ("cookie", asked.cookie), ("origin", f"http://{HOST}")]
-    assert asked.status("POST", path, headers=sent, body=body) in (303, 400, 413)
+    assert asked.status("POST", path, headers=sent, body=body) in (303, 422, 413)
+
+
+OPERATIONS = [
+    (method, path, operation)
+    for path, methods in description()["paths"].items()
+    for method, operation in methods.items()
+]
+bodies = st.one_of(
+    st.binary(max_size=50),
+    st.sampled_from([commit_lines("a"), framed(("t", 1, commit_lines("a"))), framed(("t", 1, b""), ("é", 2, b"{}"))]),
+    st.builds(lambda *frame: framed(frame), wide, st.integers(-1, 2**70), st.binary(max_size=9)),
+)
+
+
+@st.composite
+def described(draw: st.DrawFn) -> tuple[dict[str, Any], str, str, str, Headers, bytes]:
+    """A request of an operation that the API describes: parameters as their schemas say, or not at all."""
+    method, path, operation = draw(st.sampled_from(OPERATIONS))
+    query: dict[str, str] = {}
+    headers: Headers = []
+    for parameter in operation["parameters"]:
+        number = parameter["schema"]["type"] == "integer"
+        good = st.integers(0, parameter["schema"]["maximum"]).map(str) if number else st.sampled_from(["t", "/nowhere"])
+        value = draw(st.one_of(good, good, st.sampled_from(["0", "1"]), latin if parameter["in"] == "header" else wide))
+        match parameter["in"]:
+            case "path":
+                path = path.replace(f"{{{parameter['name']}}}", quote(value, safe="", errors="replace") or "x")
+            case "query":
+                query[parameter["name"]] = value
+            case _:
+                headers.append((parameter["name"].lower(), value))
+    return operation, method.upper(), path, urlencode(query, errors="replace"), headers, draw(bodies)
+
+
+@pytest.mark.requirement("R36")
+@given(described())
+@BY_CHANCE
+def test_every_request_of_the_commit_api_has_one_of_the_answers_that_are_described(
+    asked: Asked, request: tuple[dict[str, Any], str, str, str, Headers, bytes]
+) -> None:
+    operation, method, path, query, headers, body = request
+    bearer = [("authorization", f"Bearer {asked.writer}")]
+    status = asked.status(method, path, query, headers + bearer, body)
+    if len(query) > LONGEST_QUERY or (status == 404 and path.count("%2F")):
+        return  # refused before it is known what it asks for
+    [kind] = operation["responses"][str(status)]["content"]
+    assert asked.kind == kind
 
 
 def test_a_host_that_cannot_be_read_is_refused_whatever_it_begins_with(asked: Asked) -> None:

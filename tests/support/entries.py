@@ -169,6 +169,7 @@ CASES: dict[str, Case] = {
     "Catalog.settings": lambda g: g.hands.catalog.settings,
     "Catalog.snapshot": lambda g: g.hands.catalog.snapshot([g.text]),
     "Catalog.table": lambda g: g.hands.catalog.table(g.text),
+    "Catalog.table_at": lambda g: g.hands.catalog.table_at(g.text),
     "Catalog.tables": lambda g: g.hands.catalog.tables(),
     "Catalog.transaction": lambda g: g.hands.catalog.transaction(token=g.text, operation=g.text, user_metadata=g.text),
     "Catalog.wait_until_published": lambda g: g.hands.catalog.wait_until_published({g.text: g.number}, seconds=0.05),

@@ -13,6 +13,7 @@ from deltamirror.config import Settings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.runner import Runner
+from deltamirror.storage.location import local_path
 from deltamirror.work import Outcome, Unit
 from tests.support.lake import add
 
@@ -84,7 +85,7 @@ def append(table: Table, count: int = 1, *, prefix: str = "f") -> None:
 
 def log_of(table: Table) -> Path:
     """The folder of the table's log."""
-    return Path(table.location.removeprefix("file://")) / LOG_DIRECTORY
+    return Path(local_path(table.location) or "") / LOG_DIRECTORY
 
 
 def published_files(table: Table) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from deltamirror.spark.logstore import settings_of_jobs
 from tests.support.rows import fingerprint, rows_or_error
 from tests.support.s3_access import S3Access, bucket_and_key
 from tests.support.spark_commands import run_command
@@ -28,6 +29,8 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.hadoop.fs.s3a.path.style.access": "true",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Below these locations, which are none, tables would be asked for at a server: tests say where theirs are.
+    **settings_of_jobs(server="http://127.0.0.1:9", schemes=("file", "s3a"), locations="none:"),
     "spark.sql.session.timeZone": "UTC",
     **PARTITIONS,
     "spark.driver.bindAddress": "127.0.0.1",

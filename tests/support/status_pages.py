@@ -126,7 +126,7 @@ def served(
     settings = replace(settings, serve=replace(settings.serve, **{"listen": "127.0.0.1:0", **serve}))
     with (
         MirrorEngine(settings=settings, database=catalog.database) as engine,
-        serving(engine, binding_of(settings.serve, insecure_http=insecure_http)) as running,
+        serving(engine, binding_of(settings.serve, insecure_http=insecure_http), catalog) as running,
     ):
         yield Served(catalog, running.url)
 

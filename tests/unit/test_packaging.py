@@ -5,10 +5,13 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import entry_points, requires, version
 from pathlib import Path
 
 import pytest
+
+from deltamirror.spark.logstore import log_store_jar
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -79,6 +82,29 @@ def test_the_set_up_installs_the_azure_server() -> None:
     done = run("make", "--dry-run", "setup", "VENV=no-such-folder")
     assert done.returncode == 0, done.stderr
     assert "scripts/azurite.py install" in done.stdout
+
+
+def test_the_set_up_builds_the_log_store() -> None:
+    done = run("make", "--dry-run", "--always-make", "setup", "VENV=no-such-folder")
+    assert done.returncode == 0, done.stderr
+    assert "sh scripts/logstore.sh" in done.stdout
+
+
+def test_a_missing_jdk_is_one_sentence(tmp_path: Path) -> None:
+    for program in ("id", "dirname"):
+        (tmp_path / program).symlink_to(f"/usr/bin/{program}")
+    done = run("/bin/sh", "scripts/logstore.sh", PATH=str(tmp_path))
+    assert done.returncode != 0
+    assert re.fullmatch(r"deltamirror needs javac \(Java 17 or later\) and mvn .*\.\n", done.stderr)
+
+
+def test_the_log_store_is_built_for_the_release_of_the_project_and_takes_nothing_along() -> None:
+    pom = (ROOT / "logstore" / "pom.xml").read_text()
+    assert f"<version>{PROJECT['version']}</version>" in pom
+    assert pom.count("<dependency>") == pom.count("<scope>provided</scope>") == 2
+    with zipfile.ZipFile(log_store_jar()) as jar:
+        packages = {str(Path(name).parent) for name in jar.namelist() if name.endswith(".class")}
+    assert packages == {"io/deltamirror/spark"}
 
 
 def test_a_missing_java_is_one_sentence(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_wrong_value_in_an_address_is_named(outage: Served) -> None:
     client = outage.client()
     for path, named in WRONG.items():
         answer = client.get(path)
-        assert (answer.status, f"{named}: " in answer.text) == (400, True), path
+        assert (answer.status, f"{named}: " in answer.text) == (422, True), path
 
 
 def test_what_is_not_there_is_404(outage: Served) -> None:

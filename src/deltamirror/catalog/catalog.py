@@ -27,14 +27,14 @@ from deltamirror.arguments import (
 )
 from deltamirror.catalog.cut import Cut
 from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of, table_properties
-from deltamirror.catalog.places import with_own_folder
+from deltamirror.catalog.places import table_in_folder, with_own_folder
 from deltamirror.catalog.rows import RowWriter
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.config import LiveSettings, Settings, Switch
 from deltamirror.delta.definition import TableDefinition
-from deltamirror.errors import AlreadyExists, InvalidInput
+from deltamirror.errors import AlreadyExists, InvalidInput, NotFound
 from deltamirror.pipeline.service.foreign_versions import FirstLooks
 from deltamirror.pipeline.service.inline import InlinePublisher
 from deltamirror.pipeline.service.owners import owner_name
@@ -47,7 +47,7 @@ from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.database.migrations import migrate, require_current
 from deltamirror.txnlog.database.opening import open_database
 from deltamirror.txnlog.tables.reading import Snapshot, cut
-from deltamirror.txnlog.tables.registry import TableInfo, list_tables, pause_mirror, table_info
+from deltamirror.txnlog.tables.registry import TableInfo, list_tables, pause_mirror, table_at, table_info
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = ["Catalog"]
@@ -148,6 +148,18 @@ class Catalog:
         with self.database.read() as connection:
             table_info(connection, name)
         return Table(self, name)
+
+    def table_at(self, location: str | PathLike[str]) -> Table:
+        """The table whose data files and log lie at a location, whichever spelling, link or mount leads there."""
+        place = canonical_location(path_text(location, "location"))
+        self.check()
+        with self.database.read() as connection:
+            found = table_at(connection, place)
+        found = found or table_in_folder(place, self.tables, self.settings.storage)
+        if found is None:
+            hint = "`deltamirror table list` shows the locations; `deltamirror import` takes in a table that is there"
+            raise NotFound(f"no table of the catalog lies at {place}", hint=hint)
+        return Table(self, found.name)
 
     def snapshot(self, names: Iterable[str] | str) -> Cut:
         """Several tables as of one moment: a transaction over some of them is in all of these, or in none."""

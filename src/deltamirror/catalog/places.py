@@ -5,14 +5,16 @@ from typing import Final, TypeVar
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import AlreadyExists, InvalidLocation, Transient
+from deltamirror.storage.location import is_inside
 from deltamirror.storage.places import overlap_on_disk
 from deltamirror.txnlog.tables.registry import PlacesMoved, TableInfo
 
-__all__ = ["require_own_folder", "with_own_folder"]
+__all__ = ["require_own_folder", "table_in_folder", "with_own_folder"]
 
 T = TypeVar("T")
 
 _TRIES: Final = 20
+_WITH_OTHER_NAMES: Final = ("file:", "az:", "abfs:")
 
 
 def with_own_folder(
@@ -34,6 +36,20 @@ def with_own_folder(
         except PlacesMoved:
             continue
     raise Transient(f"tables are taken in faster than {location} can be compared with them", hint="try again")
+
+
+def table_in_folder(
+    location: str, tables: Callable[[], Iterable[TableInfo]], storage: StorageSettings
+) -> TableInfo | None:
+    """The table whose place this is by another name: a link or a mount, or an Azure account that is not spelled out."""
+    if not location.startswith(_WITH_OTHER_NAMES):
+        return None
+    known = {table.location: table for table in tables()}
+    for other, table in known.items():
+        if is_inside(location, other) and is_inside(other, location):
+            return table
+    overlap = overlap_on_disk(location, known, storage)
+    return known[overlap.location] if overlap is not None and overlap.is_same else None
 
 
 def require_own_folder(location: str, tables: Iterable[TableInfo], storage: StorageSettings) -> None:

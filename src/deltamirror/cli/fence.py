@@ -18,7 +18,8 @@ def fence(invocation: Invocation, *, name: str) -> None:
     """Make every other Delta writer refuse table NAME.
 
     A private table feature does so; readers go on. This is a commit of the table: others refuse it from when that is
-    published. It shuts out DELETE, OPTIMIZE and VACUUM of other engines, too.
+    published. It shuts out DELETE, OPTIMIZE and VACUUM of other engines, too, and stock Delta jobs that commit through
+    SQL by the LogStore.
     """
     with catalog_of(invocation) as catalog:
         table = catalog.table(name)

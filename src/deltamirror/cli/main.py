@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "repair": LazyCommand("repair", "repair_", "End the quarantine of a table, and publish what is missing."),
     "report": LazyCommand("report", "report_", "Show the failed attempts to mirror a table, and what to do."),
     "restore": LazyCommand("restore", "restore", "Bring back an earlier version of a table."),
-    "serve": LazyCommand("serve", "serve", "Serve the status page, and the same numbers as JSON."),
+    "serve": LazyCommand("serve", "serve", "Serve the status page, the same numbers as JSON, and the commit API."),
     "status": LazyCommand("status", "status", "Show how far the tables are published, and what failed."),
     "table": LazyCommand("table", "table", "Create, look at, change and drop tables."),
     "token": LazyCommand("token", "token", "Issue, list and revoke the tokens of `deltamirror serve`."),

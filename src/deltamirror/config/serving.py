@@ -1,16 +1,16 @@
-"""The settings of the status page."""
+"""The settings of the status page and of the commit API."""
 
 from typing import Annotated
 
 import msgspec
 
-from deltamirror.config.keys import POSITIVE, Reload, described
+from deltamirror.config.keys import MANY_BYTES, POSITIVE, Reload, described
 
 __all__ = ["ServeSettings"]
 
 
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How `deltamirror serve` listens, and who may read."""
+    """How `deltamirror serve` listens, who may read, and how much a commit may send."""
 
     listen: Annotated[
         str,
@@ -49,6 +49,15 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.START,
         ),
     ] = False
+    commit_bytes: Annotated[
+        int,
+        MANY_BYTES,
+        described(
+            "The largest body of a request that commits: longer ones are refused (413).",
+            unit="bytes",
+            reload=Reload.LIVE,
+        ),
+    ] = 1_073_741_824
     session: Annotated[
         float, POSITIVE, described("How long a browser stays signed in.", unit="s", reload=Reload.START)
     ] = 43_200.0

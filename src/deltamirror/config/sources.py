@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 CONFIG_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CONFIG"
+_OTHERS: Final = (CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}TOKEN")
+"""Variables that are no settings: where the file is, and the token of Delta Lake jobs, which the JVM reads."""
 FLAGS: Final = {
     "catalog.url": "--catalog",
     "mirror.runner": "--runner",
@@ -84,7 +86,7 @@ def from_environment(environment: Mapping[str, str], keys: Sequence[Key]) -> Ite
     """The values of the variables ``DELTAMIRROR_<SECTION>__<KEY>``."""
     known = {key.variable: key for key in keys}
     for name in sorted(environment):
-        if not name.startswith(ENVIRONMENT_PREFIX) or name == CONFIG_VARIABLE or name.startswith(_TEST_RIG):
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in _OTHERS or name.startswith(_TEST_RIG):
             continue
         if name in known:
             yield Given(known[name], environment[name], origin=name, text=True)

@@ -1,10 +1,11 @@
-"""Tables of a catalog as a data source of Spark, for ``spark.read.format("deltamirror")`` and ``df.write``."""
+"""Spark: tables of a catalog as the format ``deltamirror``, and stock Delta Lake jobs that commit through SQL."""
 
 from importlib import import_module
 
 from deltamirror.errors import MissingExtra
+from deltamirror.spark.logstore import configure
 
-__all__ = ["register"]
+__all__ = ["configure", "register"]
 
 
 def register(spark: object) -> None:

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
 import uvicorn
@@ -27,7 +27,7 @@ from deltamirror.storage.calls import StoreCalls
 from deltamirror.telemetry import metrics
 from deltamirror.web.address import ListenAddress
 
-__all__ = ["SECURITY_HEADERS", "Listener", "OneRequest", "monitoring_app", "with_security_headers"]
+__all__ = ["SECURITY_HEADERS", "Listener", "OneRequest", "grant_time", "monitoring_app", "with_security_headers"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ SECURITY_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 )
 """What every answer says, unless it says something else itself."""
 
+_GRANTED: Final = "deltamirror.granted"
+"""In the state of a request: for how many seconds its connection may last, if longer than others."""
 _CONNECTIONS: Final = 32
 _LONGEST_CONNECTION: Final = 30.0
 _LARGEST_HEAD: Final = 16 * 1024
@@ -138,14 +140,34 @@ class Listener:
 
 
 class OneRequest(H11Protocol):
-    """A connection that is closed after its answer, and after some seconds in any case; beyond ``most``, at once."""
+    """A connection that is closed after its answer, and after some seconds in any case; beyond ``most``, at once.
+
+    An application may grant a request more time, by ``grant_time``.
+    """
 
     most: ClassVar[int] = _CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, with an end in sight."""
         super().connection_made(transport)
-        self.loop.call_later(_LONGEST_CONNECTION if len(self.connections) <= self.most else 0, transport.abort)
+        if len(self.connections) > self.most:
+            self.loop.call_later(0, transport.abort)
+        else:
+            self.loop.call_later(_LONGEST_CONNECTION, self._end, transport)
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """Close the connection, once the time that its request was granted is over."""
+        asked = cast("Scope | None", self.scope)  # None before a request was read
+        granted = None if asked is None else asked.get("state", {}).pop(_GRANTED, None)
+        if granted is None:
+            transport.abort()
+        else:
+            self.loop.call_later(granted - _LONGEST_CONNECTION, transport.abort)
+
+
+def grant_time(scope: Scope, seconds: float) -> None:
+    """Let the connection of a request last for so long: what it asks for takes longer than a page."""
+    scope.setdefault("state", {})[_GRANTED] = seconds
 
 
 def _configuration(app: ASGIApp) -> uvicorn.Config:

@@ -41,6 +41,7 @@ __all__ = [
     "rename_table",
     "require_free",
     "require_name",
+    "table_at",
     "table_info",
     "tables_of_delta_id",
 ]
@@ -94,6 +95,12 @@ def table_info(connection: Connection, name: str, switch: Switch = _ALL_ON) -> T
     if row is None:
         raise no_such_table(connection, name)
     return _info(row)
+
+
+def table_at(connection: Connection, location: str) -> TableInfo | None:
+    """The table of a canonical location."""
+    row = connection.execute(_INFO.where(tables.c.location == location)).one_or_none()
+    return None if row is None else _info(row)
 
 
 def tables_of_delta_id(connection: Connection, delta_id: str) -> list[TableInfo]:

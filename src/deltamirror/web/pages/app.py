@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from deltamirror import errors
+from deltamirror.catalog import Catalog
 from deltamirror.config import Switch, redact_text, redact_url
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.alerts.silencing import exact_patterns
@@ -30,6 +30,7 @@ from deltamirror.ops.health import HealthMonitor
 from deltamirror.ops.slo import SloRow
 from deltamirror.ops.slo import report as slo_report
 from deltamirror.txnlog.access.patterns import TablePattern
+from deltamirror.web.commits.app import CommitApi, bounds_its_body
 from deltamirror.web.listener import monitoring_app
 from deltamirror.web.pages.acts import Operations
 from deltamirror.web.pages.addresses import Binding
@@ -41,6 +42,7 @@ from deltamirror.web.pages.guard import Guard
 from deltamirror.web.pages.identity import Doorkeeper, Forbidden, Reader, TooMany, Unknown
 from deltamirror.web.pages.rendering import STATIC, render
 from deltamirror.web.pages.sessions import Sessions
+from deltamirror.web.problems import BodyTooLarge, problem, problem_of, status_of
 
 __all__ = ["status_page"]
 
@@ -54,24 +56,17 @@ _PATIENCE: Final = 5.0
 """How long a page waits for a DuckDB file that another process has open."""
 _API: Final = "/api/"
 _FOR_PROGRAMS: Final = (_API, "/healthz", "/readyz", "/metrics")
-_STATUSES: Final[Mapping[type[DeltaMirrorError], int]] = {
-    errors.NotFound: 404,
-    errors.InvalidInput: 400,
-    errors.Refused: 409,
-    errors.Unavailable: 503,
-    errors.Transient: 503,
-}
 
 
-def status_page(engine: MirrorEngine, binding: Binding) -> ASGIApp:
+def status_page(engine: MirrorEngine, binding: Binding, catalog: Catalog) -> ASGIApp:
     """The application that is served at a binding."""
-    return Guard(_Pages(engine, binding).app(), binding)
+    return Guard(_Pages(engine, binding, catalog).app(), binding, bounds_its_body)
 
 
 class _Pages:
     """The pages of one catalog."""
 
-    def __init__(self, engine: MirrorEngine, binding: Binding) -> None:
+    def __init__(self, engine: MirrorEngine, binding: Binding, catalog: Catalog) -> None:
         self._database, self._live = engine.database, engine.live
         self._catalog = redact_url(engine.settings.catalog.url)
         self._doorkeeper = Doorkeeper(engine.database, binding, Sessions(engine.settings.serve.session))
@@ -80,6 +75,7 @@ class _Pages:
         self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.live))
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._held_back = 0
+        self._commits = CommitApi(catalog, self._doorkeeper, engine.live, self._in_thread)
 
     def app(self) -> Starlette:
         """All routes."""
@@ -97,6 +93,7 @@ class _Pages:
                 Route("/sign-in", self._sign_in_page, methods=["GET"]),
                 Route("/sign-in", self._sign_in, methods=["POST"]),
                 Route("/sign-out", self._sign_out, methods=["POST"]),
+                *self._commits.routes(),
                 Route(f"{_API}v1/status", self._read(self._api_status)),
                 Route(f"{_API}v1/tables/{{name}}", self._read(self._api_table)),
                 *(
@@ -111,6 +108,7 @@ class _Pages:
                 Unknown: self._unknown,
                 Forbidden: self._failed,
                 TooMany: self._failed,
+                BodyTooLarge: self._failed,
             },
         )
 
@@ -254,10 +252,13 @@ class _Pages:
     def _answered(self, request: Request, page: Callable[[Request, Reader], Response]) -> Response:
         return page(request, self._doorkeeper.reader(request))
 
-    async def _in_thread(self, work: Callable[..., Response], *arguments: Any) -> Response:
+    async def _in_thread(
+        self, work: Callable[..., Response], *arguments: Any, threads: anyio.CapacityLimiter | None = None
+    ) -> Response:
         """Do what asks the database, in one of a few threads, and let go of a file that others may wait for."""
         try:
-            return await anyio.to_thread.run_sync(partial(self._worked, work, *arguments), limiter=self._threads)
+            work_in_turn = partial(self._worked, work, *arguments)
+            return await anyio.to_thread.run_sync(work_in_turn, limiter=threads or self._threads)
         except Unknown as unknown:
             await self._hold_back(unknown.pause)
             raise
@@ -300,17 +301,17 @@ class _Pages:
 
     def _unknown(self, request: Request, _: Exception) -> Response:
         if request.scope["path"].startswith(_FOR_PROGRAMS):
-            answer = {"error": {"code": "unauthorized", "message": "a token is needed: Authorization: Bearer dm_…"}}
-            return _json(answer, 401, headers={"WWW-Authenticate": "Bearer"})
+            hint = "send Authorization: Bearer dm_…; `deltamirror token issue` makes one"
+            return problem(401, "unauthorized", "a token is needed", hint, headers={"WWW-Authenticate": "Bearer"})
         if "x-live" in request.headers:
             return Response(status_code=401)
         return RedirectResponse(f"/sign-in?next={_here(request, quoted=True)}", 303)
 
     def _failed(self, request: Request, error: Exception) -> Response:
-        status, code, message, hint = _told(error)
         headers = {"Retry-After": str(error.seconds)} if isinstance(error, TooMany) else {}
         if request.scope["path"].startswith(_FOR_PROGRAMS):
-            return _json({"error": {"code": code, "message": message, "hint": hint}}, status, headers=headers)
+            return _program_told(error, headers)
+        status, message, hint = _told(error)
         reader = None
         with suppress(DeltaMirrorError):  # no token is looked at here: wrong ones were counted, and held back
             reader = self._doorkeeper.signed_in(request)
@@ -339,25 +340,34 @@ def _require_operator(reader: Reader, table: str) -> None:
         raise Forbidden(f"The token {reader.name} does not allow this.")
 
 
-def _told(error: Exception) -> tuple[int, str, str, str]:
-    """Status, code, message and hint of a failure."""
+def _told(error: Exception) -> tuple[int, str, str]:
+    """Status, message and hint of a failure, for people."""
     match error:
         case DeltaMirrorError():
-            status = next((number for kind, number in _STATUSES.items() if isinstance(error, kind)), 500)
-            return status, error.code, redact_text(error.message), redact_text(error.hint)
+            return status_of(error), redact_text(error.message), redact_text(error.hint)
         case TooMany():
-            return 429, "throttled", "Too many wrong tokens", f"wait {error.seconds} seconds"
+            return 429, "Too many wrong tokens", f"wait {error.seconds} seconds"
         case Forbidden():
-            return 403, "permission-denied", str(error), ""
+            return 403, str(error), ""
         case HTTPException(status_code=404):
-            return 404, "not-found", "There is no such page", "the overview leads to all of them"
+            return 404, "There is no such page", "the overview leads to all of them"
         case HTTPException():
-            return error.status_code, "refused", error.detail, ""
-    return 500, "internal", "This is a defect", "the log of the server says more"
+            return error.status_code, error.detail, ""
+    return 500, "This is a defect", "the log of the server says more"
 
 
-def _json(document: Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(document), status, headers, "application/json")
+def _program_told(error: Exception, headers: Mapping[str, str]) -> Response:
+    """The same for programs."""
+    match error:
+        case TooMany():
+            return problem(429, "throttled", "too many wrong tokens", f"wait {error.seconds} seconds", headers=headers)
+        case Forbidden():
+            return problem(403, "permission-denied", str(error))
+    return problem_of(error)
+
+
+def _json(document: Mapping[str, object]) -> Response:
+    return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 def _here(request: Request, *, quoted: bool = False) -> str:

@@ -20,7 +20,7 @@ LONGEST_BODY: Final = 8 * 1024
 LONGEST_HEADERS: Final = 16 * 1024
 LONGEST_QUERY: Final = 2 * 1024
 
-_LENGTH: Final = re.compile(r"[0-9]{1,9}")
+_LENGTH: Final = re.compile(r"[0-9]{1,15}")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -40,8 +40,8 @@ _FOR_A_YEAR: Final = "max-age=31536000"
 class Guard:
     """The outermost application: refuses what is too large or for another host, and sets the headers of all answers."""
 
-    def __init__(self, app: ASGIApp, binding: Binding) -> None:
-        self._app, self._binding = app, binding
+    def __init__(self, app: ASGIApp, binding: Binding, bounds_its_body: Callable[[Scope], bool]) -> None:
+        self._app, self._binding, self._bounds_its_body = app, binding, bounds_its_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -49,8 +49,9 @@ class Guard:
             return
         refused = self._refused(scope)
         app = self._app if refused is None else refused
+        bounded = receive if self._bounds_its_body(scope) else _bounded(receive)
         try:
-            await app(scope, _bounded(receive), self._with_headers(send))
+            await app(scope, bounded, self._with_headers(send))
         except Exception as error:  # noqa: BLE001  it was answered with 500; a traceback may repeat secrets
             _log.error("the answer to a request failed: %s", our_error(error))
 
@@ -66,7 +67,7 @@ class Guard:
             return PlainTextResponse("The headers are too large.\n", 431)
         if len(scope["query_string"]) > LONGEST_QUERY:
             return PlainTextResponse("The address is too long.\n", 414)
-        if not _LENGTH.fullmatch(length) or int(length) > LONGEST_BODY:
+        if not _LENGTH.fullmatch(length) or (int(length) > LONGEST_BODY and not self._bounds_its_body(scope)):
             return PlainTextResponse("The request is too large.\n", 413)
         return None
 

@@ -68,14 +68,19 @@ class Doorkeeper:
 
     def reader(self, request: Request) -> Reader:
         """Who asks; ``Unknown`` if that has to be said first."""
-        kind, _, text = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return _reader(self._checked(text.strip(), self._client(request)))
+        if (text := _bearer_text(request)) is not None:
+            return _reader(self._checked(text, self._client(request)))
         if (signed_in := self.signed_in(request)) is not None:
             return signed_in
         if self._binding.reads_without_token and not any(name in request.headers for name in _FORWARDED):
             return Reader(name="", tables=ALL_TABLES, is_operator=False)
         raise Unknown
+
+    def bearer(self, request: Request) -> AccessToken:
+        """The token that a program shows, whatever it allows; ``Unknown`` without one."""
+        if (text := _bearer_text(request)) is None:
+            raise Unknown
+        return self._checked(text, self._client(request), right=None)
 
     def operator(self, request: Request, csrf: str) -> Reader:
         """Who asks for a change: a browser that is signed in, by a form of ours, with the right to operate."""
@@ -118,10 +123,11 @@ class Doorkeeper:
             token = token_by_id(connection, session.token_id)
         return None if token is None or not token.allows(Right.READ) else _reader(token, session)
 
-    def _checked(self, text: str, client: str) -> AccessToken:
+    def _checked(self, text: str, client: str, right: Right | None = Right.READ) -> AccessToken:
+        """The token of this text; ``Unknown`` if it is none, or does not allow what is asked for."""
         with self._database.read() as connection:
             token = verified_token(connection, text)
-        if token is None or not token.allows(Right.READ):
+        if token is None or not (right is None or token.allows(right)):
             wrong = self._throttle.was_wrong(client)
             if wrong.is_news:
                 _log.warning("a wrong token from %s, %d of late", client, wrong.count)
@@ -155,6 +161,11 @@ class Doorkeeper:
             return str(ipaddress.ip_address(told))
         except ValueError:
             return own
+
+
+def _bearer_text(request: Request) -> str | None:
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    return text.strip() if kind.lower() == "bearer" else None
 
 
 def require_same_site(request: Request) -> None:

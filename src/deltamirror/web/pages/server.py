@@ -10,6 +10,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from deltamirror.catalog import Catalog
 from deltamirror.errors import InvalidSettings, Refused
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.monitoring.collector import exported
@@ -40,14 +41,14 @@ class Serving:
 
 
 @contextmanager
-def serving(engine: MirrorEngine, binding: Binding) -> Iterator[Serving]:
-    """Serve the status page of a catalog; refused where readers need tokens, and there is none."""
+def serving(engine: MirrorEngine, binding: Binding, catalog: Catalog) -> Iterator[Serving]:
+    """Serve the status page of a catalog, and its commit API; refused where readers need tokens, and there is none."""
     _require_tokens(engine, binding)
     with (
         Listener(binding.address) as listener,
         exported(engine.database, engine.live),
     ):
-        listener.serve(status_page(engine, binding), lambda app: _configured(app, binding))
+        listener.serve(status_page(engine, binding, catalog), lambda app: _configured(app, binding))
         yield Serving(binding, listener)
 
 
@@ -61,7 +62,7 @@ def _require_tokens(engine: MirrorEngine, binding: Binding) -> None:
     if binding.reads_without_token:
         return
     with engine.database.read() as connection:
-        if not has_tokens(connection, Right.READ):
+        if not any(has_tokens(connection, right) for right in (Right.READ, Right.WRITE)):
             raise Refused(
                 "every reader needs a token, and there is none",
                 hint="`deltamirror token issue NAME --rights operate` makes one",

@@ -1,0 +1,238 @@
+"""The routes of the commit API. Every request shows a token; its rights and tables decide what it may do.
+
+A commit is sent with a key of its own (``Idempotency-Key``): the same request with the same key, whichever server it
+reaches and however often, is one commit, and gets the same answer.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import chain
+from typing import IO, Any, Final, Protocol
+
+import anyio
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Scope
+
+from deltamirror.catalog import Catalog, Committed
+from deltamirror.config import LiveSettings
+from deltamirror.errors import InvalidInput
+from deltamirror.txnlog.access.tokens import AccessToken, Right
+from deltamirror.txnlog.tables.registry import TableInfo
+from deltamirror.web.commits.bodies import FRAMES, NDJSON, Part, frame_head, framed_parts, part_lines, spooled
+from deltamirror.web.commits.description import description
+from deltamirror.web.listener import grant_time
+from deltamirror.web.pages.asked import number_of
+from deltamirror.web.pages.identity import Doorkeeper, Forbidden
+
+__all__ = ["CommitApi", "bounds_its_body"]
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 16
+"""Commits that are under way, beside the threads of the pages."""
+_LONGEST: Final = 600.0
+"""How long the connection of a writer may last, in seconds: a large commit takes longer than a page."""
+_MOST_VERSIONS: Final = 1_000
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""An answer ends with the version that reaches this; the client asks for the next ones again."""
+_LONGEST_KEY: Final = 200
+_READERS: Final = (Right.READ, Right.WRITE)
+_WRITERS: Final = (Right.WRITE,)
+
+
+class InThread(Protocol):
+    """Does work that asks the database, in one of a few threads."""
+
+    async def __call__(
+        self, work: Callable[..., Response], *arguments: Any, threads: anyio.CapacityLimiter | None = None
+    ) -> Response:
+        """The answer of the work."""
+
+
+def bounds_its_body(scope: Scope) -> bool:
+    """Whether a request is one whose body may be large: it is bounded once the token was looked at."""
+    path: str = scope["path"]
+    in_table = path.startswith("/api/v1/tables/") and "/commits/" in path
+    return scope["method"] == "POST" and (path == "/api/v1/commits" or in_table)
+
+
+class CommitApi:
+    """The API of one catalog."""
+
+    def __init__(self, catalog: Catalog, doorkeeper: Doorkeeper, live: LiveSettings, in_thread: InThread) -> None:
+        self._catalog, self._doorkeeper, self._live, self._in_thread = catalog, doorkeeper, live, in_thread
+        self._committers = anyio.CapacityLimiter(_AT_ONCE)
+
+    def routes(self) -> list[Route]:
+        """All routes, those with more names in their paths before the others."""
+        one = "/api/v1/tables/{name}/commits/{version}"
+        return [
+            Route("/api/v1/openapi.json", self._description),
+            Route("/api/v1/commits", self._several, methods=["POST"]),
+            Route("/api/v1/tables", self._read(self._located)),
+            Route("/api/v1/tables/{name}/head", self._read(self._head)),
+            Route("/api/v1/tables/{name}/commits", self._read(self._range)),
+            Route(one, self._one, methods=["POST"]),
+            Route(one, self._read(self._file)),
+        ]
+
+    async def _description(self, _: Request) -> Response:
+        return _json(description())
+
+    # Commits
+
+    async def _one(self, request: Request) -> Response:
+        """Commit the lines of a body to one table."""
+        return await self._received(request, _whole_body)
+
+    async def _several(self, request: Request) -> Response:
+        """Commit the frames of a body, each to its table: all of them, or none."""
+        return await self._received(request, lambda _, file: framed_parts(file))
+
+    async def _received(self, request: Request, parts: Callable[[Request, IO[bytes]], Sequence[Part]]) -> Response:
+        """Look at the token before the body is taken, and commit when all of it is there."""
+        await self._in_thread(self._admitted, request)
+        grant_time(request.scope, _LONGEST)
+        async with spooled(request, self._live.current.serve.commit_bytes) as file:
+            return await self._in_thread(self._committed, request, file, parts, threads=self._committers)
+
+    def _admitted(self, request: Request) -> Response:
+        """Refuse a writer before anything is read of what it sends."""
+        writer = self._bearer(request, _WRITERS)
+        if (name := request.path_params.get("name")) is not None:
+            _require_covered(writer, name)
+        _key_of(request)
+        return Response()
+
+    def _committed(
+        self, request: Request, file: IO[bytes], parts: Callable[[Request, IO[bytes]], Sequence[Part]]
+    ) -> Response:
+        writer, asked = self._bearer(request, _WRITERS), parts(request, file)
+        for part in asked:
+            _require_covered(writer, part.table)
+        _require_distinct(asked)
+        # The engine that wrote complete lines has checked the rows, which the log cannot show.
+        with self._catalog.transaction(token=_key_of(request), rows_checked=True) as tx:
+            for part in asked:
+                tx.stage_lines(part.table, part_lines(file, part), at_version=part.version)
+            committed = tx.commit()
+        _log.info("%s committed %s over HTTP", writer.name, dict(committed.versions))
+        return _json(_outcome(committed), 201)
+
+    # Reading
+
+    def _located(self, request: Request, reader: AccessToken) -> Response:
+        """The table at a location. One that the token is not for is no stranger's: a writer has to know."""
+        location = request.query_params.get("location", "")
+        return self._about(self._catalog.table_at(location).info(), reader)
+
+    def _head(self, request: Request, reader: AccessToken) -> Response:
+        name = _covered_name(request, reader)
+        return self._about(self._catalog.table(name).info(), reader)
+
+    def _about(self, info: TableInfo, reader: AccessToken) -> Response:
+        _require_covered(reader, info.name)
+        return _json(_table(info))
+
+    def _file(self, request: Request, reader: AccessToken) -> Response:
+        """The bytes of one version."""
+        name, version = _covered_name(request, reader), number_of(request.path_params, "version")
+        return Response(self._catalog.table(name).commit_file(version or 0), media_type=NDJSON)
+
+    def _range(self, request: Request, reader: AccessToken) -> Response:
+        """The bytes of consecutive versions, as frames."""
+        info = self._catalog.table(_covered_name(request, reader)).info()
+        first = number_of(request.query_params, "from") or 0
+        last = number_of(request.query_params, "to")
+        last = info.head if last is None else min(last, info.head)
+        grant_time(request.scope, _LONGEST)
+        frames = self._frames(info.name, range(first, min(last, first + _MOST_VERSIONS - 1) + 1))
+        begun = next(frames, b"")  # what is wrong with the first one is told by a status
+        return StreamingResponse(chain([begun], frames), media_type=FRAMES)
+
+    def _frames(self, name: str, versions: Sequence[int]) -> Iterator[bytes]:
+        """Version after version, one of them in memory, each by a look at the database of its own."""
+        table, sent = self._catalog.table(name), 0
+        for version in versions:
+            data = table.commit_file(version)
+            yield frame_head(name, version, len(data)) + data
+            sent += len(data)
+            if sent >= _MOST_BYTES:
+                break
+        self._catalog.database.let_go()
+
+    def _read(self, answer: Callable[[Request, AccessToken], Response]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return await self._in_thread(self._answered, request, answer)
+
+        return endpoint
+
+    def _answered(self, request: Request, answer: Callable[[Request, AccessToken], Response]) -> Response:
+        return answer(request, self._bearer(request, _READERS))
+
+    def _bearer(self, request: Request, rights: Sequence[Right]) -> AccessToken:
+        token = self._doorkeeper.bearer(request)
+        if not any(token.allows(right) for right in rights):
+            raise Forbidden(
+                f"the token {token.name} may not {' or '.join(rights)}: issue one with --rights {rights[-1]}"
+            )
+        return token
+
+
+def _whole_body(request: Request, file: IO[bytes]) -> Sequence[Part]:
+    version = number_of(request.path_params, "version") or 0
+    return [Part(request.path_params["name"], version, 0, file.seek(0, 2))]
+
+
+def _covered_name(request: Request, token: AccessToken) -> str:
+    name: str = request.path_params["name"]
+    _require_covered(token, name)
+    return name
+
+
+def _require_covered(token: AccessToken, table: str) -> None:
+    """Refuse a table that a token is not for, whether there is one or not."""
+    if not token.tables.covers(table):
+        raise Forbidden(f"the token {token.name} is for tables {token.tables.text}, not for {table[:255]}")
+
+
+def _require_distinct(parts: Sequence[Part]) -> None:
+    if len({part.table for part in parts}) < len(parts):
+        raise InvalidInput("the body has two commits of one table", hint="put all lines into one commit")
+
+
+def _key_of(request: Request) -> str:
+    key = request.headers.get("idempotency-key", "")
+    if not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
+        raise InvalidInput(
+            f"the header Idempotency-Key has to be a text of 1 to {_LONGEST_KEY} letters",
+            hint="send a new UUID with each commit, and the same one when the commit is sent again",
+        )
+    return key
+
+
+def _outcome(committed: Committed) -> dict[str, object]:
+    return {
+        "versions": dict(committed.versions),
+        "timestamp": committed.timestamp,
+        "already_applied": committed.already_applied,
+    }
+
+
+def _table(info: TableInfo) -> dict[str, object]:
+    return {
+        "table": info.name,
+        "location": info.location,
+        "state": info.state,
+        "head": info.head,
+        "timestamp": info.head_timestamp,
+        "published": info.published,
+        "log_start": info.log_start,
+    }
+
+
+def _json(document: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(document), status, media_type="application/json")

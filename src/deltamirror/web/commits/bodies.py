@@ -1,0 +1,121 @@
+"""Bodies of commits: spooled to a temporary file before anything is done with them, and read from there.
+
+So a client that sends slowly, or goes away half-way, holds no thread, no connection to the database and no stage; and
+a commit of any size takes a bounded part of the memory. Several commits in one body, or in one answer, are frames: a
+line ``{"commit":{"table":"orders","version":7,"bytes":1234}}``, then exactly so many bytes of that commit file.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
+from typing import IO, Final
+
+import anyio.to_thread
+import msgspec
+from starlette.requests import Request
+
+from deltamirror.delta.bounds import LONGEST_LINE
+from deltamirror.errors import CapacityExceeded, InvalidInput
+from deltamirror.web.problems import BodyTooLarge
+
+__all__ = ["FRAMES", "NDJSON", "Part", "frame_head", "framed_parts", "part_lines", "spooled"]
+
+NDJSON: Final = "application/x-ndjson"
+FRAMES: Final = "application/vnd.deltamirror.commits"
+
+_IN_MEMORY: Final = 1024 * 1024
+_LONGEST_HEAD: Final = 1024
+_MOST_PARTS: Final = 100
+_FORM: Final = 'each commit begins with a line {"commit":{"table":"orders","version":7,"bytes":1234}}'
+
+
+class _Frame(msgspec.Struct, forbid_unknown_fields=True):
+    table: str
+    version: int
+    bytes: int
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    commit: _Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The commit of one table in a body: which version it is to become, and where its lines are."""
+
+    table: str
+    version: int
+    start: int
+    size: int
+
+
+@asynccontextmanager
+async def spooled(request: Request, limit: int) -> AsyncIterator[IO[bytes]]:
+    """The whole body of a request as a file; ``BodyTooLarge`` as soon as that is known."""
+    declared = request.headers.get("content-length")
+    if declared is not None and int(declared) > limit:
+        raise BodyTooLarge(limit)
+    with SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+        taken, waiting = 0, bytearray()
+        async for piece in request.stream():
+            taken += len(piece)
+            if taken > limit:
+                raise BodyTooLarge(limit)
+            waiting += piece
+            if len(waiting) > _IN_MEMORY:
+                await _written(file, waiting)
+        await _written(file, waiting)
+        yield file
+
+
+async def _written(file: IO[bytes], waiting: bytearray) -> None:
+    """Write in a thread: a disk may be slow."""
+    try:
+        await anyio.to_thread.run_sync(file.write, bytes(waiting))
+    except OSError as error:
+        hint = "make room in the temporary folder of the server"
+        raise CapacityExceeded(f"the body cannot be kept: {error.strerror}", hint=hint) from error
+    waiting.clear()
+
+
+def framed_parts(file: IO[bytes]) -> list[Part]:
+    """The frames of a body; each has to be complete."""
+    end, found, start = file.seek(0, 2), list[Part](), 0
+    while start < end:
+        file.seek(start)
+        head = file.readline(_LONGEST_HEAD)
+        frame = _frame(head, len(found))
+        start += len(head) + frame.bytes
+        if start > end:
+            raise InvalidInput(f"commit {len(found)} of the body ends before its {frame.bytes} bytes", hint=_FORM)
+        found.append(Part(frame.table, frame.version, start - frame.bytes, frame.bytes))
+        if len(found) > _MOST_PARTS:
+            raise InvalidInput(f"the body has more than {_MOST_PARTS} commits", hint="commit fewer tables at once")
+    return found
+
+
+def part_lines(file: IO[bytes], part: Part) -> Iterator[bytes]:
+    """The lines of a part, with their ends, one after the other."""
+    at, end = part.start, part.start + part.size
+    while at < end:
+        file.seek(at)  # each time: the parts of a body are read in turns
+        # One byte more than the longest that is taken tells a line that is too long, without reading all of it.
+        line = file.readline(min(end - at, LONGEST_LINE + 1))
+        at += len(line)
+        yield line
+
+
+def frame_head(table: str, version: int, size: int) -> bytes:
+    """The line that begins a frame."""
+    return msgspec.json.encode(_Head(_Frame(table, version, size))) + b"\n"
+
+
+def _frame(head: bytes, number: int) -> _Frame:
+    try:
+        frame = msgspec.json.decode(head, type=_Head).commit
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"commit {number} of the body has no head that can be read: {error}", hint=_FORM) from error
+    if frame.bytes < 0 or not head.endswith(b"\n"):
+        raise InvalidInput(f"commit {number} of the body has no head that can be read", hint=_FORM)
+    return frame

@@ -1,0 +1,153 @@
+"""Stock Delta Lake jobs that commit through ``deltamirror serve``, in the session that tests share."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from deltamirror.spark.logstore import LOG_STORE
+
+__all__ = ["LogStoreListing", "LogStoreRace", "LogStoreWrite", "StockJob", "StreamedTable", "job_settings"]
+
+
+def job_settings(server: str, token: str, locations: str, retry_seconds: int = 60) -> dict[str, str]:
+    """The settings of a session whose tables below ``locations`` are asked for at a server."""
+    names = {"server": server, "token": token, "locations": locations, "retry.seconds": str(retry_seconds)}
+    return {f"deltamirror.{name}": value for name, value in names.items()}
+
+
+@contextmanager
+def _configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            session.conf.unset(name)
+
+
+@dataclass(frozen=True, slots=True)
+class StockJob:
+    """Statements of SQL; the answer is the rows of the last one."""
+
+    settings: Mapping[str, str]
+    statements: Sequence[str]
+
+    def run(self, session: SparkSession) -> list[dict[str, Any]]:
+        """Run them one after the other."""
+        rows: list[dict[str, Any]] = []
+        with _configured(session, self.settings):
+            for statement in self.statements:
+                rows = [row.asDict() for row in session.sql(statement).collect()]
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedTable:
+    """The rows of one Delta table, streamed into another one."""
+
+    settings: Mapping[str, str]
+    source: str
+    sink: str
+    checkpoint: str
+
+    def run(self, session: SparkSession) -> None:
+        """Run the query to the end of what is there."""
+        with _configured(session, self.settings):
+            stream = session.readStream.format("delta").load(self.source).writeStream.format("delta")
+            query = stream.option("checkpointLocation", self.checkpoint).trigger(availableNow=True)
+            query.start(self.sink).awaitTermination()
+
+
+@dataclass(frozen=True, slots=True)
+class LogStoreWrite:
+    """One call of the LogStore; the answer is empty, or the class and the message of the exception."""
+
+    settings: Mapping[str, str]
+    path: str
+    lines: Sequence[str]
+
+    def run(self, session: SparkSession) -> str:
+        """Write the file."""
+        return _Jvm(session, self.settings).write(self.path, self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class LogStoreListing:
+    """The names that the LogStore lists, from a path on."""
+
+    settings: Mapping[str, str]
+    path: str
+
+    def run(self, session: SparkSession) -> list[str]:
+        """List the folder."""
+        return _Jvm(session, self.settings).names(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class LogStoreRace:
+    """Drivers that commit to one log at once, each a LogStore of its own; every commit is sent until it has a version.
+
+    The answer is the versions that each of them got.
+    """
+
+    settings: Mapping[str, str]
+    folder: str
+    commits: Sequence[Sequence[str]]
+    """For each driver, the lines of its commits."""
+
+    def run(self, session: SparkSession) -> list[list[int]]:
+        """Let them race."""
+        with ThreadPoolExecutor(len(self.commits)) as pool:
+            return list(pool.map(lambda lines: self._driver(_Jvm(session, self.settings), lines), self.commits))
+
+    def _driver(self, jvm: "_Jvm", commits: Sequence[str]) -> list[int]:
+        versions, version = [], 1
+        for line in commits:
+            while told := jvm.write(f"{self.folder}/{version:020}.json", [line]):
+                assert told.startswith("java.nio.file.FileAlreadyExistsException"), told
+                listed = jvm.names(f"{self.folder}/{version:020}.json")
+                version = 1 + max(int(name[:20]) for name in listed if name.endswith(".json") and name[0] != ".")
+            versions.append(version)
+        return versions
+
+
+class _Jvm:
+    """A LogStore as Delta Lake makes it."""
+
+    def __init__(self, session: SparkSession, settings: Mapping[str, str]) -> None:
+        self._jvm = cast("Any", session._jvm)  # its classes are found by name at run time
+        gateway = cast("Any", session.sparkContext._gateway)
+        self._configuration = session._jsparkSession.sessionState().newHadoopConf()
+        for name, value in settings.items():
+            self._configuration.set(name, value)
+        of_class = self._jvm.org.apache.spark.util.Utils.classForName(LOG_STORE, True, False)
+        [constructor] = of_class.getConstructors()
+        arguments = gateway.new_array(self._jvm.Object, 1)
+        arguments[0] = self._configuration
+        self._store = constructor.newInstance(arguments)
+
+    def write(self, path: str, lines: Sequence[str]) -> str:
+        given = self._jvm.java.util.ArrayList()
+        for line in lines:
+            given.add(line)
+        try:
+            self._store.write(self._path(path), given.iterator(), False, self._configuration)
+        except Py4JJavaError as error:
+            return str(error.java_exception.toString())
+        return ""
+
+    def names(self, path: str) -> list[str]:
+        found = self._store.listFrom(self._path(path), self._configuration)
+        names = []
+        while found.hasNext():
+            names.append(str(found.next().getPath().getName()))
+        return names
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)

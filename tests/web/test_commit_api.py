@@ -1,0 +1,339 @@
+"""Writers in any language commit over HTTP: at exact versions, once, and only where their tokens allow it."""
+
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deltamirror import Catalog
+from deltamirror.config import WriterSettings
+from deltamirror.errors import CommitUnknown, DeltaMirrorError, Throttled, Transient, Unavailable
+from deltamirror.txnlog.access.patterns import ALL_TABLES
+from deltamirror.txnlog.access.tokens import Right, issue_token, revoke_token
+from deltamirror.txnlog.commit.committing import CommitPath
+from deltamirror.web.listener import OneRequest, grant_time
+from deltamirror.web.pages.guard import LONGEST_BODY
+from tests.support.commit_clients import UNTIMED, Writer, commit_lines, framed, unframed, writer_of
+from tests.support.lake import create, opened, paths
+from tests.support.mirrors import until
+from tests.support.status_pages import Client, Served, served
+
+pytestmark = pytest.mark.requirement("R36")
+
+
+@pytest.fixture
+def page(served_page: Served) -> Served:
+    """A server with two tables."""
+    for name in ("sales.orders", "t"):
+        create(served_page.catalog, name, properties=UNTIMED)
+    return served_page
+
+
+@pytest.fixture
+def writer(page: Served) -> Writer:
+    return writer_of(page)
+
+
+def test_lines_become_the_version_that_they_ask_for_byte_for_byte(page: Served, writer: Writer) -> None:
+    lines = commit_lines("a", "é").removesuffix(b"\n")
+    answer = writer.commit("t", 1, lines)
+    assert (answer.status, answer.json["versions"], answer.json["already_applied"]) == (201, {"t": 1}, False)
+    assert page.catalog.table("t").commit_file(1) == lines
+    assert writer.get("/tables/t/commits/1").body == lines
+    assert (writer.get("/tables/t/head").json["head"], writer.get("/tables/t/head").json["published"]) == (1, None)
+
+
+def test_a_version_that_is_taken_or_ahead_is_a_conflict_that_names_the_head(page: Served, writer: Writer) -> None:
+    assert writer.commit("t", 1, commit_lines("a")).status == 201
+    for version, reason in ((0, "version-taken"), (1, "version-taken"), (3, "version-ahead")):
+        answer = writer.commit("t", version, commit_lines("b"))
+        told = answer.json
+        assert (answer.status, answer.headers["content-type"]) == (409, "application/problem+json")
+        assert (told["code"], told["reason"], told["head"], told["table"]) == ("conflict", reason, 1, "t")
+    assert paths(page.catalog.table("t")) == ["a"]
+
+
+def test_the_same_commit_with_the_same_key_is_one_commit_and_another_is_refused(page: Served, writer: Writer) -> None:
+    first, again = (writer.commit("t", 1, commit_lines("a"), "k") for _ in range(2))
+    assert (first.status, again.status, again.json) == (201, 201, {**first.json, "already_applied": True})
+    other = writer.commit("t", 2, commit_lines("b"), "k")
+    assert (other.status, other.json["code"]) == (422, "token-reused")
+    with served(page.catalog) as second:
+        elsewhere = Writer(second.client(), writer.token).commit("t", 1, commit_lines("a"), "k")
+    assert elsewhere.json == again.json, "the state is in SQL, and no server has any"
+
+
+def test_several_tables_are_committed_together_or_not_at_all(page: Served, writer: Writer) -> None:
+    orders, t = page.catalog.table("sales.orders"), page.catalog.table("t")
+    files = commit_lines("a").removesuffix(b"\n"), commit_lines("b")
+    answer = writer.post("/commits", framed(("t", 1, files[0]), ("sales.orders", 1, files[1])))
+    assert (answer.status, answer.json["versions"]) == (201, {"t": 1, "sales.orders": 1})
+    assert (t.commit_file(1), orders.commit_file(1)) == files
+    refused = writer.post("/commits", framed(("t", 2, commit_lines("c")), ("sales.orders", 1, commit_lines("d"))))
+    assert (refused.status, refused.json["table"]) == (409, "sales.orders")
+    assert (t.info().head, orders.info().head) == (1, 1)
+
+
+def test_large_commits_of_several_tables_keep_their_lines_apart(sqlite_lake: str) -> None:
+    """The log reads some lines of each before it reads all of one."""
+    names, files = ("a", "b"), [commit_lines(*(f"{name}{n}" for n in range(9))) for name in "ab"]
+    with opened(sqlite_lake, stage_above=2, chunk_lines=2) as catalog, served(catalog) as page:
+        for name in names:
+            create(catalog, name, properties=UNTIMED)
+        body = framed(*((name, 1, data) for name, data in zip(names, files, strict=True)))
+        assert writer_of(page).post("/commits", body).status == 201
+        assert [catalog.table(name).commit_file(1) for name in names] == files
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\n",
+        commit_lines("a"),
+        b'{"commit":{"table":"t","version":1,"bytes":-1}}\n',
+        b'{"commit":{"table":"t","version":-1,"bytes":0}}\n',
+        b'{"commit":{"table":"t","version":1,"bytes":99}}\n{}',
+        b'{"commit":{"table":"t","version":1}}\n',
+        b'{"commit":{"table":"t","version":1,"bytes":0}}',
+        b'{"commit":{"table":"' + b"t" * 2_000 + b'","version":1,"bytes":0}}\n',
+        framed(("t", 1, b""), ("sales.orders", 1, b"")),
+        framed(("t", 1, commit_lines("a")), ("t", 2, commit_lines("b"))),
+        framed(*(("t", 1, b"") for _ in range(200))),
+        b"\xff\xfe",
+    ],
+    ids=range(13),
+)
+def test_a_body_of_several_commits_that_is_malformed_is_refused_as_a_whole(
+    page: Served, writer: Writer, body: bytes
+) -> None:
+    answer = writer.post("/commits", body)
+    assert (answer.status, bool(answer.json["hint"]), answer.json["retryable"]) == (422, True, False)
+    assert [table.head for table in page.catalog.tables()] == [0, 0]
+
+
+def test_a_line_that_is_wrong_is_named(page: Served, writer: Writer) -> None:
+    answer = writer.commit("t", 1, commit_lines("a") + b'{"add":{}}\n')
+    told = answer.json
+    assert (answer.status, told["code"], told["detail"]) == (422, "invalid-action", "line 3: add.path is missing")
+    assert page.catalog.table("t").info().head == 0
+
+
+def test_a_range_of_versions_is_read_in_one_answer(page: Served, writer: Writer) -> None:
+    files = [page.catalog.table("t").commit_file(0), commit_lines("a").removesuffix(b"\n"), commit_lines("b")]
+    for version in (1, 2):
+        writer.commit("t", version, files[version])
+    assert unframed(writer.get("/tables/t/commits").body) == list(enumerate(files))
+    assert unframed(writer.get("/tables/t/commits?from=1&to=1").body) == [(1, files[1])]
+    assert unframed(writer.get("/tables/t/commits?from=1&to=99").body) == [(1, files[1]), (2, files[2])]
+    assert writer.get("/tables/t/commits?from=3").body == b""
+    assert writer.get("/tables/t/commits?from=x").status == 422
+    assert writer.get("/tables/t/commits/9").status == 404
+
+
+def test_an_answer_ends_after_so_many_bytes(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in (1, 2, 3):
+        writer.commit("t", version, commit_lines(str(version)))
+    monkeypatch.setattr("deltamirror.web.commits.app._MOST_BYTES", 1)
+    assert [version for version, _ in unframed(writer.get("/tables/t/commits?from=1").body)] == [1]
+    monkeypatch.setattr("deltamirror.web.commits.app._MOST_VERSIONS", 1)
+    assert [version for version, _ in unframed(writer.get("/tables/t/commits?from=2").body)] == [2]
+
+
+def test_a_table_is_found_by_its_location_however_it_is_spelled(
+    page: Served, writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltamirror.catalog.catalog.has_delta_log", lambda *_: False)  # of stores that are not there
+    catalog = page.catalog
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    catalog.create_table("local", location=tmp_path / "real", schema="id long")
+    catalog.create_table("remote", location="s3://lake/x", schema="id long")
+    catalog.create_table("azure", location="abfss://c@a.dfs.core.windows.net/x", schema="id long")
+    for location, name in (
+        (str(tmp_path / "real"), "local"),
+        (f"file:{tmp_path / 'real'}/", "local"),
+        (str(tmp_path / "link"), "local"),
+        ("s3a://lake//x/", "remote"),
+        ("az://c/x", "azure"),
+    ):
+        assert writer.get(f"/tables?location={location}").json["table"] == name
+    for stranger in (str(tmp_path), str(tmp_path / "real" / "part"), "s3://lake/y", "s3://lake/x/y"):
+        assert writer.get(f"/tables?location={stranger}").status == 404
+    for odd in ("", "s3://", "nothing://x"):
+        assert writer.get(f"/tables?location={odd}").status == 422
+
+
+def test_every_request_needs_a_token_and_its_right_and_its_table(page: Served, writer: Writer) -> None:
+    reader = writer_of(page, "reader", Right.READ)
+    narrow = writer_of(page, "narrow", Right.WRITE, "sales.*")
+    operator = writer_of(page, "operator", Right.OPERATE)
+    where = page.catalog.table("t").location
+    gets = ("/tables/t/head", "/tables/t/commits", "/tables/t/commits/0", f"/tables?location={where}")
+    for path in gets:
+        stranger = page.client().get(f"/api/v1{path}")
+        assert (stranger.status, stranger.headers["www-authenticate"]) == (401, "Bearer"), "on loopback, too"
+        assert [each.get(path).status for each in (reader, writer, operator, narrow)] == [200, 200, 200, 403], path
+    assert narrow.get("/tables/sales.orders/head").status == 200
+    assert narrow.get("/tables/nothing/head").status == 403, "it is not told which other tables there are"
+    for refused in (reader, operator, narrow):
+        answer = refused.commit("t", 1, commit_lines("a"))
+        assert (answer.status, answer.json["code"]) == (403, "permission-denied")
+    body = framed(("sales.orders", 1, commit_lines("a")), ("t", 1, commit_lines("a")))
+    assert narrow.post("/commits", body).status == 403
+    revoke_token(page.catalog.database, "job")
+    assert writer.commit("t", 1, commit_lines("a")).status == 401
+    assert [table.head for table in page.catalog.tables()] == [0, 0]
+
+
+def test_a_browser_session_commits_nothing(page: Served) -> None:
+    browser = page.client("ada")
+    answer = browser.ask("POST", "/api/v1/tables/t/commits/1", commit_lines("a"), {"Idempotency-Key": "k"})
+    assert (answer.status, page.catalog.table("t").info().head) == (401, 0)
+
+
+@pytest.mark.parametrize("key", ["", " ", "x" * 201, "a\tb"])
+def test_a_commit_needs_a_key(writer: Writer, key: str) -> None:
+    assert writer.commit("t", 1, commit_lines("a"), key).status == 422
+
+
+def test_a_body_that_is_too_large_is_refused_before_and_while_it_is_read(lake: Catalog) -> None:
+    lines = commit_lines(*(f"{number}.parquet" for number in range(1_000)))
+    assert len(lines) > LONGEST_BODY
+    with served(lake, commit_bytes=len(lines)) as page:
+        create(lake, properties=UNTIMED)
+        writer = writer_of(page)
+        for body in (lines + b"\n", iter([lines, b"\n"])):
+            answer = writer.commit("t", 1, body)
+            assert (answer.status, answer.json["limit"]) == (413, len(lines))
+        assert writer.commit("t", 1, iter([lines[:9], lines[9:]])).status == 201
+
+
+def test_the_connection_of_a_commit_lasts_longer_than_that_of_a_page() -> None:
+    asked, ended = OneRequest.__new__(OneRequest), []
+    later: list[float] = []
+    asked.loop = SimpleNamespace(call_later=lambda seconds, act: later.append(seconds))  # type: ignore[assignment]
+    transport: Any = SimpleNamespace(abort=lambda: ended.append(True))
+    asked.scope = {"type": "http"}  # type: ignore[typeddict-item]
+    grant_time(asked.scope, 600.0)  # type: ignore[arg-type]
+    asked._end(transport)
+    assert (ended, later) == ([], [570.0])
+    asked._end(transport)
+    assert ended == [True]
+
+
+FAILURES: tuple[tuple[DeltaMirrorError, str], ...] = (
+    (Unavailable("away"), "1"),
+    (Transient("deadlock"), "1"),
+    (CommitUnknown("no reply"), "1"),
+    (Throttled("slower", retry_after=6.5), "7"),
+)
+
+
+@pytest.mark.parametrize(("error", "after"), FAILURES, ids=[error.code for error, _ in FAILURES])
+def test_what_may_pass_is_answered_with_when_to_try_again(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, error: DeltaMirrorError, after: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CommitPath, "commit", fail)
+        answer = writer.commit("t", 1, commit_lines("a"), "k")
+        assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, error.code, True)
+        assert answer.headers["retry-after"] == after
+    assert writer.commit("t", 1, commit_lines("a"), "k").status == 201
+
+
+def test_a_full_backlog_is_refused_and_no_conflict(sqlite_lake: str) -> None:
+    with opened(sqlite_lake, writer=WriterSettings(backlog_limit=1)) as catalog, served(catalog) as page:
+        create(catalog, properties=UNTIMED)
+        answer = writer_of(page).commit("t", 1, commit_lines("a"))
+        assert (answer.status, answer.json["code"], "head" in answer.json) == (409, "refused", False)
+
+
+def test_a_lost_reply_is_answered_by_the_next_server_with_the_same_version(
+    page: Served, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server ends after COMMIT, and before it answers."""
+    commit, is_committed, go_on = CommitPath.commit, threading.Event(), threading.Event()
+
+    def stuck(path: CommitPath, request: object) -> object:
+        committed = commit(path, request)  # type: ignore[arg-type]
+        is_committed.set()
+        go_on.wait(60)
+        return committed
+
+    with monkeypatch.context() as patched, served(page.catalog) as dying, ThreadPoolExecutor(1) as pool:
+        patched.setattr(CommitPath, "commit", stuck)
+        lost = pool.submit(Writer(dying.client(), writer.token).commit, "t", 1, commit_lines("a"), "k")
+        assert is_committed.wait(60)
+        patched.undo()
+        answer = writer.commit("t", 1, commit_lines("a"), "k")
+        go_on.set()
+        lost.exception(60)
+    assert (answer.status, answer.json["versions"], answer.json["already_applied"]) == (201, {"t": 1}, True)
+    assert paths(page.catalog.table("t")) == ["a"]
+
+
+def test_servers_that_stop_and_start_under_load_lose_nothing_and_double_nothing(lake: Catalog) -> None:
+    """Clients send each commit until it has an answer, to whichever server is there."""
+    table, token, ports = create(lake, properties=UNTIMED), "", [0]
+    with served(lake) as page:
+        token = writer_of(page).token
+
+    def one_client(name: str) -> None:
+        version = 1
+        for path in (f"{name}{number}" for number in range(12)):
+            while (head := _until_answered(ports, token, version, path)) is not None:
+                version = head + 1
+
+    with ThreadPoolExecutor(3) as pool:
+        clients = [pool.submit(one_client, name) for name in "abc"]
+        while not all(client.done() for client in clients):
+            with served(lake) as page:
+                ports[0], aim = page.port, table.info().head + 5
+                until(lambda aim=aim: table.info().head >= aim or all(client.done() for client in clients))
+        for client in clients:
+            client.result()
+    assert paths(table) == sorted(f"{name}{number}" for name in "abc" for number in range(12))
+    assert table.info().head == 36
+
+
+def _until_answered(ports: list[int], token: str, version: int, path: str) -> int | None:
+    """Send one commit until there is an answer: None if it is committed, or else the head that was in its way."""
+    while True:
+        try:
+            answer = Writer(Client(ports[0]), token).commit("t", version, commit_lines(path), f"{path}@{version}")
+        except (OSError, HTTPException):
+            continue  # no server, or one that stopped before it answered
+        if answer.status != 503:
+            assert answer.status in (201, 409), answer.text
+            return None if answer.status == 201 else int(answer.json["head"])
+
+
+def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing(page: Served, writer: Writer) -> None:
+    lines = commit_lines("a")
+    head = (
+        f"POST /api/v1/tables/t/commits/1 HTTP/1.1\r\nHost: 127.0.0.1:{page.port}\r\nIdempotency-Key: k\r\n"
+        f"Authorization: Bearer {writer.token}\r\nContent-Length: {len(lines) + 1}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", page.port)) as connection:
+        connection.sendall(head.encode() + lines)  # all lines are there, and one byte is missing
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b"", "the server has seen the end, and closed"
+    assert page.catalog.table("t").info().head == 0
+    assert writer.commit("t", 1, lines, "k").json["already_applied"] is False
+
+
+def test_a_server_for_writers_alone_starts_beyond_loopback(lake: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    create(lake, properties=UNTIMED)
+    issued = issue_token(lake.database, "job", rights=[Right.WRITE], tables=ALL_TABLES, seconds=None)
+    with caplog.at_level("INFO", "deltamirror"), served(lake, listen="0.0.0.0:0", insecure_http=True) as page:
+        assert Writer(Client(page.port), issued.text).commit("t", 1, commit_lines("a")).status == 201
+    assert "job committed {'t': 1} over HTTP" in caplog.text
