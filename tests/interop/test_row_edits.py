@@ -1,8 +1,8 @@
 """Deletes, updates and merges in lock-step: the same texts on a table of ours and on one of Delta Lake on Spark.
 
-Both have row tracking and mapped columns, so that rows keep their ids in columns of the files. Rows are equal
-after every step, and so are the counts in the history; row ids stay as Delta Spark saw them first; every version of ours is read by Delta Spark, delta-rs
-and DuckDB.
+Both have row tracking and mapped columns, so that rows keep their ids in columns of the files. Rows are equal after
+every step, and so are the counts in the history; row ids stay as Delta Spark saw them first. Every version of ours is
+read by Delta Spark, delta-rs and DuckDB.
 """
 
 from collections.abc import Callable
