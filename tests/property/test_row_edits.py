@@ -5,7 +5,6 @@ refused by the model (two rows of a source for one of the table) has to be refus
 """
 
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, Delete, DeletionVector, Insert, Table, Update
 from deltamirror.errors import InvalidInput
+from deltamirror.rows.predicates import SIGNS
 from tests.admission.vectors import inline_vector
 from tests.support.rows import row_texts
 
@@ -55,14 +55,6 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "vectors": ([], {"delta.enableDeletionVectors": "true"}),
     "tracked": (["p"], {"delta.enableRowTracking": "true", "delta.columnMapping.mode": "id"}),
 }
-SIGNS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ def ordered(value: Any) -> Any:
 
 
 def compared(sign: str, left: Any, right: Any) -> bool | None:
-    return None if left is None or right is None else SIGNS[sign](ordered(left), ordered(right))
+    return None if left is None or right is None else bool(SIGNS[sign](ordered(left), ordered(right)))
 
 
 def every(values: Iterator[bool | None]) -> bool | None:

@@ -80,8 +80,8 @@ class RowChange(Protocol):
     def report(self) -> object:
         """What a task has to tell of the rows that it looked at."""
 
-    def learn(self, reports: Iterable[Any]) -> None:
-        """Take in what tasks told."""
+    def learn(self, reports: Iterable[Any]) -> "RowChange":
+        """The change with what tasks told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,11 @@ class DeleteRows:
 
     def report(self) -> object:
         """Nothing: each row is judged by itself."""
+        return ()
 
-    def learn(self, reports: Iterable[Any]) -> None:
-        """Nothing."""
+    def learn(self, reports: Iterable[Any]) -> RowChange:
+        """The same."""
+        return self
 
     def _matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         return is_true(rows, self.condition, self.table)
@@ -146,9 +148,11 @@ class UpdateRows:
 
     def report(self) -> object:
         """Nothing: each row is judged by itself."""
+        return ()
 
-    def learn(self, reports: Iterable[Any]) -> None:
-        """Nothing."""
+    def learn(self, reports: Iterable[Any]) -> RowChange:
+        """The same."""
+        return self
 
 
 def is_true(rows: pa.RecordBatch, condition: pc.Expression, table: str) -> pa.BooleanArray:

@@ -118,7 +118,8 @@ def _converted(value: Value, kind: DataType) -> Value:
         return replace(value, kind=kind, expression=pc.scalar(typed_scalar(value.literal, kind)))
     if value.kind == kind:
         return value
-    return replace(value, kind=kind, expression=value.expression.cast(_arrow_type(kind)), path=None)
+    rounds = _is_integer(value.kind) and _is_floating(kind)  # beyond 53 bits, as in Spark
+    return replace(value, kind=kind, expression=value.expression.cast(_arrow_type(kind), safe=not rounds), path=None)
 
 
 def compared(sign: str, left: Value, right: Value) -> pc.Expression:
@@ -129,7 +130,10 @@ def compared(sign: str, left: Value, right: Value) -> pc.Expression:
 
 
 def brought_together(left: Value, right: Value) -> tuple[Value, Value]:
-    """Two values in the type in which they are compared."""
+    """Two values in the type in which they are compared; Mismatch where there is none."""
+    for each in (left, right):
+        if not isinstance(each.kind, Primitive | Decimal):
+            raise Mismatch(f"{each.text!r} is {type_text(each.kind)}, whose values are not compared here")
     if right.is_literal and not is_number(right.kind):
         kind = left.kind
     elif left.is_literal and not is_number(left.kind):

@@ -6,7 +6,7 @@ about a row. The source is held in memory; the table is not.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import and_
 from typing import Final
@@ -102,9 +102,9 @@ class MergeRows:
         """The rows of the source that matched."""
         return pa.chunked_array(self._seen, pa.int64()).combine_chunks().unique()
 
-    def learn(self, reports: Iterable[pa.Array]) -> None:
-        """Take in the rows of the source that matched elsewhere."""
-        self._seen.extend(reports)
+    def learn(self, reports: Iterable[pa.Array]) -> "MergeRows":
+        """The merge that knows which rows of the source matched elsewhere."""
+        return replace(self, _seen=list(reports))
 
     def _joined(self, rows: pa.RecordBatch) -> "_Joined":
         """The pairs of rows that match, with the number of the clause that each of them meets."""

@@ -56,7 +56,10 @@ _WORDS: Final = frozenset({"AND", "OR", "IS", "IN", "BETWEEN", "CASE", "WHEN", "
 """Words that are no columns where a value is expected, unless there are columns of their names."""
 _DEEPEST: Final = 100
 _LONGEST_SHOWN: Final = 200
-_EXAMPLE: Final = "write it like: day = '2026-11-16' AND (amount > 10 OR note IS NULL)"
+_EXAMPLES: Final = {
+    "condition": "write it like: day = '2026-11-16' AND (amount > 10 OR note IS NULL)",
+    "expression": "write it like: amount * 1.1, 'a text', coalesce(note, ''), CASE WHEN id > 5 THEN 1 ELSE 0 END",
+}
 
 Operand: TypeAlias = Value | Condition
 
@@ -364,4 +367,4 @@ class _Parser:
 
     def _wrong(self, problem: str) -> InvalidInput:
         shown = self._text if len(self._text) <= _LONGEST_SHOWN else f"{self._text[:_LONGEST_SHOWN]}…"
-        return InvalidInput(f"the {self._noun} {shown!r} on {self._scope.place}: {problem}", hint=_EXAMPLE)
+        return InvalidInput(f"the {self._noun} {shown!r} on {self._scope.place}: {problem}", hint=_EXAMPLES[self._noun])

@@ -165,9 +165,9 @@ def edited_by_tasks(
     layout = rewriting.order.layout
     edits = _edits(session, rewriting, files, address)
     written = collected([each.rows for each in edits], layout, address, store)
-    rewriting.change.learn([each.report for each in edits])
+    informed = replace(rewriting, change=rewriting.change.learn([each.report for each in edits]))
     try:
-        inserted = rewriting.insert(store)
+        inserted = informed.insert(store)
     except BaseException:
         written.discard()
         raise
