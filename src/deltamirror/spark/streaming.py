@@ -78,7 +78,7 @@ class _Allowance:
 
 
 class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows one table. What is planned, is planned beside Spark's driver; executors read files."""
+    """Follows one table: batches are planned beside Spark's driver, and executors read their files."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

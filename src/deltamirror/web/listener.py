@@ -166,7 +166,7 @@ class OneRequest(H11Protocol):
 
 
 def grant_time(scope: Scope, seconds: float) -> None:
-    """Let the connection of a request last for so long: what it asks for takes longer than a page."""
+    """Let the connection of a request last for so long: a commit takes longer than a page."""
     scope.setdefault("state", {})[_GRANTED] = seconds
 
 

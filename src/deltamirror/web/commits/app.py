@@ -150,7 +150,7 @@ class CommitApi:
         last = info.head if last is None else min(last, info.head)
         grant_time(request.scope, _LONGEST)
         frames = self._frames(info.name, range(first, min(last, first + _MOST_VERSIONS - 1) + 1))
-        begun = next(frames, b"")  # what is wrong with the first one is told by a status
+        begun = next(frames, b"")  # an error of the first one has a status of its own
         return StreamingResponse(chain([begun], frames), media_type=FRAMES)
 
     def _frames(self, name: str, versions: Sequence[int]) -> Iterator[bytes]:
