@@ -42,15 +42,8 @@ def orders(*ids: int, day: date | None = DAY) -> pa.Table:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
-        catalog.init()
-        yield catalog
-
-
-@pytest.fixture
-def table(catalog: Catalog, tmp_path: Path) -> Table:
-    return catalog.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
+def table(lake: Catalog, tmp_path: Path) -> Table:
+    return lake.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
 
 
 def ids(found: pa.Table) -> list[int]:
@@ -102,8 +95,8 @@ def test_arrow_data_of_any_form_becomes_rows(table: Table, tmp_path: Path, form:
     assert (entry.metrics["numFiles"], entry.metrics["numOutputRows"]) == ("1", "3")
 
 
-def test_rows_are_written_to_a_store_of_objects_and_read_from_there(catalog: Catalog) -> None:
-    table = catalog.create_table("objects", location="memory://rows/objects", schema=ORDERS, partition_by=["day"])
+def test_rows_are_written_to_a_store_of_objects_and_read_from_there(lake: Catalog) -> None:
+    table = lake.create_table("objects", location="memory://rows/objects", schema=ORDERS, partition_by=["day"])
     table.append(pa.concat_tables([orders(1, 2), orders(3, day=NEXT)]))
     assert ids(table.to_arrow()) == [1, 2, 3]
 
@@ -117,23 +110,21 @@ def test_files_are_named_and_placed_as_delta_spark_does(table: Table) -> None:
     assert {add.partition_values["day"] for add in table.snapshot().adds()} == {"2024-05-01", None}
 
 
-def test_one_transaction_writes_rows_to_several_tables_or_to_none(
-    catalog: Catalog, table: Table, tmp_path: Path
-) -> None:
-    daily = catalog.create_table("daily", location=tmp_path / "daily", schema="day date, total double")
+def test_one_transaction_writes_rows_to_several_tables_or_to_none(lake: Catalog, table: Table, tmp_path: Path) -> None:
+    daily = lake.create_table("daily", location=tmp_path / "daily", schema="day date, total double")
     total = pa.table({"day": [DAY], "total": [1.5]})
-    with catalog.transaction() as tx:
+    with lake.transaction() as tx:
         tx.append("orders", orders(1, 2))
         tx.overwrite("daily", total)
     assert tx.result.versions == {"orders": 1, "daily": 1}
-    tx = catalog.transaction()
+    tx = lake.transaction()
     tx.overwrite("daily", total)
     tx.append("orders", pa.table({"id": pa.array([None], pa.int64())}))
     with pytest.raises(InvalidInput, match="NOT NULL"):
         tx.commit()
     assert (table.info().head, daily.info().head) == (1, 1)
     assert_no_stray_files(daily, tmp_path / "daily", 1)
-    assert catalog.snapshot(["orders", "daily"]).versions == {"orders": 1, "daily": 1}
+    assert lake.snapshot(["orders", "daily"]).versions == {"orders": 1, "daily": 1}
 
 
 def test_an_overwrite_replaces_everything_or_the_partitions_that_are_named(table: Table) -> None:
@@ -154,13 +145,13 @@ def test_an_overwrite_replaces_everything_or_the_partitions_that_are_named(table
     assert table.to_arrow().num_rows == 0
 
 
-def test_an_overwrite_conflicts_with_what_it_replaces_only(catalog: Catalog, table: Table, tmp_path: Path) -> None:
+def test_an_overwrite_conflicts_with_what_it_replaces_only(lake: Catalog, table: Table, tmp_path: Path) -> None:
     table.append(pa.concat_tables([orders(1), orders(2, day=NEXT)]))
-    with catalog.transaction() as tx:
+    with lake.transaction() as tx:
         tx.overwrite("orders", orders(10), replace_where="day = '2024-05-01'")
         table.append(orders(3, day=NEXT))
     assert ids(table.to_arrow()) == [2, 3, 10]
-    tx = catalog.transaction()
+    tx = lake.transaction()
     tx.overwrite("orders", orders(11), replace_where="day = '2024-05-01'")
     table.append(orders(4))
     with pytest.raises(Conflict):
@@ -169,8 +160,8 @@ def test_an_overwrite_conflicts_with_what_it_replaces_only(catalog: Catalog, tab
     assert_no_stray_files(table, tmp_path / "orders", table.info().head)
 
 
-def test_an_overwrite_of_an_empty_table_conflicts_with_rows_that_came_meanwhile(catalog: Catalog, table: Table) -> None:
-    tx = catalog.transaction()
+def test_an_overwrite_of_an_empty_table_conflicts_with_rows_that_came_meanwhile(lake: Catalog, table: Table) -> None:
+    tx = lake.transaction()
     tx.overwrite("orders", orders(1))
     table.append(orders(2))
     with pytest.raises(Conflict):
@@ -189,9 +180,9 @@ def test_a_repeated_token_writes_nothing_again(table: Table, tmp_path: Path) -> 
     assert on_disk(tmp_path / "orders") == before
 
 
-def test_an_application_version_that_is_recorded_writes_nothing(catalog: Catalog, table: Table, tmp_path: Path) -> None:
+def test_an_application_version_that_is_recorded_writes_nothing(lake: Catalog, table: Table, tmp_path: Path) -> None:
     for _ in range(2):
-        with catalog.transaction() as tx:
+        with lake.transaction() as tx:
             tx.set_transaction("orders", "stream", 7)
             tx.append("orders", orders(1))
     assert tx.result.already_applied
@@ -226,15 +217,15 @@ def test_files_of_a_write_that_breaks_off_are_deleted(table: Table, tmp_path: Pa
 
 
 def test_files_stay_where_the_outcome_of_a_commit_is_unknown(
-    catalog: Catalog, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = catalog.writer.commit
+    commit = lake.writer.commit
 
     def lost(request: Any) -> None:
         commit(request)
         raise CommitUnknown("the reply was lost")
 
-    monkeypatch.setattr(catalog.writer, "commit", lost)
+    monkeypatch.setattr(lake.writer, "commit", lost)
     with pytest.raises(CommitUnknown):
         table.append(orders(1))
     assert ids(table.to_arrow()) == [1]
@@ -242,9 +233,9 @@ def test_files_stay_where_the_outcome_of_a_commit_is_unknown(
 
 def test_large_data_becomes_files_of_the_wanted_size_in_bounded_memory(tmp_path: Path) -> None:
     small = Settings(rows=RowsSettings(target_file_size=20_000, memory=200_000))
-    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}", settings=small) as catalog:
-        catalog.init()
-        table = catalog.create_table("t", location=tmp_path / "t", schema="id long, p long", partition_by=["p"])
+    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}", settings=small) as lake:
+        lake.init()
+        table = lake.create_table("t", location=tmp_path / "t", schema="id long, p long", partition_by=["p"])
         batches = (
             pa.record_batch({"id": range(n, n + 5_000), "p": [k % 3 for k in range(5_000)]})
             for n in range(0, 100_000, 5_000)
@@ -330,11 +321,11 @@ def test_a_wrong_replacement_is_refused(table: Table, replaced: dict[str, Any], 
         table.overwrite(orders(1), **replaced)
 
 
-def test_a_constraint_is_refused_unless_the_caller_vouches_for_it(catalog: Catalog, table: Table) -> None:
+def test_a_constraint_is_refused_unless_the_caller_vouches_for_it(lake: Catalog, table: Table) -> None:
     table.alter(constraints={"big": "id > 10"})
     with pytest.raises(Refused, match=r"checkConstraints \(big: id > 10\)"):
         table.append(orders(1))
-    with catalog.transaction(rows_checked=True) as tx:
+    with lake.transaction(rows_checked=True) as tx:
         tx.append("orders", orders(11))
     assert ids(table.to_arrow()) == [11]
 
@@ -355,40 +346,40 @@ GENERATED = """{"type":"struct","fields":[{"name":"id","type":"long","nullable":
         ('"CURRENT_DEFAULT":"7"', r"'x' has a default, 7, and is missing"),
     ],
 )
-def test_rules_of_columns_are_refused_by_name(catalog: Catalog, tmp_path: Path, metadata: str, message: str) -> None:
-    table = catalog.create_table("t", location=tmp_path / "t", schema=GENERATED % metadata)
+def test_rules_of_columns_are_refused_by_name(lake: Catalog, tmp_path: Path, metadata: str, message: str) -> None:
+    table = lake.create_table("t", location=tmp_path / "t", schema=GENERATED % metadata)
     with pytest.raises((InvalidInput, Refused), match=message):
         table.append(pa.table({"id": [1]}))
     assert on_disk(tmp_path / "t") == set()
 
 
-def test_a_variant_is_neither_written_nor_read(catalog: Catalog, tmp_path: Path) -> None:
-    table = catalog.create_table("t", location=tmp_path / "t", schema="id long, v variant")
+def test_a_variant_is_neither_written_nor_read(lake: Catalog, tmp_path: Path) -> None:
+    table = lake.create_table("t", location=tmp_path / "t", schema="id long, v variant")
     with pytest.raises(Unsupported, match="'v' is of type variant"):
         table.append(pa.table({"id": [1]}))
     with pytest.raises(Unsupported, match="variant"):
         table.to_arrow()
 
 
-def test_a_listing_of_files_is_not_taken_for_rows_nor_rows_for_a_listing(catalog: Catalog, tmp_path: Path) -> None:
-    table = catalog.create_table("t", location=tmp_path / "t", schema="path string, size long, modification_time long")
+def test_a_listing_of_files_is_not_taken_for_rows_nor_rows_for_a_listing(lake: Catalog, tmp_path: Path) -> None:
+    table = lake.create_table("t", location=tmp_path / "t", schema="path string, size long, modification_time long")
     with pytest.raises(InvalidInput, match="may be a listing of files, or rows"):
         table.append(pa.table({"path": ["a"], "size": [1], "modification_time": [1]}))
     table.append(pa.table({"path": ["a"], "size": [1]}))
     assert table.to_arrow().to_pylist() == [{"path": "a", "size": 1, "modification_time": None}]
 
 
-def test_new_columns_and_rows_for_them_are_one_transaction(catalog: Catalog, table: Table) -> None:
-    with catalog.transaction() as tx:
+def test_new_columns_and_rows_for_them_are_one_transaction(lake: Catalog, table: Table) -> None:
+    with lake.transaction() as tx:
         tx.set_metadata("orders", schema=f"{ORDERS}, extra string")
         tx.append("orders", pa.table({"id": [1], "extra": ["x"]}))
     assert table.to_arrow(["id", "extra"]).to_pylist() == [{"id": 1, "extra": "x"}]
 
 
-def test_columns_are_mapped_to_their_names_and_ids_in_files(catalog: Catalog, tmp_path: Path) -> None:
+def test_columns_are_mapped_to_their_names_and_ids_in_files(lake: Catalog, tmp_path: Path) -> None:
     schema = "id long, s struct<a: int, b: array<struct<c: string>>>, p string"
     mapped = {"delta.columnMapping.mode": "id"}
-    table = catalog.create_table("t", location=tmp_path / "t", schema=schema, partition_by=["p"], properties=mapped)
+    table = lake.create_table("t", location=tmp_path / "t", schema=schema, partition_by=["p"], properties=mapped)
     rows = [{"id": 1, "s": {"a": 1, "b": [{"c": "q"}]}, "p": "x"}, {"id": 2, "s": None, "p": None}]
     table.append(pa.Table.from_pylist(rows, table.to_arrow().schema))
     assert table.to_arrow().sort_by("id").to_pylist() == rows
@@ -471,12 +462,12 @@ def test_old_versions_are_read_by_number_and_by_time(filled: Table) -> None:
     assert ids(filled.to_arrow(as_of=filled.snapshot(2).timestamp)) == list(range(20))
 
 
-def test_a_snapshot_of_tables_holds_while_others_commit(catalog: Catalog, table: Table, tmp_path: Path) -> None:
-    daily = catalog.create_table("daily", location=tmp_path / "daily", schema="id long")
-    with catalog.transaction() as tx:
+def test_a_snapshot_of_tables_holds_while_others_commit(lake: Catalog, table: Table, tmp_path: Path) -> None:
+    daily = lake.create_table("daily", location=tmp_path / "daily", schema="id long")
+    with lake.transaction() as tx:
         tx.append("orders", orders(1))
         tx.append("daily", pa.table({"id": [1]}))
-    cut = catalog.snapshot(["orders", "daily"])
+    cut = lake.snapshot(["orders", "daily"])
     daily.overwrite(pa.table({"id": [2]}))
     table.append(orders(2))
     assert cut.versions == {"orders": 1, "daily": 1}
@@ -484,15 +475,15 @@ def test_a_snapshot_of_tables_holds_while_others_commit(catalog: Catalog, table:
     with pytest.raises(NotFound, match="is not part of this snapshot"):
         cut.scan("other")
     with pytest.raises(NotFound, match="there is no table 'other'"):
-        catalog.snapshot(["orders", "other"])
+        lake.snapshot(["orders", "other"])
 
 
-def test_types_of_all_kinds_come_back_as_they_were(catalog: Catalog, tmp_path: Path) -> None:
+def test_types_of_all_kinds_come_back_as_they_were(lake: Catalog, tmp_path: Path) -> None:
     schema = (
         "b byte, s short, i int, l long, f float, d double, c decimal(20,4), o boolean, t string, y binary, e date, "
         "z timestamp, n timestamp_ntz, a array<int>, m map<string, decimal(5,2)>, r struct<x: long, y: array<string>>"
     )
-    table = catalog.create_table("t", location=tmp_path / "t", schema=schema)
+    table = lake.create_table("t", location=tmp_path / "t", schema=schema)
     row = {
         "b": 1, "s": 2, "i": 3, "l": 4, "f": 1.5, "d": 2.5, "c": Decimal("12.3400"), "o": True, "t": "x", "y": b"\x00",
         "e": DAY, "z": datetime(1969, 1, 1, 1, 2, 3, 456789, tzinfo=UTC), "n": NAIVE,
@@ -504,8 +495,8 @@ def test_types_of_all_kinds_come_back_as_they_were(catalog: Catalog, tmp_path: P
     assert table.to_arrow("l", filter="z < TIMESTAMP '1970-01-01T00:00:00Z' AND c = 12.34").to_pylist() == [{"l": 4}]
 
 
-def test_pandas_times_of_nanoseconds_are_taken_where_nothing_is_lost(catalog: Catalog, tmp_path: Path) -> None:
-    table = catalog.create_table("t", location=tmp_path / "t", schema="z timestamp")
+def test_pandas_times_of_nanoseconds_are_taken_where_nothing_is_lost(lake: Catalog, tmp_path: Path) -> None:
+    table = lake.create_table("t", location=tmp_path / "t", schema="z timestamp")
     moment = pd.Timestamp("2024-05-01T12:00:00.123456Z")
     table.append(pd.DataFrame({"z": [moment]}))
     assert table.to_arrow().column("z").to_pylist() == [moment.to_pydatetime()]

@@ -7,7 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,16 +39,9 @@ def orders(*ids: int | None, day: str = "a") -> pa.Table:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
-        catalog.init()
-        yield catalog
-
-
-@pytest.fixture
-def table(catalog: Catalog, tmp_path: Path) -> Table:
+def table(lake: Catalog, tmp_path: Path) -> Table:
     schema = "id long not null, day string, `a.b` string"
-    return catalog.create_table("orders", location=tmp_path / "orders", schema=schema, partition_by=["day"])
+    return lake.create_table("orders", location=tmp_path / "orders", schema=schema, partition_by=["day"])
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +65,10 @@ def test_each_task_writes_its_own_files_and_one_commit_names_them_all(table: Tab
 
 
 def test_frames_and_arrow_data_are_written_by_one_transaction_over_several_tables(
-    catalog: Catalog, table: Table, tmp_path: Path
+    lake: Catalog, table: Table, tmp_path: Path
 ) -> None:
-    daily = catalog.create_table("daily", location=tmp_path / "daily", schema="day string, total long")
-    with catalog.transaction() as tx:
+    daily = lake.create_table("daily", location=tmp_path / "daily", schema="day string, total long")
+    with lake.transaction() as tx:
         tx.append("orders", DataFrame([orders(1), orders(2)]))
         tx.overwrite("daily", pa.table({"day": ["a"], "total": [2]}))
     assert tx.result.versions == {"orders": 1, "daily": 1}
@@ -94,8 +87,8 @@ def test_a_task_that_fails_leaves_no_file_of_itself_or_of_the_others(table: Tabl
     assert files(tmp_path) == []
 
 
-def test_files_of_a_commit_that_is_refused_are_deleted(catalog: Catalog, table: Table, tmp_path: Path) -> None:
-    tx = catalog.transaction()
+def test_files_of_a_commit_that_is_refused_are_deleted(lake: Catalog, table: Table, tmp_path: Path) -> None:
+    tx = lake.transaction()
     tx.overwrite("orders", DataFrame([orders(1), orders(2)]))
     table.append(orders(3))
     with pytest.raises(Conflict):
@@ -184,9 +177,9 @@ def test_files_on_a_disk_that_only_executors_have_are_not_committed(
 def test_the_order_of_a_job_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setenv("DELTAMIRROR_STORAGE__ACCESS_KEY_ID", "hunter1")
-    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
-        catalog.init()
-        table = catalog.create_table("orders", location=tmp_path / "orders", schema="id long")
+    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as lake:
+        lake.init()
+        table = lake.create_table("orders", location=tmp_path / "orders", schema="id long")
         jobs: list[Any] = []
         table.append(DataFrame([pa.table({"id": [1]})], jobs=jobs))
     assert b"hunter" not in pickle.dumps(jobs)

@@ -5,7 +5,7 @@
 
 import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +21,7 @@ from pyspark.sql.types import IntegerType, StructType
 import deltamirror
 from deltamirror import Catalog, SqlTxnLogWriter, Table
 from deltamirror.errors import CommitUnknown, Conflict, InvalidInput, MissingExtra, NotFound
-from deltamirror.spark import reading
+from deltamirror.rows import scanning
 from deltamirror.spark.reading import TableReader
 from deltamirror.spark.source import DeltaMirrorSource
 from deltamirror.spark.writing import TableWriter
@@ -45,20 +45,13 @@ def orders(*ids: int, day: date = DAY) -> pa.Table:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'lake.db'}"
+def url(sqlite_lake: str) -> str:
+    return sqlite_lake
 
 
 @pytest.fixture
-def catalog(url: str) -> Iterator[Catalog]:
-    with Catalog(url) as catalog:
-        catalog.init()
-        yield catalog
-
-
-@pytest.fixture
-def table(catalog: Catalog, tmp_path: Path) -> Table:
-    return catalog.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
+def table(lake: Catalog, tmp_path: Path) -> Table:
+    return lake.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
 
 
 def options(url: str, **more: str) -> Any:
@@ -139,28 +132,24 @@ def test_files_that_a_filter_excludes_are_not_read(table: Table, url: str, given
 
 
 @pytest.mark.parametrize("value", [True, Decimal("1.5"), datetime(2024, 5, 1, tzinfo=UTC), 1.5, "x", DAY])
-def test_a_filter_with_a_value_of_any_type_finds_its_row(
-    catalog: Catalog, url: str, tmp_path: Path, value: Any
-) -> None:
+def test_a_filter_with_a_value_of_any_type_finds_its_row(lake: Catalog, url: str, tmp_path: Path, value: Any) -> None:
     rows = pa.table({"v": [value]})
     rows = rows.cast(pa.schema([("v", pa.decimal128(10, 2))])) if isinstance(value, Decimal) else rows
-    catalog.create_table("orders", location=tmp_path / "t", schema=rows.schema).append(rows)
+    lake.create_table("orders", location=tmp_path / "t", schema=rows.schema).append(rows)
     found, files = loaded(options(url), [spark_api.EqualTo(("v",), value)])
     assert (len(found), files) == (1, 1)
 
 
 @pytest.mark.parametrize("case", ["types", "partitions"])
-def test_rows_of_all_types_have_the_schema_that_spark_wants(
-    catalog: Catalog, url: str, tmp_path: Path, case: str
-) -> None:
+def test_rows_of_all_types_have_the_schema_that_spark_wants(lake: Catalog, url: str, tmp_path: Path, case: str) -> None:
     schema, partitions, _, rows = CASES[case]
-    table = catalog.create_table("orders", location=tmp_path / "t", schema=schema, partition_by=partitions)
+    table = lake.create_table("orders", location=tmp_path / "t", schema=schema, partition_by=partitions)
     table.append(pa.Table.from_pylist(rows, table.to_arrow().schema))
     assert len(loaded(options(url))[0]) == len(rows)
 
 
 def test_large_tables_are_read_by_several_tasks(table: Table, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_GROUP_BYTES", 2 * 1024 * 1024 + 10_000)
+    monkeypatch.setattr(scanning, "_GROUP_BYTES", 2 * 1024 * 1024 + 10_000)
     for number in range(5):
         table.append(orders(number))
     groups: Any = DeltaMirrorSource(options(url)).reader(DeltaMirrorSource(options(url)).schema()).partitions()

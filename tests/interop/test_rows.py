@@ -26,10 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, *(pytest.mark.requirement(row
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
-        catalog.init()
-        yield catalog
+def catalog(lake: Catalog) -> Catalog:
+    return lake
 
 
 def spark_table(spark: Reader, folder: Path, schema: str, partitions: list[str], properties: dict[str, str]) -> str:

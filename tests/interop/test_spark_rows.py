@@ -4,7 +4,7 @@ The files have the statistics and the folders that the same rows get as Arrow da
 Spark (``test_rows.py``), and Delta Spark and delta-rs read them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,20 +45,13 @@ ORDERS = "id long not null, day date, amount double, `a.b` string"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'lake.db'}"
+def url(sqlite_lake: str) -> str:
+    return sqlite_lake
 
 
 @pytest.fixture
-def catalog(url: str) -> Iterator[Catalog]:
-    with Catalog(url) as catalog:
-        catalog.init()
-        yield catalog
-
-
-@pytest.fixture
-def orders(catalog: Catalog, tmp_path: Path) -> Table:
-    return catalog.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
+def orders(lake: Catalog, tmp_path: Path) -> Table:
+    return lake.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
 
 
 def some(first: int, count: int, tasks: int) -> str:
@@ -95,12 +88,12 @@ def assert_format_works(run: Callable[[Command], Any], orders: Table, url: str) 
 
 
 def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_delta_rs(
-    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader, delta_rs: Reader
+    lake: Catalog, url: str, tmp_path: Path, delta_spark: Reader, delta_rs: Reader
 ) -> None:
     made: dict[str, tuple[Table, Table]] = {}
     for case, (schema, partitions, properties, rows) in FRAMES.items():
         arrow, frames = (
-            catalog.create_table(
+            lake.create_table(
                 f"{case}-{how}",
                 location=tmp_path / case / how,
                 schema=schema,
@@ -116,7 +109,7 @@ def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_del
     # All of them in one transaction: seven tables, seven jobs, one commit.
     given = {f"{case}-frames": f"SELECT * FROM parquet.`{tmp_path / case}.parquet`" for case in FRAMES}
     assert delta_spark.run(FrameWrite(catalog=url, frames=given)) == dict.fromkeys(given, 1)
-    with mirror_of(catalog) as engine:
+    with mirror_of(lake) as engine:
         engine.run(once=True)
     for case, (arrow, frames) in made.items():
         assert fingerprint(frames.to_arrow()) == fingerprint(arrow.to_arrow()), case
@@ -129,9 +122,9 @@ def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_del
 
 
 def test_every_task_writes_its_files_and_an_overwrite_replaces_what_it_names(
-    catalog: Catalog, orders: Table, url: str, tmp_path: Path, delta_spark: Reader
+    lake: Catalog, orders: Table, url: str, tmp_path: Path, delta_spark: Reader
 ) -> None:
-    daily = catalog.create_table("daily", location=tmp_path / "daily", schema="day date, total double")
+    daily = lake.create_table("daily", location=tmp_path / "daily", schema="day date, total double")
     total = "SELECT day, sum(amount) AS total FROM ({}) GROUP BY day"
     frames = {"orders": some(0, 40, tasks=4), "daily": total.format(some(0, 40, tasks=4))}
     write = FrameWrite(catalog=url, frames=frames, overwrites={"daily": {}})
@@ -221,9 +214,9 @@ def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: s
 def test_executors_write_to_s3_by_the_keys_of_their_environment(
     url: str, s3_bucket: str, s3_settings: StorageSettings, spark_local: SparkRig
 ) -> None:
-    with Catalog(url, settings=Settings(storage=s3_settings)) as catalog:
-        catalog.init()
-        table = catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
+    with Catalog(url, settings=Settings(storage=s3_settings)) as lake:
+        lake.init()
+        table = lake.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
         storage = s3_settings.without_credentials()
         write = FrameWrite(catalog=url, frames={"t": some(0, 20, tasks=2)}, storage=storage)
         assert spark_local.run_command(write) == {"t": 1}
@@ -238,22 +231,20 @@ def test_the_format_replaces_and_is_idempotent(orders: Table, url: str, delta_sp
     for options in ({"replaceWhere": "day = '2024-05-01'"}, {"partitionOverwriteMode": "dynamic"}):
         delta_spark.run(FrameWrite(catalog=url, frames=even, overwrites={"orders": options}, is_saved=True))
         assert ids(orders) == [*range(1, 20, 2), 100, 102]
-    once = FrameWrite(
-        catalog=url, frames=even, overwrites={"orders": {"txnAppId": "a", "txnVersion": "1"}}, is_saved=True
-    )
+    once = FrameWrite(lake=url, frames=even, overwrites={"orders": {"txnAppId": "a", "txnVersion": "1"}}, is_saved=True)
     assert [delta_spark.run(once), delta_spark.run(once)] == [{"orders": 4}] * 2
     assert ids(orders) == [100, 102]
 
 
 def test_rows_of_all_types_are_loaded_as_spark_reads_them_from_the_log(
-    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+    lake: Catalog, url: str, tmp_path: Path, delta_spark: Reader
 ) -> None:
     schema, partitions, properties, rows = FRAMES["mapped"]
-    table = catalog.create_table(
+    table = lake.create_table(
         "t", location=tmp_path / "t", schema=schema, partition_by=partitions, properties=properties
     )
     table.append(pa.Table.from_pylist(rows, table.to_arrow().schema))
-    with mirror_of(catalog) as engine:
+    with mirror_of(lake) as engine:
         engine.run(once=True)
     seen = fingerprint(delta_spark.run(FrameLoad(catalog=url, table="t")))
     wanted = delta_spark.snapshot(tmp_path / "t", rows=True)
@@ -265,10 +256,10 @@ def test_rows_of_all_types_are_loaded_as_spark_reads_them_from_the_log(
 
 
 def test_a_stream_that_fails_and_is_restarted_writes_each_batch_once_to_all_tables(
-    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+    lake: Catalog, url: str, tmp_path: Path, delta_spark: Reader
 ) -> None:
     bronze, silver = (
-        catalog.create_table(name, location=tmp_path / name, schema="id long") for name in ("bronze", "silver")
+        lake.create_table(name, location=tmp_path / name, schema="id long") for name in ("bronze", "silver")
     )
     (tmp_path / "given").mkdir()
     run = StreamRun(catalog=url, folder=str(tmp_path / "given"), checkpoint=str(tmp_path / "checkpoint"))
@@ -285,16 +276,16 @@ def test_a_stream_that_fails_and_is_restarted_writes_each_batch_once_to_all_tabl
 
 
 def test_a_table_is_a_stream_and_takes_one_and_a_batch_that_is_done_again_is_written_once(
-    catalog: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+    lake: Catalog, url: str, tmp_path: Path, delta_spark: Reader
 ) -> None:
     first, second = (
-        catalog.create_table(name, location=tmp_path / name, schema="id long") for name in ("first", "second")
+        lake.create_table(name, location=tmp_path / name, schema="id long") for name in ("first", "second")
     )
     rows = [pa.table({"id": pa.array([number], pa.int64())}) for number in range(4)]
     first.append(rows[0])
     first.append(rows[1])
     run = StreamCopy(
-        catalog=url,
+        lake=url,
         tables=("first", "second"),
         checkpoint=str(tmp_path / "checkpoint"),
         options={"maxFilesPerTrigger": "1"},

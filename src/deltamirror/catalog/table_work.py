@@ -7,18 +7,19 @@ from typing import Any, TypeAlias
 
 from deltamirror.catalog.edits import Edit, Edited
 from deltamirror.catalog.maintenance.restore import Restoration
-from deltamirror.catalog.rows import Replacement, RowWrite
-from deltamirror.delta.actions import Action, Metadata, Protocol
+from deltamirror.catalog.rows import Box, Replacement, RowWrite, removed_file, replaced_files
+from deltamirror.delta.actions import Action, Metadata, Protocol, Remove
 from deltamirror.delta.conflicts import PartitionRead, ReadSet
 from deltamirror.delta.definition import Alteration
 from deltamirror.delta.paths import PartitionValue, partition_text
+from deltamirror.delta.schema import parse_schema
 from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent
 from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.content.state import TableState
-from deltamirror.txnlog.tables.reading import Snapshot
+from deltamirror.txnlog.tables.reading import Snapshot, live_adds
 
-__all__ = ["Partitions", "TableWork", "idle_answer", "partition_read"]
+__all__ = ["Partitions", "TableWork", "idle_answer", "oldest", "partition_read"]
 
 Partitions: TypeAlias = Mapping[str, PartitionValue | Sequence[PartitionValue]]
 """Partition columns with the value, or the values, that were read."""
@@ -62,6 +63,29 @@ class TableWork:
     partitions: list[PartitionRead] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
     reads: bool = False
+
+    @property
+    def taken(self) -> Snapshot:
+        """The table as the transaction took it, which it has."""
+        assert self.snapshot is not None  # noqa: S101 - narrows the type
+        return self.snapshot
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of the table's columns; none where the table was not seen."""
+        known = self.snapshot or self.seen
+        return () if known is None else [each.name for each in parse_schema(known.metadata.schema_string).fields]
+
+    @property
+    def computed_from(self) -> int | None:
+        """The version that the changes were computed from; None: they go after any."""
+        taken = None if self.snapshot is None else self.snapshot.version
+        if (exact := self.at_version) is not None:
+            # It is computed from the version before, unless something was read earlier.
+            return oldest(self.read_version, None if taken is None else min(taken, max(0, exact - 1)))
+        if taken is None and self.read_version is None and self.seen is not None and self.seen.version == self.looked:
+            return None  # the first sight says as much, and leaves blind appends free of it
+        return oldest(self.read_version, self.looked, taken)
 
     @property
     def writes(self) -> bool:
@@ -121,6 +145,20 @@ class TableWork:
         self.whole_table |= edited.boxes is None
         self.partitions += [partition_read(taken, box) for box in edited.boxes or ()]
 
+    def replaced(self, boxes: Sequence[Box] | None) -> list[Remove]:
+        """The removes of the files that rows replace; only changes to these partitions conflict with it."""
+        self.reads = True
+        self.whole_table |= boxes is None
+        self.partitions += [partition_read(self.taken, box) for box in boxes or ()]
+        return replaced_files(self.taken, boxes)
+
+    def removes(self) -> list[Remove]:
+        """The removes of the files that were named by their paths."""
+        if not self.removed:
+            return []
+        found = live_adds(self.taken, [path for path, _ in self.removed])
+        return [removed_file(found[path], data_change) for path, data_change in self.removed]
+
     def described(self, operation: Operation) -> Operation:
         """How the change describes itself: as it was told, or as Delta Spark describes what was done."""
         if self.edited is not None:
@@ -140,6 +178,11 @@ def idle_answer(works: Iterable[TableWork]) -> Committed | None:
     if not times or any(work.writes for work in found):
         return None
     return Committed(versions={}, timestamp=max(times))
+
+
+def oldest(*versions: int | None) -> int | None:
+    """The oldest of some versions; None of none."""
+    return min((version for version in versions if version is not None), default=None)
 
 
 def partition_read(taken: Snapshot, box: Partitions) -> PartitionRead:

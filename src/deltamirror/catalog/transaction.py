@@ -33,12 +33,11 @@ from deltamirror.catalog.inputs import (
 )
 from deltamirror.catalog.maintenance.restore import Restoration
 from deltamirror.catalog.merges import Delete, Insert, Merge, OneOrMore, Update, clauses_of, join_text, merge_source
-from deltamirror.catalog.rows import Box, RowWrite, RowWriter, removed_file, replaced_files, replacement_of
-from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, partition_read
+from deltamirror.catalog.rows import RowWrite, RowWriter, replacement_of
+from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, oldest, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.definition import Alteration
-from deltamirror.delta.schema import parse_schema
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
@@ -48,7 +47,7 @@ from deltamirror.rows.writing import WrittenRows, discard, discarded_if_refused
 from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
-from deltamirror.txnlog.tables.reading import Snapshot, live_adds, snapshot
+from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = ["Transaction"]
@@ -120,7 +119,7 @@ class Transaction:
             work.seen = self._state(table, remembered=True)
         if is_row_data(data):
             source = row_source(data)
-            if merges or not isinstance(source, ArrowRows) or not is_listing(source.schema, self._columns(work), table):
+            if merges or not isinstance(source, ArrowRows) or not is_listing(source.schema, work.columns, table):
                 self._add_rows(table, work, RowWrite(source, merges_schema=merges))
                 return
             data = source.reader
@@ -231,7 +230,7 @@ class Transaction:
         work.reads = True
         work.whole_table |= whole or (partitions is None and files is None)
         work.files.update(paths)
-        taken = self._snapshot(work)
+        taken = work.taken
         work.partitions += [partition_read(taken, box) for box in boxes]
         return taken
 
@@ -277,7 +276,7 @@ class Transaction:
 
     def remove_domain(self, table: str, domain: str) -> None:
         """Remove a domain."""
-        current = self._snapshot(self._taken(table)).domain_metadata().get(text(domain, "domain"))
+        current = self._taken(table).taken.domain_metadata().get(text(domain, "domain"))
         if current is None:
             raise InvalidInput(f"table {table!r} has no domain {domain!r}", hint="`deltamirror table show` lists them")
         self._of(table).streams.append([msgspec.structs.replace(current, removed=True)])
@@ -300,7 +299,7 @@ class Transaction:
         work = self._looked(table) if read_version is None and at_version is None else self._of(table)
         work.adds_files = True
         work.streams.append(self._verifier(table).verified(stream) if flag(verify_files, "verify_files") else stream)
-        work.read_version = _oldest(work.read_version, read_version)
+        work.read_version = oldest(work.read_version, read_version)
         work.at_version = work.at_version if at_version is None else at_version
 
     def stage_lines(
@@ -327,7 +326,7 @@ class Transaction:
             hint = "restore it in a transaction of its own"
             raise InvalidInput(f"the transaction changes {table!r} already", hint=hint)
         wanted = snapshot(self._writer.database, table, version=exact, as_of=time)
-        found = Restoration.of(self._snapshot(work), wanted, None if time is None else str(time))
+        found = Restoration.of(work.taken, wanted, None if time is None else str(time))
         if not found.is_needed:
             return False
         found.require_possible(self._verifier(table))
@@ -380,7 +379,7 @@ class Transaction:
     def _edit_rows(self, table: str, work: TableWork, written: list[WrittenRows]) -> None:
         if work.edit is None:
             return
-        taken, location = self._snapshot(work), self._writer.state(table, remembered=True).location
+        taken, location = work.taken, self._writer.state(table, remembered=True).location
         editor = Editor(self._layout(table, work), taken, self._row_writer, location, work.session)
         edited = editor.carry_out(work.edit, rows_checked=self._rows_checked)
         written.append(edited.written)
@@ -398,14 +397,7 @@ class Transaction:
             written.append(files)
             work.streams.append(files.adds)
             if each.replaces is not None:
-                work.streams.append(self._replaced(work, each.replaces.boxes(files.partitions)))
-
-    def _replaced(self, work: TableWork, boxes: Sequence[Box] | None) -> list[Remove]:
-        """The removes of the files that rows replace; only changes to these partitions conflict with it."""
-        taken, work.reads = self._snapshot(work), True
-        work.whole_table |= boxes is None
-        work.partitions += [partition_read(taken, box) for box in boxes or ()]
-        return replaced_files(taken, boxes)
+                work.streams.append(work.replaced(each.replaces.boxes(files.partitions)))
 
     def _add_rows(self, table: str, work: TableWork, rows: RowWrite) -> None:
         """Take rows in; types that do not fit are refused at once, values when they are written."""
@@ -417,10 +409,6 @@ class Transaction:
 
     def _layout(self, table: str, work: TableWork, *more: RowWrite) -> Layout:
         return Layout.of(table, *self._altered(table, work, *more))
-
-    def _columns(self, work: TableWork) -> Sequence[str]:
-        known = work.snapshot or work.seen
-        return () if known is None else [each.name for each in parse_schema(known.metadata.schema_string).fields]
 
     def _request(self, content: bytes | None) -> Request:
         changes = tuple(self._change(table, work) for table, work in self._work.items())
@@ -463,25 +451,15 @@ class Transaction:
             work.snapshot = snapshot(self._writer.database, table)
         return work
 
-    def _snapshot(self, work: TableWork) -> Snapshot:
-        assert work.snapshot is not None  # noqa: S101 - narrows the type; `_taken` has set it
-        return work.snapshot
-
     def _change(self, table: str, work: TableWork) -> Change:
         taken = work.snapshot
-        read_version = _oldest(work.read_version, work.looked, None if taken is None else taken.version)
-        if taken is None and work.read_version is None and work.seen is not None and work.seen.version == work.looked:
-            read_version = None  # the first sight says as much, and leaves blind appends free of it
-        if (exact := work.at_version) is not None:
-            # It is computed from the version before, unless something was read earlier.
-            read_version = _oldest(work.read_version, None if taken is None else min(taken.version, max(0, exact - 1)))
         return Change(
             table=table,
             table_id=None if taken is None else taken.table_id,
-            seen=work.seen if exact is None else None,
-            actions=chain(self._foundation(table, work), *work.streams, self._removes(table, work)),
+            seen=work.seen if work.at_version is None else None,
+            actions=chain(self._foundation(table, work), *work.streams, work.removes()),
             lines=work.lines,
-            read_version=read_version,
+            read_version=work.computed_from,
             at_version=work.at_version,
             lineage=None if taken is None else taken.lineage,
             reads=work.read_set,
@@ -494,7 +472,7 @@ class Transaction:
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:
         if not work.changes_metadata:
             return []
-        taken = self._snapshot(work)
+        taken = work.taken
         metadata, protocol = work.founded or self._altered(table, work)
         changed = [metadata] if metadata != taken.metadata else []
         return [*changed, *([protocol] if protocol != taken.protocol else [])]
@@ -509,18 +487,8 @@ class Transaction:
             metadata, protocol = rows.merged(metadata, protocol)
         return metadata, protocol
 
-    def _removes(self, table: str, work: TableWork) -> Iterable[Action]:
-        if not work.removed:
-            return []
-        found = live_adds(self._snapshot(work), [path for path, _ in work.removed])
-        return [removed_file(found[path], data_change) for path, data_change in work.removed]
-
     def _content(self) -> bytes | None:
         """A digest of what was asked for, where that is not simply the actions; None leaves it to the log."""
         if self._token is None or not any(work.is_looked_up for work in self._work.values()):
             return None
         return content_digest(work.content(table, self._operation) for table, work in self._work.items())
-
-
-def _oldest(*versions: int | None) -> int | None:
-    return min((version for version in versions if version is not None), default=None)
