@@ -151,6 +151,7 @@ _WRITER: dict[str, Case] = {
     "metadata": lambda g: g.hands.writer.metadata(g.text),
     "next_version": lambda g: g.hands.writer.next_version(g.text),
     "optimise": lambda g: g.hands.writer.optimise(older_than=float(g.number)),
+    "rename_table": lambda g: g.hands.writer.rename_table(f"no-{g.text}", g.text),
     "retained_from": lambda g: g.hands.writer.retained_from(g.text),
     "state": lambda g: g.hands.writer.state(g.text),
 }

@@ -214,6 +214,7 @@ class ExampleRun:
         return runpy.run_path(self.program)["main"](session, *self.arguments)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptimize:
     """Puts the small files of a table together, by the executors of the session."""
 
