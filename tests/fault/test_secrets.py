@@ -162,7 +162,7 @@ def test_the_canaries_are_in_force(prompt: Prompt) -> None:
 def test_every_command_that_succeeds(prompt: Prompt, secret_url: str, tmp_path: Path) -> None:
     prompt.set({"catalog.url": secret_url})
     # Typed a second time, as JSON, what was made by then is there, or gone.
-    twice = {"table create", "rebuild", "import", "table drop", "token issue", "token revoke"}
+    twice = {"table create", "rebuild", "import", "table rename", "table drop", "token issue", "token revoke"}
     ends = prompt.every()
     assert {each.path for each, status in ends.items() if status} <= twice
     rows = rows_of(secret_url)
