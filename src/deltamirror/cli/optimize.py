@@ -33,9 +33,9 @@ def optimize(
     runner: str | None,
     master: str | None,
 ) -> None:
-    """Put fewer, larger files in the place of small ones, and of those with deletion vectors.
+    """Put fewer, larger files in the place of small ones.
 
-    The rows stay as they are, and the files that are replaced stay in the store until vacuum deletes them. Appends
+    Files with deletion vectors are written again, too, without the rows that are deleted. The rows stay as they are, and the files that are replaced stay in the store until vacuum deletes them. Appends
     meanwhile are no conflict; a commit that removes one of the files is, and then nothing has changed.
     """
     settings = chosen_runner(invocation, runner, master).current
