@@ -35,8 +35,9 @@ def optimize(
 ) -> None:
     """Put fewer, larger files in the place of small ones.
 
-    Files with deletion vectors are written again, too, without the rows that are deleted. The rows stay as they are, and the files that are replaced stay in the store until vacuum deletes them. Appends
-    meanwhile are no conflict; a commit that removes one of the files is, and then nothing has changed.
+    Files with deletion vectors are written again, too. The rows stay as they are, and the files that are replaced stay
+    in the store until vacuum deletes them. Appends meanwhile are no conflict; a commit that removes one of the files
+    is, and then nothing has changed.
     """
     settings = chosen_runner(invocation, runner, master).current
     with open_catalog(settings) as catalog:

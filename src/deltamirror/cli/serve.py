@@ -31,7 +31,7 @@ __all__ = ["serve"]
 )
 @with_invocation
 def serve(invocation: Invocation, *, listen: str | None, insecure_http: bool) -> None:
-    """Serve the status page, the same numbers as JSON, and the commit API.
+    """Serve the status page, its numbers as JSON, and the commit API.
 
     On loopback, processes of this machine read without a token; an operator who pauses, resumes, repairs or
     silences signs in with one that `deltamirror token issue` made; a writer that commits shows one in every

@@ -34,7 +34,7 @@ __all__ = ["vacuum"]
 def vacuum(
     invocation: Invocation, *, table: str, retain: float | None, dry_run: bool, no_retention_check: bool
 ) -> None:
-    """Delete data files that no version of a table within retention needs.
+    """Delete data files that no version within retention needs.
 
     That is, files that a commit removed longer ago than delta.deletedFileRetentionDuration of the table (7 days unless
     it is set), and files that are older than that and that no commit has ever named. Versions from before that time
