@@ -231,7 +231,9 @@ def test_the_format_replaces_and_is_idempotent(orders: Table, url: str, delta_sp
     for options in ({"replaceWhere": "day = '2024-05-01'"}, {"partitionOverwriteMode": "dynamic"}):
         delta_spark.run(FrameWrite(catalog=url, frames=even, overwrites={"orders": options}, is_saved=True))
         assert ids(orders) == [*range(1, 20, 2), 100, 102]
-    once = FrameWrite(lake=url, frames=even, overwrites={"orders": {"txnAppId": "a", "txnVersion": "1"}}, is_saved=True)
+    once = FrameWrite(
+        catalog=url, frames=even, overwrites={"orders": {"txnAppId": "a", "txnVersion": "1"}}, is_saved=True
+    )
     assert [delta_spark.run(once), delta_spark.run(once)] == [{"orders": 4}] * 2
     assert ids(orders) == [100, 102]
 
@@ -285,7 +287,7 @@ def test_a_table_is_a_stream_and_takes_one_and_a_batch_that_is_done_again_is_wri
     first.append(rows[0])
     first.append(rows[1])
     run = StreamCopy(
-        lake=url,
+        catalog=url,
         tables=("first", "second"),
         checkpoint=str(tmp_path / "checkpoint"),
         options={"maxFilesPerTrigger": "1"},
