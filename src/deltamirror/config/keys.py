@@ -20,6 +20,7 @@ __all__ = [
     "NOT_NEGATIVE",
     "PERCENT",
     "POSITIVE",
+    "SHARE",
     "Key",
     "Reload",
     "block_keys",
@@ -39,6 +40,7 @@ NOT_NEGATIVE = msgspec.Meta(ge=0, le=1_000_000_000)
 MANY_BYTES = msgspec.Meta(ge=0, le=1_000_000_000_000_000)
 FACTOR = msgspec.Meta(ge=1, le=1_000)
 PERCENT = msgspec.Meta(ge=0, le=100)
+SHARE = msgspec.Meta(ge=1, le=100)
 FINITE = msgspec.Meta(ge=-1e15, le=1e15)
 
 

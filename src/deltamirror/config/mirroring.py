@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from deltamirror.config.keys import COUNTING, FACTOR, MANY_BYTES, NOT_NEGATIVE, PERCENT, POSITIVE, Reload, described
+from deltamirror.config.keys import (
+    COUNTING,
+    FACTOR,
+    MANY_BYTES,
+    NOT_NEGATIVE,
+    PERCENT,
+    POSITIVE,
+    SHARE,
+    Reload,
+    described,
+)
 
 __all__ = [
     "BreakerSettings",
@@ -237,6 +247,17 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.LIVE,
         ),
     ] = 1
+    share: Annotated[
+        float,
+        SHARE,
+        described(
+            "How much of its time a service spends on checkpoints; of those of a table that become due meanwhile, the "
+            "newest is written. A table with five intervals of commits behind its newest checkpoint does not wait. "
+            "100: no table does.",
+            unit="%",
+            reload=Reload.LIVE,
+        ),
+    ] = 20.0
     lease: Annotated[
         float,
         POSITIVE,

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from deltamirror.pipeline.service.pace import Pace
 from deltamirror.pipeline.service.progress import Progress
 from deltamirror.pipeline.service.service import Service
 from deltamirror.pipeline.service.shutdown import Ending
@@ -35,6 +36,8 @@ class _Lane:
 
     kind = Lane.COMMITS
     concurrency = 1
+
+    pace = Pace(lambda: 100.0)
 
     def __init__(self, *answers: Callable[[], list[_Job]]) -> None:
         self._answers = list(answers)

@@ -1,10 +1,10 @@
-"""When a checkpoint is due: a pure function of what was published."""
+"""When a checkpoint is due, and when it is late: pure functions of what was published."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Cadence", "Due", "Measured", "due_checkpoint"]
+__all__ = ["Cadence", "Due", "Measured", "due_checkpoint", "is_late"]
 
 
 _INTERVALS_OF_BACKLOG: Final = 5
@@ -46,6 +46,8 @@ class Due:
 
     version: int
     reason: str
+    is_late: bool = False
+    """Whether so many commits lie behind the newest checkpoint that it has to be written whatever it costs."""
 
 
 def due_checkpoint(
@@ -78,8 +80,13 @@ def due_checkpoint(
 
 
 def _amid_backlog(cadence: Cadence, version: int, *, first: int, last: int) -> Due | None:
-    is_late = version - last >= _INTERVALS_OF_BACKLOG * cadence.interval
-    return Due(version, f"{version - last:,} commits since the last") if is_late and version >= first else None
+    is_due = is_late(cadence, version, last=last) and version >= first
+    return Due(version, f"{version - last:,} commits since the last") if is_due else None
+
+
+def is_late(cadence: Cadence, version: int, *, last: int) -> bool:
+    """Whether a checkpoint of a version is half as far from the last one as any may be."""
+    return version - last >= _INTERVALS_OF_BACKLOG * cadence.interval
 
 
 def _reason(cadence: Cadence) -> str:

@@ -13,7 +13,7 @@ from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
 from deltamirror.deltalog.checkpoint.content import can_continue
 from deltamirror.errors import InvalidInput
-from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint
+from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint, is_late
 from deltamirror.pipeline.plan.checksum_seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
 from deltamirror.txnlog.content.state import decoded_line, in_force
@@ -37,7 +37,9 @@ class CommitPlan:
     unit: CommitUnit
     cadence: Cadence | None
     last_checkpoint: int
-    """Its version, or the first of the log."""
+    """The version of the last that was asked for, or the first of the log."""
+    written_checkpoint: int
+    """The version of the last that was written, or the first of the log."""
     bytes_before: int
     last_checkpoint_at: int | None
     """When that version was committed; None where the log begins with the unit."""
@@ -58,7 +60,11 @@ class CommitPlan:
             return None
         if self.cadence.remark:
             _log.warning("table %r gets a checkpoint of version %d: %s", self.unit.table, due.version, due.reason)
-        return Due(due.version, f"{due.reason}; {self._measured(due.version)}")
+        return Due(
+            due.version,
+            f"{due.reason}; {self._measured(due.version)}",
+            is_late=is_late(self.cadence, due.version, last=self.written_checkpoint),
+        )
 
     def _measured(self, version: int) -> Measured:
         """The commits since the last checkpoint, up to a version of the unit."""
@@ -115,6 +121,7 @@ def plan_commits(
         unit=_with_checksums(database, unit, mine) if settings.mirror.checksums else unit,
         cadence=cadence,
         last_checkpoint=claim.log_start if mine.last_checkpoint is None else mine.last_checkpoint,
+        written_checkpoint=claim.log_start if mine.written_checkpoint is None else mine.written_checkpoint,
         last_checkpoint_at=mine.began_at,
         bytes_before=0 if cadence is None else _bytes_before(database, claim, mine),
         head=newest,

@@ -23,6 +23,7 @@ from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.pipeline.service.jobs import Workshop
 from deltamirror.pipeline.service.lanes import CheckpointLane, CommitLane, MirrorLane
 from deltamirror.pipeline.service.owners import owner_name
+from deltamirror.pipeline.service.pace import Pace
 from deltamirror.pipeline.service.progress import Progress
 from deltamirror.pipeline.service.service import Observer, Service, Summary, lasting_failure
 from deltamirror.pipeline.service.shutdown import Ending
@@ -96,6 +97,7 @@ class PublishingEngine:
             owner=self.owner,
             heartbeat=self._resources.enter_context(Heartbeat(self.database, self._leases)),
             breakers=self.breakers,
+            pace=Pace(lambda: self.settings.checkpoint.share),
         )
         self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
         turns = self._resources.enter_context(Turns(self.database, live, owner=self.owner))

@@ -26,6 +26,7 @@ from deltamirror.pipeline.plan.planning import CommitPlan
 from deltamirror.pipeline.run.execution import failed, let_go, our_error
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.heartbeat import Heartbeat
+from deltamirror.pipeline.service.pace import Pace
 from deltamirror.storage.location import store_prefix
 from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.content.superseded import explained
@@ -53,6 +54,7 @@ class Workshop:
     owner: str
     heartbeat: Heartbeat
     breakers: Breakers
+    pace: Pace
 
     @property
     def settings(self) -> Settings:
@@ -214,7 +216,10 @@ class CommitJob(RunnerJob):
         self.is_retry = all(plan.is_retry for plan in plans)
 
     def _due(self, outcome: CommitOutcome) -> Due | None:
-        return self._plans[outcome.table_id].due(outcome)
+        due = self._plans[outcome.table_id].due(outcome)
+        if due is not None and due.is_late:
+            self._shop.pace.hurry(outcome.table_id)
+        return due
 
     def _apart(self, outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
         """Those in which nothing failed, now or before, together."""

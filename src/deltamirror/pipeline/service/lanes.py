@@ -20,6 +20,7 @@ from deltamirror.pipeline.failures.policy import STORE_CODES
 from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan_commits, read_waiting
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
+from deltamirror.pipeline.service.pace import Pace
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.queue.leases import Claim, claim, claim_in_store, release
 from deltamirror.work import CheckpointUnit, Lane
@@ -31,6 +32,7 @@ P = TypeVar("P")
 _OF_DATABASE: Final = (CapacityExceeded, CatalogMismatch, MissingExtra, PermissionDenied, Transient, Unavailable)
 """What planning raises if the database is in trouble, whatever the table is."""
 _CHECKPOINTS_TOGETHER: Final = 16
+_WITHOUT_REST: Final = Pace(lambda: 100.0)
 _SMALL_BYTES: Final = 1024 * 1024
 _SMALL_FILES: Final = 10_000
 """Up to how many bytes of commits, and live files, a checkpoint is quick: several of these share a job."""
@@ -53,17 +55,24 @@ class MirrorLane(ABC):
         """Work that is due, claimed: of tables in any store but ``except_stores``, and of tables that failed in none of
         ``except_retries``. Where a circuit is open, of tables that the store served before; and of one that tries it.
         """
+        chosen = self._chosen()
+        if chosen is not None and not chosen:
+            return []
         gate, jobs = self._shop.breakers.gate(), list[Job]()
         with _closed_on_failure(jobs):
             claims = self._claimed(
                 limit=self._tables_at_once,
+                table_ids=chosen,
                 except_stores=except_stores,
                 except_retries=except_retries,
                 open_circuits=list(gate.shut),
             )
+            if chosen is not None:
+                is_all = len(claims) < self._tables_at_once
+                self.pace.forget(chosen if is_all else [each.table_id for each in claims])
             jobs += self._planned(claims)
             for store in gate.tried.keys() - {*except_stores, *except_retries}:
-                jobs += self._tries(store, gate.tried[store])
+                jobs += self._tries(store, gate.tried[store], table_ids=chosen)
         return jobs
 
     def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
@@ -74,6 +83,15 @@ class MirrorLane(ABC):
         for store in gate.tried:
             jobs = jobs or self._tries(store, table_ids=[table_id], upto=upto)
         return jobs[0] if jobs else None
+
+    @property
+    @abstractmethod
+    def pace(self) -> Pace:
+        """How much of its time a service spends on it."""
+
+    def _chosen(self) -> Sequence[int] | None:
+        """The tables that a service takes up, if they have something due; None: any."""
+        return self.pace.late() if self.pace.rest() else None
 
     @property
     @abstractmethod
@@ -154,6 +172,11 @@ class CommitLane(MirrorLane):
         return self._shop.settings.mirror.concurrency
 
     @property
+    def pace(self) -> Pace:
+        """It never rests."""
+        return _WITHOUT_REST
+
+    @property
     def _tables_at_once(self) -> int:
         return self._shop.settings.mirror.batch_tables
 
@@ -188,6 +211,11 @@ class CheckpointLane(MirrorLane):
         """How many jobs run at once; none where checkpoints are switched off."""
         options = self._shop.settings.checkpoint
         return options.concurrency if options.enabled else 0
+
+    @property
+    def pace(self) -> Pace:
+        """The one that jobs of commits tell of late checkpoints."""
+        return self._shop.pace
 
     @property
     def _tables_at_once(self) -> int:

@@ -94,6 +94,7 @@ class Service:
         self._wake = threading.Event()
         self._rewatch = threading.Event()
         self._is_outdated = False
+        self._is_paced = False
         self._lock = threading.Lock()
         self._waiting: dict[MirrorLane, list[Job]] = {lane: [] for lane in self._lanes}
         self._running: dict[MirrorLane, set[Job]] = {lane: set() for lane in self._lanes}
@@ -122,6 +123,7 @@ class Service:
 
         Trouble of the service as a whole (the database is away, Spark is) is waited out; with ``once`` it is raised.
         """
+        self._is_paced = not once
         with ExitStack() as stack:
             stack.enter_context(closing(self._outlook))
             stack.callback(self._finish)
@@ -140,7 +142,7 @@ class Service:
                 with self._trouble_met(Exception):
                     self._let_go()
                 self._wait_out_trouble()
-                self._wake.wait()
+                self._wake.wait(self._rest())
         if once and self._trouble is not None:
             raise self._trouble
         return self.summary
@@ -209,8 +211,13 @@ class Service:
         running = Counter(job.store for job in self._running[lane] if not job.is_retry)
         return [store for store, jobs in running.items() if jobs >= _half(lane)]
 
+    def _rest(self) -> float | None:
+        """For how many seconds a lane rests; None where none does."""
+        return min(filter(None, (lane.pace.rest() for lane in self._lanes)), default=None)
+
     @traced()
     def _work(self, lane: MirrorLane, job: Job) -> None:
+        begun = time.monotonic()
         try:
             # A panic of a Rust library is no Exception.
             with self._trouble_met(BaseException), closing(job), self._trouble_met(BaseException):
@@ -218,6 +225,8 @@ class Service:
                     self._progress.advance(job)
                     self._take(outcome)
         finally:
+            if self._is_paced:
+                lane.pace.worked(time.monotonic() - begun)
             self._end(lane, job)
 
     def _end(self, lane: MirrorLane, job: Job) -> None:

@@ -44,6 +44,8 @@ class Waiting:
     metadata_line: str
     last_checkpoint: int | None
     """The newest that was asked for."""
+    written_checkpoint: int | None
+    """The newest that was written."""
     began_at: int | None
     """When its version was committed, or the first of the log; None where that is not known."""
     bytes_before: int | None
@@ -68,6 +70,7 @@ def waiting_commits(connection: Connection, claims: Sequence[Claim], *, most: in
             metadata_version=row.metadata_version,
             metadata_line=row.line,
             last_checkpoint=row.last_checkpoint,
+            written_checkpoint=row.written_checkpoint,
             began_at=row.began_at,
             bytes_before=None if row.bytes_before is None else int(row.bytes_before),
             checksum=_checksum_of(seeds.get(claim.table_id), claim.published),
@@ -116,8 +119,13 @@ def _commits_query() -> Select[Any]:
 
 def _facts_query() -> Select[Any]:
     c, last = versions.c, tables.c.published_version
+    written = case((checkpoints.c.state == "SUCCESS", checkpoints.c.version))
     asked_for = (
-        select(checkpoints.c.table_id, func.max(checkpoints.c.version).label("version"))
+        select(
+            checkpoints.c.table_id,
+            func.max(checkpoints.c.version).label("version"),
+            func.max(written).label("written"),
+        )
         .join(tables, tables.c.table_id == checkpoints.c.table_id)
         .where(one_of(checkpoints.c.table_id, "table_ids"), checkpoints.c.version <= last)
         .group_by(checkpoints.c.table_id)
@@ -135,6 +143,7 @@ def _facts_query() -> Select[Any]:
             heads.c.metadata_version,
             metadata.c.line,
             asked_for.c.version.label("last_checkpoint"),
+            asked_for.c.written.label("written_checkpoint"),
             began_at.scalar_subquery().label("began_at"),
             case((are_few, bytes_before)).label("bytes_before"),
             last_commits.scalar_subquery().label("has_last"),

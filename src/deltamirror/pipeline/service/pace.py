@@ -1,0 +1,47 @@
+"""How much of its time a service spends on checkpoints: after each job of theirs it rests from them for a while."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+__all__ = ["Pace"]
+
+
+class Pace:
+    """The rest that follows work at a lane, and the tables that it does not hold up. Safe to share between threads.
+
+    Work is the time that jobs take, as it passes: on a machine with more to do than it can, checkpoints take longer,
+    and the rest grows with them. A table whose checkpoint is late is not held up, so that no log grows without bound.
+    """
+
+    def __init__(self, percent: Callable[[], float], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._percent, self._clock = percent, clock
+        self._lock = threading.Lock()
+        self._rests_until = float("-inf")
+        self._late: set[int] = set()
+
+    def worked(self, seconds: float) -> None:
+        """A job took so long, and is over."""
+        share = self._percent() / 100
+        with self._lock:
+            self._rests_until = max(self._rests_until, self._clock()) + seconds * (1 - share) / share
+
+    def rest(self) -> float:
+        """For how many seconds from this moment nothing is begun that is not late."""
+        with self._lock:
+            return max(0.0, self._rests_until - self._clock())
+
+    def hurry(self, table_id: int) -> None:
+        """A checkpoint of this table is late."""
+        with self._lock:
+            self._late.add(table_id)
+
+    def late(self) -> list[int]:
+        """The tables with one that is late."""
+        with self._lock:
+            return sorted(self._late)
+
+    def forget(self, table_ids: Iterable[int]) -> None:
+        """These are taken up, or have nothing that can be."""
+        with self._lock:
+            self._late.difference_update(table_ids)
