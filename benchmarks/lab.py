@@ -12,7 +12,7 @@ import psycopg
 
 from benchmarks.adds import PARTITION_COLUMN, SCHEMA
 from deltamirror import Catalog
-from tests.support.postgres_server import PostgresServer, prepared_server
+from tests.support.servers.postgres_server import PostgresServer, prepared_server
 
 __all__ = ["ENGINES", "TABLE", "Lab", "Place", "open_lab"]
 

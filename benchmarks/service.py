@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog
 from deltamirror.config import Settings
-from tests.support.s3_access import S3Access
-from tests.support.seaweed_server import SeaweedServer, started_seaweed
+from tests.support.readers.s3_access import S3Access
+from tests.support.servers.seaweed_server import SeaweedServer, started_seaweed
 
 __all__ = ["Rig", "cpu_seconds", "open_rig", "transactions"]
 

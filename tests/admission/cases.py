@@ -15,7 +15,7 @@ from tests.admission.kinds import PARTITIONING, Column, Struct, Uids, draw_kind
 from tests.admission.life import Definition, Event, Life
 from tests.admission.steps import FILE_STEPS
 from tests.admission.wire import LINE_STEPS
-from tests.support.mirrors import local_settings
+from tests.support.mirrors.local import local_settings
 
 __all__ = ["MOST_STEPS", "STEPS", "Lake", "Tried", "begin_rich", "counted", "finish", "open_lake", "run_seed"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.admission.kinds import Column, viewed
-from tests.support.rows import row_texts
+from tests.support.readers.rows import row_texts
 
 __all__ = ["File", "Model"]
 

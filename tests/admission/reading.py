@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.admission.cases import Tried
-from tests.support.readers import Reader
-from tests.support.worker import Worker
+from tests.support.readers.reader import Reader
+from tests.support.suite.worker import Worker
 
 __all__ = ["LIMITATIONS", "MODULES", "open_readers", "read_all"]
 
 MODULES: Final = {
-    "delta-rs": "tests.support.reader_delta_rs",
-    "duckdb": "tests.support.reader_duckdb",
-    "delta-spark": "tests.support.reader_delta_spark",
+    "delta-rs": "tests.support.readers.delta_rs",
+    "duckdb": "tests.support.readers.duckdb",
+    "delta-spark": "tests.support.readers.delta_spark",
 }
 UNABLE: Final[Mapping[tuple[str, str], str]] = {
     ("delta-rs", "feature typeWidening"): "delta-rs 1.6 knows no typeWidening",

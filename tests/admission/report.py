@@ -6,7 +6,7 @@ from itertools import count
 from tests.admission.cases import MOST_STEPS, Lake, Tried, run_seed
 from tests.admission.directed import Group, run_group
 from tests.admission.reading import read_all
-from tests.support.readers import Reader
+from tests.support.readers.reader import Reader
 
 __all__ = ["directed_problems", "told"]
 

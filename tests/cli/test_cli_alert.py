@@ -6,7 +6,7 @@ import pytest
 from deltamirror.config import load
 from deltamirror.ops.alerts.background import evaluate_now
 from deltamirror.wiring import open_catalog
-from tests.support.receivers import http_receiver
+from tests.support.monitoring.receivers import http_receiver
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 RULE = '[[alerts.rules]]\nname = "behind"\nmetric = "lag_versions"\nthreshold = 0\n'

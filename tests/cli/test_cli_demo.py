@@ -9,7 +9,7 @@ import pytest
 
 from deltamirror.cli.readers import READERS, Reader
 from deltamirror.cli.tour import CHAPTERS
-from tests.support.commands import typed, without_jvm
+from tests.support.interfaces.commands import typed, without_jvm
 
 TOUR = ("demo", "--runner", "local")
 

@@ -6,11 +6,11 @@ import pytest
 
 from deltamirror import MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
-from tests.support.commands import following
-from tests.support.health import asked, served, until_part
-from tests.support.mirrors import following as running
-from tests.support.mirrors import local_settings, until
-from tests.support.ports import held_port
+from tests.support.interfaces.commands import following
+from tests.support.mirrors.local import following as running
+from tests.support.mirrors.local import local_settings, until
+from tests.support.monitoring.health import asked, served, until_part
+from tests.support.servers.ports import held_port
 
 pytestmark = pytest.mark.requirement("R64")
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import deltamirror
 from deltamirror.cli import cli
 from deltamirror.cli.main import COMMANDS
-from tests.support.command_lines import subcommands
+from tests.support.interfaces.command_lines import subcommands
 
 HEAVY = ("duckdb", "obstore", "pyarrow", "pyspark", "sqlalchemy")
 WIDTH = 80

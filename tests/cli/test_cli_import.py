@@ -12,10 +12,10 @@ from deltamirror.delta import names
 from deltamirror.pipeline.run import slices
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import commit, file
-from tests.support.commands import typed, variables, without_jvm
-from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after
+from tests.support.imports.foreign_logs import HISTORY, put_classic, put_log, state_after
+from tests.support.interfaces.commands import typed, variables, without_jvm
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import commit, file
 
 LAST = len(HISTORY) - 1
 BELOW = ("--root", "lake")

@@ -17,7 +17,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine
 from deltamirror.work import Outcome, Unit
-from tests.support.commands import (
+from tests.support.interfaces.commands import (
     following,
     typed,
     typed_on_a_terminal,

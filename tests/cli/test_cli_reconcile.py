@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import following
+from tests.support.interfaces.commands import following
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 

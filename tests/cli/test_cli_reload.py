@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog
-from tests.support.commands import COMMAND, Service, environment, following, running
-from tests.support.lake import add
-from tests.support.mirrors import committed_files, make_table, published_files
+from tests.support.interfaces.commands import COMMAND, Service, environment, following, running
+from tests.support.lakes.lake import add
+from tests.support.mirrors.local import committed_files, make_table, published_files
 
 TABLES = [f"t{number}" for number in range(5)]
 ALWAYS = "log.level = 'info'\n[mirror]\nrunner = 'local'\npoll = 0.05\n"

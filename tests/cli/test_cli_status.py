@@ -10,7 +10,7 @@ from deltamirror.cli.output import duration
 from deltamirror.ops.advice import remedy
 from deltamirror.txnlog.queue.breakers import Breaker
 from deltamirror.txnlog.queue.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
-from tests.support.commands import typed_in_colour, typed_on_a_terminal
+from tests.support.interfaces.commands import typed_in_colour, typed_on_a_terminal
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mirroring.md"

@@ -3,7 +3,7 @@
 import re
 import urllib.request
 
-from tests.support.commands import running
+from tests.support.interfaces.commands import running
 
 
 def test_a_token_is_shown_once(orders) -> None:

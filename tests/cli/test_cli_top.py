@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import COMMAND, environment, typed_on_a_terminal
+from tests.support.interfaces.commands import COMMAND, environment, typed_on_a_terminal
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 PATIENCE = 120

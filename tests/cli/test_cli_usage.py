@@ -10,7 +10,7 @@ import pytest
 
 import deltamirror
 from deltamirror.cli import cli
-from tests.support.command_lines import subcommands
+from tests.support.interfaces.command_lines import subcommands
 
 COMMAND = [sys.executable, "-m", "deltamirror.cli"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(deltamirror.__file__).parent.parent)}

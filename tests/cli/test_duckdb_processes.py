@@ -13,9 +13,9 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.errors import Late
 from deltamirror.txnlog.queue.pause import is_paused
-from tests.support.commands import COMMAND, environment, following, typed
-from tests.support.lake import add as added
-from tests.support.lake import settings_for
+from tests.support.interfaces.commands import COMMAND, environment, following, typed
+from tests.support.lakes.lake import add as added
+from tests.support.lakes.lake import settings_for
 
 URL = "duckdb:///lake.duckdb"
 SETTINGS = {

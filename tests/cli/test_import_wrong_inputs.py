@@ -14,11 +14,11 @@ from deltamirror.delta import lines, names
 from deltamirror.delta.actions import Protocol
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import commit, file, first_commit
-from tests.support.commands import can_lose_power, typed, typed_without_power, variables
-from tests.support.foreign_logs import HISTORY, parquet, put_classic, put_log, state_after
-from tests.support.skips import missing_kernel_feature
+from tests.support.imports.foreign_logs import HISTORY, parquet, put_classic, put_log, state_after
+from tests.support.interfaces.commands import can_lose_power, typed, typed_without_power, variables
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import commit, file, first_commit
+from tests.support.suite.skips import missing_kernel_feature
 
 SECRET = "hunter2-is-not-the-key"
 METADATA = next(line for line in HISTORY[0].splitlines(keepends=True) if line.startswith(b'{"metaData"'))

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror.config import Secret, StorageSettings
-from tests.support.commands import can_mount, typed, typed_on_a_disk, variables
-from tests.support.seaweed_server import SeaweedServer
-from tests.support.skips import missing_kernel_feature
+from tests.support.interfaces.commands import can_mount, typed, typed_on_a_disk, variables
+from tests.support.servers.seaweed_server import SeaweedServer
+from tests.support.suite.skips import missing_kernel_feature
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 SECRET = "hunter2-is-not-the-key"

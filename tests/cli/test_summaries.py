@@ -12,7 +12,7 @@ from deltamirror.cli.progress import Tally
 from deltamirror.cli.summaries import Summaries
 from deltamirror.errors import Unavailable
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Outcome, Published, Stage
-from tests.support.commands import following
+from tests.support.interfaces.commands import following
 
 NONE = Backlog(versions=0, tables=0, lag_ms=0)
 SOME = Backlog(versions=5, tables=2, lag_ms=243_000)

@@ -16,7 +16,7 @@ from deltamirror.txnlog.access.tokens import (
     verified_token,
 )
 from deltamirror.txnlog.queue.overview import Sort, Wanted, tables_page
-from tests.support.lake import execute
+from tests.support.lakes.lake import execute
 
 
 def issued(catalog: Catalog, name: str = "ada", *, seconds: float | None = None, tables: TablePattern = ALL_TABLES):

@@ -10,7 +10,7 @@ from deltamirror import Catalog, Table
 from deltamirror.delta.timestamps import LAST_TIMESTAMP, MOST_AHEAD
 from deltamirror.errors import InvalidAction, Refused
 from deltamirror.txnlog.imports.parts import commit_parts
-from tests.support.lake import add, create, execute, info_of, opened
+from tests.support.lakes.lake import add, create, execute, info_of, opened
 
 pytestmark = pytest.mark.requirement("R5")
 

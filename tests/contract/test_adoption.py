@@ -16,7 +16,7 @@ from deltamirror.errors import Conflict, Diverged, InvalidAction, NotFound, Refu
 from deltamirror.ops.adopt.adoption import adopt_all
 from deltamirror.ops.reconcile.repair import repair
 from deltamirror.txnlog.content.superseded import superseded_of
-from tests.support.adoptions import (
+from tests.support.imports.adoptions import (
     PLAIN,
     add_line,
     adopted,
@@ -27,10 +27,10 @@ from tests.support.adoptions import (
     mirroring,
     their_commit,
 )
-from tests.support.lake import add, execute, info_of, opened, paths, row_counts, settings_for
-from tests.support.mirrors import append, committed_files, log_of, make_table, published_files
-from tests.support.readers import Reader
-from tests.support.s3_access import S3Access
+from tests.support.lakes.lake import add, execute, info_of, opened, paths, row_counts, settings_for
+from tests.support.mirrors.local import append, committed_files, log_of, make_table, published_files
+from tests.support.readers.reader import Reader
+from tests.support.readers.s3_access import S3Access
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 

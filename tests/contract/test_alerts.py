@@ -32,11 +32,11 @@ from deltamirror.txnlog.alerts.deliveries import claim, record_failed, record_se
 from deltamirror.txnlog.alerts.records import AlertKey, AlertState, Change, Facts, Move, record
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
-from tests.support.lake import create, execute
-from tests.support.mirrors import append, following, local_settings, make_table, mirror_of
-from tests.support.receivers import http_receiver, smtp_receiver
-from tests.support.scraping import value
-from tests.support.virtual_clock import VirtualClock, clocked
+from tests.support.databases.virtual_clock import VirtualClock, clocked
+from tests.support.lakes.lake import create, execute
+from tests.support.mirrors.local import append, following, local_settings, make_table, mirror_of
+from tests.support.monitoring.receivers import http_receiver, smtp_receiver
+from tests.support.monitoring.scraping import value
 
 KEY = AlertKey("lag-warning", "table", "t")
 NOW = int(time.time() * 1000)

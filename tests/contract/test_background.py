@@ -11,7 +11,7 @@ from deltamirror.ops.reconcile import background
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler, TableReconciled
 from deltamirror.txnlog.queue.expected_objects import KeptLog
-from tests.support.mirrors import (
+from tests.support.mirrors.local import (
     append,
     committed_files,
     following,
@@ -22,7 +22,7 @@ from tests.support.mirrors import (
     published_files,
     until,
 )
-from tests.support.reconcilers import comparing_every, reconciler_of
+from tests.support.mirrors.reconcilers import comparing_every, reconciler_of
 
 pytestmark = pytest.mark.requirement("R52")
 

@@ -18,11 +18,11 @@ from deltamirror.ops.reconcile.repair import repair
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.expected_objects import kept_log
-from tests.support.adoptions import PLAIN, adopted, logs_of, mirror
-from tests.support.importers import imported
-from tests.support.lake import add, paths
-from tests.support.mirrors import append, committed_files, log_of, make_table, published_files
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.imports.adoptions import PLAIN, adopted, logs_of, mirror
+from tests.support.imports.importers import imported
+from tests.support.lakes.lake import add, paths
+from tests.support.mirrors.local import append, committed_files, log_of, make_table, published_files
+from tests.support.mirrors.reconcilers import reconciled, reconciling
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.requirement("R56")]
 

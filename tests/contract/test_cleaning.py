@@ -30,11 +30,11 @@ from deltamirror.storage.store import Store
 from deltamirror.txnlog.queue.expected_objects import kept_log
 from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.work import Lane
-from tests.support.aging import HEAD, START, Spot, age, cleaning, lived, log_names, spot_of
-from tests.support.lake import add, execute, paths
-from tests.support.mirrors import following, log_of
-from tests.support.readers import Reader
-from tests.support.reconcilers import reconciled, reconciler_of
+from tests.support.lakes.aging import HEAD, START, Spot, age, cleaning, lived, log_names, spot_of
+from tests.support.lakes.lake import add, execute, paths
+from tests.support.mirrors.local import following, log_of
+from tests.support.mirrors.reconcilers import reconciled, reconciler_of
+from tests.support.readers.reader import Reader
 
 pytestmark = pytest.mark.default_on("sqlite")
 

@@ -8,7 +8,7 @@ import pytest
 
 from deltamirror import Add, Catalog
 from deltamirror.txnlog.commit.staging import Stage, fresh_commit_id
-from tests.support.lake import add, create, execute, opened, paths
+from tests.support.lakes.lake import add, create, execute, opened, paths
 
 pytestmark = pytest.mark.requirement("R37")
 

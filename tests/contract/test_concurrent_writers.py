@@ -6,8 +6,8 @@ from itertools import chain
 import pytest
 
 from deltamirror import Catalog
-from tests.support.committers import COMMITS, Told, in_processes, in_threads
-from tests.support.lake import create, execute, opened, paths
+from tests.support.lakes.committers import COMMITS, Told, in_processes, in_threads
+from tests.support.lakes.lake import create, execute, opened, paths
 
 WRITERS = 16
 

@@ -8,8 +8,8 @@ from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidInput, NotFound
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.tables.registry import drop_table
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, create, execute, info_of, paths, remove_of, row_counts
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add, create, execute, info_of, paths, remove_of, row_counts
 
 pytestmark = [pytest.mark.requirement("R36"), pytest.mark.default_on("sqlite", "postgresql")]
 

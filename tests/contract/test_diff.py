@@ -13,8 +13,8 @@ from deltamirror.ops.diff.sides import location_state, table_state
 from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from tests.support.lake import add, opened, remove_of
-from tests.support.mirrors import make_table
+from tests.support.lakes.lake import add, opened, remove_of
+from tests.support.mirrors.local import make_table
 
 VECTOR = DeletionVector(storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", size_in_bytes=4, cardinality=2)
 FEATURES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "3"}

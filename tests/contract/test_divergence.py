@@ -9,9 +9,9 @@ from deltamirror.errors import Conflict, Diverged
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.txnlog.queue.escalations import escalations_of
 from deltamirror.txnlog.queue.quarantine import mark_diverged
-from tests.support.lake import add, execute, paths
-from tests.support.mirrors import append, log_of, make_table, mirror_of
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.lakes.lake import add, execute, paths
+from tests.support.mirrors.local import append, log_of, make_table, mirror_of
+from tests.support.mirrors.reconcilers import reconciled, reconciling
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 

@@ -12,8 +12,8 @@ from deltamirror.delta.actions import Action
 from deltamirror.delta.lines import decode_commit, encode_commit
 from deltamirror.delta.replay import reconciliation_key, replay
 from deltamirror.errors import InvalidInput
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, adds_of, body_of, create, execute, info_of, remove_of
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add, adds_of, body_of, create, execute, info_of, remove_of
 
 pytestmark = [pytest.mark.requirement("R3"), pytest.mark.requirement("R37"), pytest.mark.default_on("sqlite")]
 

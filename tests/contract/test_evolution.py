@@ -14,9 +14,9 @@ from deltamirror.delta.features import upgrade
 from deltamirror.delta.lines import encode_commit
 from deltamirror.delta.schema import Field, StructType, parse_schema, schema_string
 from deltamirror.errors import Conflict, InvalidAction
-from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
-from tests.support.lake import add, create, info_of, opened, paths, remove_of
-from tests.support.mirrors import make_table
+from tests.support.imports.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
+from tests.support.lakes.lake import add, create, info_of, opened, paths, remove_of
+from tests.support.mirrors.local import make_table
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R119")]
 

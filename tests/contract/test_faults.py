@@ -10,8 +10,8 @@ from deltamirror import Catalog, Table
 from deltamirror.config import WriterSettings
 from deltamirror.errors import CommitUnknown, Unavailable
 from deltamirror.txnlog.commit.request import Change, Request
-from tests.support.faults import Fault, failing_at, losing_replies
-from tests.support.lake import add, create, execute, opened, paths, remove_of, row_counts
+from tests.support.faults.transactions import Fault, failing_at, losing_replies
+from tests.support.lakes.lake import add, create, execute, opened, paths, remove_of, row_counts
 
 FILES = [add(f"f{number}") for number in range(30)]
 

@@ -5,7 +5,7 @@ import pytest
 from deltamirror import Catalog, Protocol
 from deltamirror.delta.features import FENCE_FEATURE
 from deltamirror.errors import Conflict, InvalidInput
-from tests.support.lake import add, create, info_of, paths
+from tests.support.lakes.lake import add, create, info_of, paths
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 

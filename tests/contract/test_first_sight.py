@@ -7,7 +7,7 @@ import pytest
 
 from deltamirror import Catalog, DomainMetadata, Table, Transaction, Txn
 from deltamirror.errors import Conflict
-from tests.support.lake import add, create, info_of, opened, paths
+from tests.support.lakes.lake import add, create, info_of, opened, paths
 
 pytestmark = [pytest.mark.requirement("R36"), pytest.mark.default_on("sqlite", "postgresql")]
 

@@ -12,8 +12,8 @@ from deltamirror.config import WriterSettings
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidAction, TokenReused
 from deltamirror.txnlog.commit.request import Change, Request
-from tests.support.faults import losing_replies
-from tests.support.lake import add, create, opened, paths, remove_of, row_counts
+from tests.support.faults.transactions import losing_replies
+from tests.support.lakes.lake import add, create, opened, paths, remove_of, row_counts
 
 pytestmark = pytest.mark.requirement("R38")
 

@@ -27,15 +27,15 @@ from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.imports.importing import Import
-from tests.support.adoptions import adopted, mirroring
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import commit, file
-from tests.support.foreign_logs import HISTORY, put_classic, put_log, put_parts, put_v2, state_after
-from tests.support.importers import Meddling, assert_as_in, imported, key_of
-from tests.support.lake import execute, opened, row_counts
-from tests.support.mirroring import status_of
-from tests.support.mirrors import mirror_of
-from tests.support.stores import StorePlace
+from tests.support.imports.adoptions import adopted, mirroring
+from tests.support.imports.foreign_logs import HISTORY, put_classic, put_log, put_parts, put_v2, state_after
+from tests.support.imports.importers import Meddling, assert_as_in, imported, key_of
+from tests.support.lakes.lake import execute, opened, row_counts
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import commit, file
+from tests.support.mirrors.claims import status_of
+from tests.support.mirrors.local import mirror_of
+from tests.support.stores.any_store import StorePlace
 
 LAST = len(HISTORY) - 1
 

@@ -22,13 +22,13 @@ from deltamirror.pipeline.service.owners import is_gone, owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.imports.importing import Import
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import commit, file
-from tests.support.faults import losing_replies
-from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after
-from tests.support.importers import assert_as_in, imported, importer_of
-from tests.support.imports import abandon, begun
-from tests.support.lake import execute, row_counts
+from tests.support.faults.transactions import losing_replies
+from tests.support.imports.foreign_logs import HISTORY, put_classic, put_log, state_after
+from tests.support.imports.importers import assert_as_in, imported, importer_of
+from tests.support.imports.parts import abandon, begun
+from tests.support.lakes.lake import execute, row_counts
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import commit, file
 
 LAST = len(HISTORY) - 1
 

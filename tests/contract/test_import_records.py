@@ -47,12 +47,12 @@ from deltamirror.txnlog.queue.backlog import (
     with_chunks,
     with_counts,
 )
-from tests.support.checkpoint_rows import assert_same_rows
-from tests.support.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
-from tests.support.imports import Part, abandon, base_parts, begun, file_parts, import_files
-from tests.support.lake import add, adds_of, create, execute, paths, remove_of, row_counts
-from tests.support.mirroring import status_of
-from tests.support.mirrors import append, log_of, make_table, mirror_of
+from tests.support.imports.parts import Part, abandon, base_parts, begun, file_parts, import_files
+from tests.support.lakes.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
+from tests.support.lakes.lake import add, adds_of, create, execute, paths, remove_of, row_counts
+from tests.support.logs.checkpoint_rows import assert_same_rows
+from tests.support.mirrors.claims import status_of
+from tests.support.mirrors.local import append, log_of, make_table, mirror_of
 
 METADATA = table_metadata()
 OPENING: tuple[Action, ...] = (PROTOCOL, METADATA)

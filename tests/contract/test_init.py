@@ -11,7 +11,7 @@ from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch, InvalidSettings
 from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
 from deltamirror.txnlog.database.schema import METADATA
-from tests.support.lake import add, create, execute, opened, paths, row_counts
+from tests.support.lakes.lake import add, create, execute, opened, paths, row_counts
 
 pytestmark = pytest.mark.requirement("R107")
 

@@ -9,7 +9,7 @@ from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict, InvalidAction, NotFound, Unavailable
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.commit.staging import Stage
-from tests.support.lake import add, adds_of, create, execute, opened, paths, remove_of, row_counts
+from tests.support.lakes.lake import add, adds_of, create, execute, opened, paths, remove_of, row_counts
 
 OLD = [add(f"old{number}") for number in range(15)]
 FRESH = [add(f"new{number}", size=7) for number in range(15)]

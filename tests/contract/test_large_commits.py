@@ -11,7 +11,18 @@ from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict, InvalidAction, TokenReused, Unavailable
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.commit.staging import Stage
-from tests.support.lake import add, adds_of, body_of, create, execute, info_of, opened, paths, remove_of, row_counts
+from tests.support.lakes.lake import (
+    add,
+    adds_of,
+    body_of,
+    create,
+    execute,
+    info_of,
+    opened,
+    paths,
+    remove_of,
+    row_counts,
+)
 
 MANY = [add(f"f{number:02}", day=str(number % 3), stats='{"numRecords":1}') for number in range(25)]
 

@@ -18,9 +18,9 @@ from deltamirror.txnlog.queue.expected_objects import comparisons
 from deltamirror.txnlog.queue.leases import Claim, claim, held_for, overdue, release, renew
 from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 from deltamirror.work import Lane, Lease
-from tests.support.emptied import lake_url_of
-from tests.support.lake import add, create, execute, opened
-from tests.support.mirroring import HOUR, claimed, failed, published, record, work_on, write_checkpoint
+from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.lake import add, create, execute, opened
+from tests.support.mirrors.claims import HOUR, claimed, failed, published, record, work_on, write_checkpoint
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,11 +10,11 @@ from deltamirror.cli import commit as commit_command
 from deltamirror.delta import bounds, lines
 from deltamirror.deltalog import commits
 from deltamirror.errors import CapacityExceeded, InvalidLine
-from tests.support.adoptions import PLAIN, adopted, mirror, mirroring
-from tests.support.foreign_logs import HISTORY, put_log, store_in_memory
-from tests.support.importers import imported
-from tests.support.lake import add, create, opened
-from tests.support.mirrors import log_of
+from tests.support.imports.adoptions import PLAIN, adopted, mirror, mirroring
+from tests.support.imports.foreign_logs import HISTORY, put_log, store_in_memory
+from tests.support.imports.importers import imported
+from tests.support.lakes.lake import add, create, opened
+from tests.support.mirrors.local import log_of
 
 pytestmark = pytest.mark.requirement("R5")
 

@@ -9,10 +9,10 @@ from deltamirror import Add, Catalog, DeletionVector, Table
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidAction, InvalidInput
-from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, as_adds, create, opened, paths, remove_of
-from tests.support.mirrors import make_table
+from tests.support.databases.catalogs import ENGINES
+from tests.support.imports.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
+from tests.support.lakes.lake import add, as_adds, create, opened, paths, remove_of
+from tests.support.mirrors.local import make_table
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R119"), pytest.mark.default_on("sqlite")]
 

@@ -9,9 +9,9 @@ from deltamirror import Catalog, Table
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, encode
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import repair
-from tests.support.adoptions import logs_of
-from tests.support.mirrors import append, log_of, make_table, mirror_of
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.imports.adoptions import logs_of
+from tests.support.mirrors.local import append, log_of, make_table, mirror_of
+from tests.support.mirrors.reconcilers import reconciled, reconciling
 
 pytestmark = [pytest.mark.requirement("R56"), pytest.mark.default_on("sqlite")]
 

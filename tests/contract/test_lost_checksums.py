@@ -11,10 +11,10 @@ from deltamirror.delta.checksum import Checksum
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.pipeline.plan import checksum_seeds
 from deltamirror.txnlog.database.access import Database
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add
-from tests.support.mirrors import append, log_of, make_table, mirror_of
-from tests.support.reconcilers import reconciled, reconciling
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add
+from tests.support.mirrors.local import append, log_of, make_table, mirror_of
+from tests.support.mirrors.reconcilers import reconciled, reconciling
 
 pytestmark = pytest.mark.default_on("sqlite")
 

@@ -8,7 +8,7 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.errors import Conflict, InvalidAction, InvalidInput
 from deltamirror.spark.options import SourceOptions
-from tests.support.lake import add, info_of
+from tests.support.lakes.lake import add, info_of
 
 pytestmark = pytest.mark.requirement("R31")
 

@@ -14,10 +14,10 @@ from deltamirror import Catalog
 from deltamirror.config.overrides import switched_by
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
-from tests.support import schema_v1, schema_v2, schema_v3, schema_v4, schema_v5
-from tests.support.emptied import lake_url_of
-from tests.support.lake import add, opened, paths
-from tests.support.mirroring import claimed, published, record, status_of, work_on
+from tests.support.databases import schema_v1, schema_v2, schema_v3, schema_v4, schema_v5
+from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.lake import add, opened, paths
+from tests.support.mirrors.claims import claimed, published, record, status_of, work_on
 
 pytestmark = pytest.mark.requirement("R107")
 

@@ -27,9 +27,9 @@ from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_com
 from deltamirror.txnlog.queue.status import attempts
 from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Stage
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, create, execute, opened
-from tests.support.mirroring import (
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add, create, execute, opened
+from tests.support.mirrors.claims import (
     HOUR,
     claimed,
     failed,

@@ -14,9 +14,9 @@ from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from deltamirror.txnlog.queue.status import all_status, published_version
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Stage
-from tests.support.emptied import lake_url_of
-from tests.support.lake import add, create, execute, opened
-from tests.support.mirroring import claimed, failed, published, record, status_of, work_on, write_checkpoint
+from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.lake import add, create, execute, opened
+from tests.support.mirrors.claims import claimed, failed, published, record, status_of, work_on, write_checkpoint
 
 pytestmark = pytest.mark.requirement("R27")
 

@@ -13,10 +13,10 @@ from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
 from deltamirror.errors import Diverged, LogChanged, NotFound
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import Repaired, repair
-from tests.support.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
-from tests.support.lake import opened, paths
-from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
-from tests.support.reconcilers import reconciled, reconciler_of, reconciling
+from tests.support.imports.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
+from tests.support.lakes.lake import opened, paths
+from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
+from tests.support.mirrors.reconcilers import reconciled, reconciler_of, reconciling
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.requirement("R56")]
 

@@ -8,8 +8,8 @@ from deltamirror.config import Switch
 from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.queue.overview import Show, Sort, Wanted, tables_page, totals
 from deltamirror.txnlog.queue.table_records import checkpoints_of, lags_since, recent_lags, versions_of
-from tests.support.lake import add, execute
-from tests.support.mirroring import work_on
+from tests.support.lakes.lake import add, execute
+from tests.support.mirrors.claims import work_on
 
 ALL_ON = Switch()
 

@@ -15,11 +15,11 @@ from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage import clients
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.tables.registry import insert_table
-from tests.support.catalogs import ENGINES
-from tests.support.foreign_logs import HISTORY, put_log
-from tests.support.importers import imported, importer_of
-from tests.support.lake import opened, row_counts
-from tests.support.takers import IMPORTED, taken_at_once
+from tests.support.databases.catalogs import ENGINES
+from tests.support.imports.foreign_logs import HISTORY, put_log
+from tests.support.imports.importers import imported, importer_of
+from tests.support.imports.takers import IMPORTED, taken_at_once
+from tests.support.lakes.lake import opened, row_counts
 
 LOG = dict(enumerate(HISTORY))
 

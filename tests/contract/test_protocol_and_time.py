@@ -11,8 +11,8 @@ from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.database.clock import CLOCK
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, create, execute, info_of, paths
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add, create, execute, info_of, paths
 
 pytestmark = pytest.mark.default_on("sqlite")
 

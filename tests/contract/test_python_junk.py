@@ -18,9 +18,9 @@ import pytest
 
 from deltamirror import Add, Catalog, Delete, Insert, MirrorEngine, Table, Transaction
 from deltamirror.errors import DeltaMirrorError, Internal
-from tests.support.frames import DataFrame
-from tests.support.lake import add
-from tests.support.mirrors import local_settings
+from tests.support.lakes.lake import add
+from tests.support.mirrors.local import local_settings
+from tests.support.spark.frames import DataFrame
 
 pytestmark = pytest.mark.requirement("R82")
 

@@ -21,7 +21,7 @@ from deltamirror.config import CatalogSettings
 from deltamirror.delta.schema import Field, StructType, from_ddl
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidInput, InvalidSchema, InvalidSettings, NotFound
 from deltamirror.txnlog.database.opening import open_database
-from tests.support.lake import add
+from tests.support.lakes.lake import add
 
 COLUMNS = "id long NOT NULL, day date, amounts array<decimal(5,2)>"
 JSON_SCHEMA = {

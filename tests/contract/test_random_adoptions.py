@@ -13,10 +13,18 @@ import pytest
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict
 from deltamirror.txnlog.content.superseded import superseded_of
-from tests.support.adoptions import PLAIN, adopted, assert_same, delta_rs_appends, mirror, mirroring, their_commit
-from tests.support.lake import add, execute, paths
-from tests.support.mirrors import committed_files, log_of, make_table, published_files
-from tests.support.readers import Reader
+from tests.support.imports.adoptions import (
+    PLAIN,
+    adopted,
+    assert_same,
+    delta_rs_appends,
+    mirror,
+    mirroring,
+    their_commit,
+)
+from tests.support.lakes.lake import add, execute, paths
+from tests.support.mirrors.local import committed_files, log_of, make_table, published_files
+from tests.support.readers.reader import Reader
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 

@@ -22,9 +22,9 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.wiring import open_importer
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Outcome
-from tests.support.checkpoints import objects
-from tests.support.lake import add, paths
-from tests.support.mirrors import (
+from tests.support.lakes.lake import add, paths
+from tests.support.logs.checkpoints import objects
+from tests.support.mirrors.local import (
     append,
     committed_files,
     local_settings,
@@ -33,7 +33,7 @@ from tests.support.mirrors import (
     mirror_of,
     published_files,
 )
-from tests.support.readers import Reader
+from tests.support.readers.reader import Reader
 
 pytestmark = pytest.mark.default_on("sqlite")
 

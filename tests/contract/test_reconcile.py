@@ -25,12 +25,12 @@ from deltamirror.txnlog.queue.findings import Turn
 from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.txnlog.queue.status import Attempt, attempts
 from deltamirror.work import CommitWork, Lane
-from tests.support.adoptions import logs_of
-from tests.support.commit_units import commit_key
-from tests.support.lake import add, execute, settings_for
-from tests.support.mirroring import claimed, failed, record
-from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
-from tests.support.reconcilers import reconciled, reconciler_of, reconciling
+from tests.support.imports.adoptions import logs_of
+from tests.support.lakes.lake import add, execute, settings_for
+from tests.support.logs.commit_units import commit_key
+from tests.support.mirrors.claims import claimed, failed, record
+from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
+from tests.support.mirrors.reconcilers import reconciled, reconciler_of, reconciling
 
 pytestmark = pytest.mark.default_on("sqlite")
 

@@ -10,9 +10,9 @@ from deltamirror import Catalog
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State
 from deltamirror.errors import InvalidAction, Unsupported
-from tests.support.golden import reference
-from tests.support.lake import adds_of, opened
-from tests.support.reference import begin_table, commit_files
+from tests.support.lakes.lake import adds_of, opened
+from tests.support.reference_logs.files import begin_table, commit_files
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [
     pytest.mark.requirement("R37"),

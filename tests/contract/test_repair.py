@@ -19,11 +19,11 @@ from deltamirror.ops.reconcile.repair import Repaired, repair
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.report import report_on
 from deltamirror.pipeline.run.inspection import LocalInspector
-from tests.support.commit_units import commit_key
-from tests.support.lake import execute, paths
-from tests.support.mirrors import append, committed_files, following, log_of, make_table, published_files
-from tests.support.readers import Reader
-from tests.support.reconcilers import comparing_every, reconciled, reconciling
+from tests.support.lakes.lake import execute, paths
+from tests.support.logs.commit_units import commit_key
+from tests.support.mirrors.local import append, committed_files, following, log_of, make_table, published_files
+from tests.support.mirrors.reconcilers import comparing_every, reconciled, reconciling
+from tests.support.readers.reader import Reader
 
 pytestmark = pytest.mark.default_on("sqlite")
 

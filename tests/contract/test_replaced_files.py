@@ -10,8 +10,8 @@ from deltamirror import Add, Catalog, Table
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.commit import committing
 from deltamirror.txnlog.commit.ratification import lock_heads
-from tests.support.emptied import lake_url_of
-from tests.support.lake import add, create, opened, paths
+from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.lake import add, create, opened, paths
 
 pytestmark = pytest.mark.requirement("R92")
 

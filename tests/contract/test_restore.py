@@ -12,11 +12,11 @@ from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
 from deltamirror.errors import Conflict, InvalidInput, NotFound, Refused
 from deltamirror.storage.open import store_at
-from tests.support.importers import imported
-from tests.support.lake import opened
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader
-from tests.support.vacuums import History, first_row_deleted
+from tests.support.imports.importers import imported
+from tests.support.lakes.lake import opened
+from tests.support.lakes.vacuums import History, first_row_deleted
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
 
 pytestmark = pytest.mark.requirement("R89")
 

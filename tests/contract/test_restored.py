@@ -28,14 +28,14 @@ from deltamirror.storage.open import store_at
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState, change_breaker
 from deltamirror.txnlog.tables.registry import TableInfo
-from tests.support.adoptions import logs_of
-from tests.support.backups import backed_up
-from tests.support.fault_rules import Reset, Silence
-from tests.support.lake import add, paths
-from tests.support.mirrors import append, following, local_settings
-from tests.support.readers import Reader
-from tests.support.s3_proxy import Access, S3Proxy
-from tests.support.seaweed_server import SeaweedServer
+from tests.support.databases.backups import backed_up
+from tests.support.faults.rules import Reset, Silence
+from tests.support.faults.s3_proxy import Access, S3Proxy
+from tests.support.imports.adoptions import logs_of
+from tests.support.lakes.lake import add, paths
+from tests.support.mirrors.local import append, following, local_settings
+from tests.support.readers.reader import Reader
+from tests.support.servers.seaweed_server import SeaweedServer
 
 pytestmark = [pytest.mark.requirement("R57"), pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 

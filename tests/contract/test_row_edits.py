@@ -17,7 +17,7 @@ from deltamirror.rows import scanning
 from deltamirror.rows.scanning import TableFiles
 from deltamirror.steps import Moment, Step, observed
 from tests.admission.vectors import inline_vector
-from tests.support.frames import DataFrame, SparkSession
+from tests.support.spark.frames import DataFrame, SparkSession
 
 pytestmark = pytest.mark.requirement("R89")
 

@@ -16,7 +16,7 @@ import pytest
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.errors import DeltaMirrorError, InvalidInput, Unsupported
-from tests.support.mirrors import mirror_of
+from tests.support.mirrors.local import mirror_of
 
 pytestmark = pytest.mark.requirement("R89")
 

@@ -9,9 +9,9 @@ import pytest
 from deltamirror import Catalog, Cdc, DeletionVector
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.engines.postgresql import PostgresqlDatabase
-from tests.support.catalogs import ENGINES
-from tests.support.emptied import lake_url_of
-from tests.support.lake import add, create, opened
+from tests.support.databases.catalogs import ENGINES
+from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.lake import add, create, opened
 
 TIME = re.compile(rb'"(timestamp|inCommitTimestamp|createdTime|deletionTimestamp|lastUpdated)":\d{13}')
 ENABLED = re.compile(rb'(delta\.inCommitTimestampEnablementTimestamp":")\d{13}')

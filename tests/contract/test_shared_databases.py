@@ -13,7 +13,7 @@ from deltamirror import Catalog
 from deltamirror.errors import Unavailable
 from deltamirror.txnlog.database.engines.queue import FileQueue
 from deltamirror.txnlog.tables.registry import table_info
-from tests.support.lake import add, create, paths, settings_for
+from tests.support.lakes.lake import add, create, paths, settings_for
 
 pytestmark = pytest.mark.requirement("R36")
 

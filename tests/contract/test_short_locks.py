@@ -14,7 +14,7 @@ from deltamirror.txnlog.commit.ratification import lock_heads
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.content.chunks import commit_actions
 from deltamirror.txnlog.database.access import Database, Session
-from tests.support.lake import add, adds_of, create, opened, remove_of
+from tests.support.lakes.lake import add, adds_of, create, opened, remove_of
 
 pytestmark = pytest.mark.requirement("R36")
 

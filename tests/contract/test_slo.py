@@ -14,8 +14,8 @@ from deltamirror.config import MirrorSettings, Settings, SloSettings
 from deltamirror.ops.slo import report
 from deltamirror.ops.slo.reporting import percentile
 from deltamirror.txnlog.access.patterns import TablePattern
-from tests.support.lake import create, execute
-from tests.support.mirrors import append, make_table, mirror_of
+from tests.support.lakes.lake import create, execute
+from tests.support.mirrors.local import append, make_table, mirror_of
 
 HOUR = 3_600_000
 SETTINGS = Settings(slo=SloSettings(p95=5.0, p99=60.0))

@@ -7,7 +7,7 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.tables.reading import FILES_SCHEMA
-from tests.support.lake import add, create, paths
+from tests.support.lakes.lake import add, create, paths
 
 ODD_NAMES = ["a.b", "a'b", 'a"b', "a/b", "a~b", "a\\b", "$", "é", "a[0]", "*"]
 

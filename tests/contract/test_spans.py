@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from deltamirror import Catalog
 from deltamirror.pipeline.service import jobs
 from deltamirror.telemetry import spans
-from tests.support.lake import add, execute
-from tests.support.mirrors import append, make_table, mirror_of
+from tests.support.lakes.lake import add, execute
+from tests.support.mirrors.local import append, make_table, mirror_of
 
 
 def recorded_by(provider: TracerProvider, monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:

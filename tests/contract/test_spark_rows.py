@@ -29,7 +29,7 @@ from deltamirror.errors import (
 from deltamirror.executors.access import executor_store
 from deltamirror.rows import spark as spark_rows
 from deltamirror.rows.sources import is_spark_frame
-from tests.support.frames import DataFrame
+from tests.support.spark.frames import DataFrame
 
 pytestmark = pytest.mark.requirement("R89")
 

@@ -11,7 +11,7 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import DomainMetadata
 from deltamirror.errors import InvalidAction
 from deltamirror.txnlog.commit import ratification, staging
-from tests.support.lake import add, adds_of, body_of, create, opened, row_counts
+from tests.support.lakes.lake import add, adds_of, body_of, create, opened, row_counts
 
 pytestmark = pytest.mark.requirement("R37")
 

@@ -18,10 +18,10 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.breakers import BreakerState
 from deltamirror.work import Lane
-from tests.support.lake import add, create, execute, remove_of
-from tests.support.mirroring import claimed, end_leases, failed, record, work_on, write_checkpoint
-from tests.support.mirrors import append, following, make_table, mirror_of, until
-from tests.support.scraping import labels_of, own_labels, scraped, value
+from tests.support.lakes.lake import add, create, execute, remove_of
+from tests.support.mirrors.claims import claimed, end_leases, failed, record, work_on, write_checkpoint
+from tests.support.mirrors.local import append, following, make_table, mirror_of, until
+from tests.support.monitoring.scraping import labels_of, own_labels, scraped, value
 
 QUERIES = 6
 OPEN = """INSERT INTO dl_breakers (store, state, failures, successes, changed_at) VALUES (:store, :state, 5, 0, 1)"""

@@ -13,7 +13,7 @@ from deltamirror.errors import AlreadyExists, Conflict, InvalidInput, InvalidLoc
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.database.schema import METADATA
 from deltamirror.txnlog.writer import SqlTxnLogWriter
-from tests.support.lake import add, create, execute, opened, paths, row_counts
+from tests.support.lakes.lake import add, create, execute, opened, paths, row_counts
 
 BUCKET = "s3://bucket/lake/t"
 

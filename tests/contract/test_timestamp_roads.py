@@ -22,12 +22,12 @@ from deltamirror.delta.lines import encode
 from deltamirror.errors import Conflict, InvalidAction
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.commit.committing import _Run
-from tests.support.adoptions import add_line, adopted, assert_same, mirror, mirroring, their_commit
-from tests.support.catalogs import ENGINES
-from tests.support.importers import imported
-from tests.support.lake import add, create, info_of, opened, paths
-from tests.support.mirrors import committed_files, make_table, published_files
-from tests.support.readers import Reader
+from tests.support.databases.catalogs import ENGINES
+from tests.support.imports.adoptions import add_line, adopted, assert_same, mirror, mirroring, their_commit
+from tests.support.imports.importers import imported
+from tests.support.lakes.lake import add, create, info_of, opened, paths
+from tests.support.mirrors.local import committed_files, make_table, published_files
+from tests.support.readers.reader import Reader
 
 pytestmark = [pytest.mark.requirement("R6"), pytest.mark.requirement("R37")]
 

@@ -5,7 +5,7 @@ import pytest
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidInput
-from tests.support.lake import add, create
+from tests.support.lakes.lake import add, create
 
 pytestmark = pytest.mark.requirement("R36")
 

@@ -9,7 +9,7 @@ from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.migrations import _MIGRATIONS, SCHEMA_VERSION
 from deltamirror.txnlog.queue.leases import take
 from deltamirror.work import Lane
-from tests.support.lake import add, create, execute, opened, paths, row_counts
+from tests.support.lakes.lake import add, create, execute, opened, paths, row_counts
 
 pytestmark = pytest.mark.requirement("R107")
 

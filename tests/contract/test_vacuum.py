@@ -19,11 +19,11 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import Diverged, InvalidInput, Refused, Unavailable, Unsupported
 from deltamirror.steps import Moment, Step, observed
 from deltamirror.storage.open import store_at
-from tests.support.importers import imported
-from tests.support.lake import add, opened, settings_for
-from tests.support.mirroring import end_leases
-from tests.support.mirrors import local_settings, mirror_of
-from tests.support.vacuums import backdate, contents, first_row_deleted
+from tests.support.imports.importers import imported
+from tests.support.lakes.lake import add, opened, settings_for
+from tests.support.lakes.vacuums import backdate, contents, first_row_deleted
+from tests.support.mirrors.claims import end_leases
+from tests.support.mirrors.local import local_settings, mirror_of
 
 pytestmark = pytest.mark.requirement("R89")
 

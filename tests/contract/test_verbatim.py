@@ -7,8 +7,8 @@ import pytest
 from deltamirror import Catalog, Committed, Table
 from deltamirror.errors import Conflict, InvalidAction, InvalidInput, InvalidLine
 from deltamirror.txnlog.commit.request import Change, Request
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, create, opened, paths, row_counts
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add, create, opened, paths, row_counts
 
 pytestmark = [pytest.mark.requirement("R37"), pytest.mark.default_on("sqlite")]
 

@@ -16,8 +16,8 @@ from deltamirror.ops.verify import readers
 from deltamirror.ops.verify.report import Compared, Level, TableVerified
 from deltamirror.ops.verify.verifying import Verifier, Versions
 from deltamirror.pipeline.run.inspection import LocalInspector
-from tests.support.lake import execute
-from tests.support.mirrors import local_settings, log_of, mirror_of
+from tests.support.lakes.lake import execute
+from tests.support.mirrors.local import local_settings, log_of, mirror_of
 
 pytestmark = [pytest.mark.requirement("R70"), pytest.mark.requirement("R72")]
 

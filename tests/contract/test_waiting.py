@@ -11,9 +11,9 @@ import pytest
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.errors import Conflict, Late, NotFound
 from deltamirror.pipeline.service import publication_wait
-from tests.support.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
-from tests.support.lake import add, paths
-from tests.support.mirrors import append, make_table
+from tests.support.imports.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
+from tests.support.lakes.lake import add, paths
+from tests.support.mirrors.local import append, make_table
 
 pytestmark = [pytest.mark.requirement("R39"), pytest.mark.default_on("sqlite")]
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from deltamirror import Add, Catalog
 from deltamirror.cli import cli
 from deltamirror.config import StorageSettings
-from tests.support.aging import Spot, age, spot_of
-from tests.support.datafiles import stats_of
-from tests.support.lake import paths
-from tests.support.readers import Reader
-from tests.support.s3_access import S3Access
+from tests.support.lakes.aging import Spot, age, spot_of
+from tests.support.lakes.datafiles import stats_of
+from tests.support.lakes.lake import paths
+from tests.support.readers.reader import Reader
+from tests.support.readers.s3_access import S3Access
 
 HEAD = 12
 MIRROR = ("mirror", "--once", "--runner", "local")

@@ -7,8 +7,8 @@ from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import from_ddl
 from deltamirror.errors import AlreadyExists, CommitUnknown, Conflict, InvalidInput, NotFound, Refused
 from deltamirror.txnlog.commit.request import Change, Operation, Request
-from tests.support.faults import losing_replies
-from tests.support.lake import add, execute, info_of, remove_of, row_counts
+from tests.support.faults.transactions import losing_replies
+from tests.support.lakes.lake import add, execute, info_of, remove_of, row_counts
 
 pytestmark = pytest.mark.requirement("R34")
 

@@ -7,8 +7,8 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, create, row_counts
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add, create, row_counts
 
 pytestmark = pytest.mark.default_on("sqlite")
 

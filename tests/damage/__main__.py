@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.damage.cases import drawn, run
 from tests.damage.lake import KINDS, prepared
-from tests.support.reader_duckdb import DuckDB
+from tests.support.readers.duckdb import DuckDB
 
 
 def main(arguments: Sequence[str]) -> int:

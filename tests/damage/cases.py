@@ -17,10 +17,10 @@ from deltamirror.txnlog.queue.expected_objects import kept_log
 from tests.damage.kinds import damaged
 from tests.damage.lake import INTERVAL, KINDS, Lake
 from tests.damage.spark_names import broken_names
-from tests.support.adoptions import logs_of
-from tests.support.lake import paths
-from tests.support.mirrors import append, mirror_of
-from tests.support.reader_duckdb import DuckDB
+from tests.support.imports.adoptions import logs_of
+from tests.support.lakes.lake import paths
+from tests.support.mirrors.local import append, mirror_of
+from tests.support.readers.duckdb import DuckDB
 
 __all__ = ["Case", "drawn", "run"]
 

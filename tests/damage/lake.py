@@ -10,7 +10,7 @@ from deltamirror import Catalog
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
-from tests.support.mirrors import append, local_settings, make_table, mirror_of
+from tests.support.mirrors.local import append, local_settings, make_table, mirror_of
 
 __all__ = ["INTERVAL", "KINDS", "Lake", "prepared"]
 

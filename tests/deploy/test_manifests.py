@@ -13,7 +13,7 @@ import yaml
 
 from deltamirror.cli import cli
 from deltamirror.config import examine
-from tests.support.debian import installed
+from tests.support.servers.debian import installed
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import environment
-from tests.support.dashboards import DEPLOY, queries
-from tests.support.debian import installed
-from tests.support.mirrors import until
-from tests.support.ports import held_port
-from tests.support.prometheus import Prometheus
+from tests.support.interfaces.commands import environment
+from tests.support.mirrors.local import until
+from tests.support.monitoring.dashboards import DEPLOY, queries
+from tests.support.monitoring.prometheus import Prometheus
+from tests.support.servers.debian import installed
+from tests.support.servers.ports import held_port
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "monitoring.md"
 PORTS = ("9180", "9182", "9090", "9093")

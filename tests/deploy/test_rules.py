@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.dashboards import DEPLOY, panels, queries
-from tests.support.debian import installed
+from tests.support.monitoring.dashboards import DEPLOY, panels, queries
+from tests.support.servers.debian import installed
 
 ROOT = Path(__file__).parents[2]
 RULES = DEPLOY / "prometheus" / "alerts.yml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import environment, typed
+from tests.support.interfaces.commands import environment, typed
 
 SUBMIT = Path(__file__).parents[2] / "deploy" / "spark" / "submit.sh"
 

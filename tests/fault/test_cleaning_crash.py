@@ -20,10 +20,10 @@ from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.engines.duckdb import DuckdbDatabase
 from deltamirror.txnlog.database.engines.postgresql import PostgresqlDatabase
 from deltamirror.txnlog.database.engines.sqlite import SqliteDatabase
-from tests.support.aging import HEAD, START, age, cleaning, lived
-from tests.support.fuses import Fuse, arm_database, arm_stores
-from tests.support.lake import execute, opened, paths
-from tests.support.readers import Reader
+from tests.support.crashes.fuses import Fuse, arm_database, arm_stores
+from tests.support.lakes.aging import HEAD, START, age, cleaning, lived
+from tests.support.lakes.lake import execute, opened, paths
+from tests.support.readers.reader import Reader
 
 _STATE = "SELECT t.log_start, c.log_start AS swept, c.cleaned_at > 0 AS finished FROM dl_tables t, dl_cleanups c"
 _PATCHED = (

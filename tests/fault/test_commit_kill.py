@@ -13,9 +13,9 @@ from deltamirror.delta import lines
 from deltamirror.delta.replay import replay
 from deltamirror.errors import CommitUnknown, Transient, Unavailable
 from deltamirror.txnlog.database.schema import METADATA
-from tests.support.killing import SCENARIOS, open_catalog, path_of, perform
-from tests.support.postgres import prepared_server
-from tests.support.worker import Worker
+from tests.support.crashes.commit_kills import SCENARIOS, open_catalog, path_of, perform
+from tests.support.servers.postgres import prepared_server
+from tests.support.suite.worker import Worker
 
 pytestmark = [pytest.mark.crash, pytest.mark.requirement("R35")]
 
@@ -27,7 +27,7 @@ _DEFAULT_ON = {"append": ("sqlite", "duckdb"), "two tables": ("sqlite", "postgre
 
 @pytest.fixture(scope="module")
 def committer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    worker = Worker("tests.support.killing", tmp_path_factory.mktemp("committer"))
+    worker = Worker("tests.support.crashes.commit_kills", tmp_path_factory.mktemp("committer"))
     yield worker
     worker.close()
 

@@ -16,14 +16,14 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.steps import Moment
-from tests.support.catalogs import ENGINES
-from tests.support.crash_scenes import SCENES
-from tests.support.postgres_server import PostgresServer
-from tests.support.s3_access import S3Access
-from tests.support.seaweed_server import SeaweedServer
-from tests.support.small_lakes import Part, prepared
-from tests.support.strikes import BY_THE_CLOCK, STRIKES, Strike
-from tests.support.worker import Worker
+from tests.support.crashes.scenes import SCENES
+from tests.support.crashes.strikes import BY_THE_CLOCK, STRIKES, Strike
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.small_lakes import Part, prepared
+from tests.support.readers.s3_access import S3Access
+from tests.support.servers.postgres_server import PostgresServer
+from tests.support.servers.seaweed_server import SeaweedServer
+from tests.support.suite.worker import Worker
 
 pytestmark = [
     pytest.mark.default_on("sqlite-disk", "duckdb-disk", "postgresql-s3"),
@@ -91,7 +91,7 @@ class Lake:
 
 @pytest.fixture(scope="module")
 def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    worker = Worker("tests.support.crashes", tmp_path_factory.mktemp("crashes"))
+    worker = Worker("tests.support.crashes.matrix", tmp_path_factory.mktemp("crashes"))
     yield worker
     worker.close()
 

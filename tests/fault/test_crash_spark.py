@@ -18,11 +18,11 @@ from sqlalchemy import update
 from deltamirror import Catalog
 from deltamirror.steps import Moment, Step
 from deltamirror.txnlog.database.schema import leases
-from tests.support.lake import execute
-from tests.support.mirrors import mirror_of, published_files
-from tests.support.sightings import seen
-from tests.support.small_lakes import INTERVAL, copied, prepared
-from tests.support.spark_programs import spark_environment
+from tests.support.crashes.sightings import seen
+from tests.support.lakes.lake import execute
+from tests.support.lakes.small_lakes import INTERVAL, copied, prepared
+from tests.support.mirrors.local import mirror_of, published_files
+from tests.support.spark.programs import spark_environment
 
 ROOT = Path(__file__).parents[2]
 OF_DRIVER = (Step.CLAIM_COMMITS, Step.RECORD_COMMITS, Step.CLAIM_CHECKPOINT, Step.RECORD_CHECKPOINT)
@@ -40,7 +40,7 @@ pytestmark = [
 
 def run_on_spark(url: str, folder: Path, point: str = "", *fuse: str) -> int:
     """What the process ended with."""
-    command = [sys.executable, "-m", "tests.support.spark_crash", url, point, *fuse]
+    command = [sys.executable, "-m", "tests.support.crashes.spark_crash", url, point, *fuse]
     environment = {**os.environ, **spark_environment(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     with (folder / "spark.log").open("ab") as log:
         done = subprocess.run(command, stdout=log, stderr=log, env=environment, cwd=folder, check=False)

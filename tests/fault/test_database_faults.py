@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings
 from deltamirror.errors import CatalogMismatch, CommitUnknown, Transient, Unavailable
-from tests.support.fault_rules import Delay, Fault, Reset, Truncate
-from tests.support.lake import add, execute
-from tests.support.mirrors import committed_files, following, local_settings, log_of, make_table, published_files
-from tests.support.postgres_proxy import PostgresProxy, Statement
+from tests.support.faults.postgres_proxy import PostgresProxy, Statement
+from tests.support.faults.rules import Delay, Fault, Reset, Truncate
+from tests.support.lakes.lake import add, execute
+from tests.support.mirrors.local import committed_files, following, local_settings, log_of, make_table, published_files
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R92"), pytest.mark.requirement("R93")]
 

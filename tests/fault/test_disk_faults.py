@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.skips import missing_kernel_feature
-from tests.support.small_disk import COMMAND
+from tests.support.stores.small_disk import COMMAND
+from tests.support.suite.skips import missing_kernel_feature
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if allowed.returncode != 0:
         missing_kernel_feature(f"a disk of its own for a process ({' '.join(COMMAND)}): {allowed.stderr.strip()}")
     folder = tmp_path_factory.mktemp("small")
-    command = [*COMMAND, sys.executable, "-m", "tests.support.small_disk", str(folder)]
+    command = [*COMMAND, sys.executable, "-m", "tests.support.stores.small_disk", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -20,13 +20,13 @@ from deltamirror.storage.open import store_at
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import leases
 from deltamirror.wiring import open_catalog, open_engine
-from tests.support.commands import environment, variables
-from tests.support.lake import add, paths
-from tests.support.mirrors import append
-from tests.support.readers import Reader, RequestFailed
-from tests.support.runbooks import Step, follow, runbooks
-from tests.support.s3_proxy import S3Proxy
-from tests.support.seaweed_server import SeaweedServer
+from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.interfaces.commands import environment, variables
+from tests.support.interfaces.runbooks import Step, follow, runbooks
+from tests.support.lakes.lake import add, paths
+from tests.support.mirrors.local import append
+from tests.support.readers.reader import Reader, RequestFailed
+from tests.support.servers.seaweed_server import SeaweedServer
 
 pytestmark = pytest.mark.requirement("R57")
 
@@ -221,7 +221,7 @@ def test_what_a_service_that_hangs_had_is_done_by_others_once_it_is_ended(
     lake.commit(2)
     settings = {name: value for name, value in os.environ.items() if name.startswith("DELTAMIRROR_")}
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.stuck_service"],
+        [sys.executable, "-m", "tests.support.mirrors.stuck_service"],
         cwd=folder,
         env={**environment(settings), "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,

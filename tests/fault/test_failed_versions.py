@@ -11,11 +11,11 @@ from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.storage.open import store_at
-from tests.support.commands import following, typed, variables
-from tests.support.fault_rules import UNAVAILABLE
-from tests.support.lake import execute
-from tests.support.mirrors import append, committed_files, local_settings
-from tests.support.s3_proxy import S3Proxy, is_put
+from tests.support.faults.rules import UNAVAILABLE
+from tests.support.faults.s3_proxy import S3Proxy, is_put
+from tests.support.interfaces.commands import following, typed, variables
+from tests.support.lakes.lake import execute
+from tests.support.mirrors.local import append, committed_files, local_settings
 
 TABLES = [f"t{number:02}" for number in range(20)]
 VERSIONS = range(10)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.damage.cases import drawn, run
 from tests.damage.lake import KINDS, Lake, prepared
-from tests.support.reader_duckdb import DuckDB
+from tests.support.readers.duckdb import DuckDB
 
 SEEDS = 20
 

@@ -19,13 +19,13 @@ from deltamirror.config import Secret, Settings, StorageSettings
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import from_ddl
 from deltamirror.errors import DeltaMirrorError, Internal
-from tests.support.answering import Answer, answering
-from tests.support.command_lines import command_lines
-from tests.support.emptied import lake_url_of
-from tests.support.entries import CASES, TABLE, Hands, called, missing_cases
-from tests.support.lake import add, settings_for
-from tests.support.mirrors import local_settings
-from tests.support.postgres import PostgresServer
+from tests.support.databases.emptied import lake_url_of
+from tests.support.faults.answering import Answer, answering
+from tests.support.interfaces.command_lines import command_lines
+from tests.support.interfaces.entries import CASES, TABLE, Hands, called, missing_cases
+from tests.support.lakes.lake import add, settings_for
+from tests.support.mirrors.local import local_settings
+from tests.support.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.requirement("R82"), pytest.mark.requirement("R86")]
 

@@ -24,10 +24,10 @@ from deltamirror.pipeline.service import foreign_versions
 from deltamirror.storage.calls import MOST_HUNG
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.status import table_status
-from tests.support.adoptions import logs_of
-from tests.support.commands import following as service
-from tests.support.dead_disk import COMMAND, dead
-from tests.support.mirrors import append, following, local_settings, log_of, make_table, published_files, until
+from tests.support.imports.adoptions import logs_of
+from tests.support.interfaces.commands import following as service
+from tests.support.mirrors.local import append, following, local_settings, log_of, make_table, published_files, until
+from tests.support.stores.dead_disk import COMMAND, dead
 
 HASTY = replace(StorageSettings(), timeout=0.2, transfer_timeout=0.2)
 NEVER = "86400"

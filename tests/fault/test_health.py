@@ -20,11 +20,11 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine as engine_module
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.work import Unit
-from tests.support.health import Answer, asked, served, until_part
-from tests.support.lake import execute
-from tests.support.mirrors import ScriptedRunner, append, following, local_settings, make_table, until
-from tests.support.postgres import PostgresServer
-from tests.support.s3_server import S3Server
+from tests.support.lakes.lake import execute
+from tests.support.mirrors.local import ScriptedRunner, append, following, local_settings, make_table, until
+from tests.support.monitoring.health import Answer, asked, served, until_part
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.s3_server import S3Server
 
 pytestmark = pytest.mark.requirement("R64")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import following, typed
-from tests.support.health import asked, until_part
+from tests.support.interfaces.commands import following, typed
+from tests.support.monitoring.health import asked, until_part
 
 pytestmark = [pytest.mark.requirement("R64"), pytest.mark.spark, pytest.mark.slow, pytest.mark.elsewhere]
 

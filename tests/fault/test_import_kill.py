@@ -13,11 +13,11 @@ from deltamirror.config import StorageSettings
 from deltamirror.steps import Moment, Step
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.database.schema import METADATA, catalog, imports, tables, versions
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import commit, file
-from tests.support.foreign_logs import HISTORY, put_classic, put_log, state_after
-from tests.support.importers import assert_as_in
-from tests.support.worker import Worker
+from tests.support.imports.foreign_logs import HISTORY, put_classic, put_log, state_after
+from tests.support.imports.importers import assert_as_in
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import commit, file
+from tests.support.suite.worker import Worker
 
 pytestmark = [pytest.mark.crash]
 
@@ -29,7 +29,7 @@ LAST = 6
 
 @pytest.fixture(scope="module")
 def importers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    worker = Worker("tests.support.import_kills", tmp_path_factory.mktemp("importers"))
+    worker = Worker("tests.support.crashes.import_kills", tmp_path_factory.mktemp("importers"))
     yield worker
     worker.close()
 

@@ -23,12 +23,13 @@ from deltamirror.storage import files
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.queue.leases import Claim, release
 from deltamirror.work import Lane
-from tests.support.commit_units import watched
-from tests.support.faults import Fault, failing_at
-from tests.support.faulty_stores import FailingCalls, FailingPut, runner_over
-from tests.support.lake import add, execute
-from tests.support.mirroring import claimed
-from tests.support.mirrors import (
+from tests.support.crashes.sightings import is_done, names_of_temporaries, seen, stores_of
+from tests.support.faults.transactions import Fault, failing_at
+from tests.support.lakes.lake import add, execute
+from tests.support.lakes.small_lakes import PARTS, copied, prepared, settings_of
+from tests.support.logs.commit_units import watched
+from tests.support.mirrors.claims import claimed
+from tests.support.mirrors.local import (
     append,
     committed_files,
     following,
@@ -38,10 +39,9 @@ from tests.support.mirrors import (
     mirror_of,
     published_files,
 )
-from tests.support.postgres_server import prepared_server
-from tests.support.readers import Reader
-from tests.support.sightings import is_done, names_of_temporaries, seen, stores_of
-from tests.support.small_lakes import PARTS, copied, prepared, settings_of
+from tests.support.readers.reader import Reader
+from tests.support.servers.postgres_server import prepared_server
+from tests.support.stores.faulty import FailingCalls, FailingPut, runner_over
 
 _MOMENT = 0.2
 """Longer than an answer about a lease is good for."""

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from deltamirror.config import StorageSettings
-from tests.support.killing import open_catalog, perform
-from tests.support.mirrors import committed_files, make_table, mirror_of, published_files
-from tests.support.postgres_server import PostgresServer
-from tests.support.s3_access import S3Access
-from tests.support.small_lakes import PARTS, Part, prepared
-from tests.support.worker import Worker
+from tests.support.crashes.commit_kills import open_catalog, perform
+from tests.support.lakes.small_lakes import PARTS, Part, prepared
+from tests.support.mirrors.local import committed_files, make_table, mirror_of, published_files
+from tests.support.readers.s3_access import S3Access
+from tests.support.servers.postgres_server import PostgresServer
+from tests.support.suite.worker import Worker
 
 pytestmark = [pytest.mark.crash]
 
@@ -29,14 +29,14 @@ _AT_ONCE = 12
 
 @pytest.fixture(scope="module")
 def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    worker = Worker("tests.support.mirror_kills", tmp_path_factory.mktemp("mirrors"))
+    worker = Worker("tests.support.crashes.mirror_kills", tmp_path_factory.mktemp("mirrors"))
     yield worker
     worker.close()
 
 
 @pytest.fixture(scope="module")
 def committers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    worker = Worker("tests.support.killing", tmp_path_factory.mktemp("committers"))
+    worker = Worker("tests.support.crashes.commit_kills", tmp_path_factory.mktemp("committers"))
     yield worker
     worker.close()
 

@@ -19,10 +19,10 @@ from deltamirror.pipeline.run.lease_guard import LeaseGuard
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.storage.store import Created, Data, Store
 from deltamirror.work import Unit
-from tests.support.commit_units import watched
-from tests.support.faulty_stores import runner_over
-from tests.support.lake import execute
-from tests.support.mirrors import ScriptedRunner, local_settings, log_of, make_table, mirror_of, published_files
+from tests.support.lakes.lake import execute
+from tests.support.logs.commit_units import watched
+from tests.support.mirrors.local import ScriptedRunner, local_settings, log_of, make_table, mirror_of, published_files
+from tests.support.stores.faulty import runner_over
 
 pytestmark = pytest.mark.requirement("R106")
 

@@ -13,10 +13,10 @@ import deltamirror
 from deltamirror import Catalog
 from deltamirror.errors import CatalogMismatch, Unavailable
 from deltamirror.txnlog.database.engines.sessions import SETTINGS
-from tests.support.lake import add, create, execute, opened, paths
-from tests.support.mirrors import following, make_table, mirror_of, until
-from tests.support.pgbouncer import pooled
-from tests.support.postgres_server import PostgresServer, prepared_server
+from tests.support.lakes.lake import add, create, execute, opened, paths
+from tests.support.mirrors.local import following, make_table, mirror_of, until
+from tests.support.servers.pgbouncer import pooled
+from tests.support.servers.postgres_server import PostgresServer, prepared_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R93")]
 

@@ -18,12 +18,12 @@ from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.storage.open import store_at
-from tests.support.commands import following, variables
-from tests.support.fault_rules import Delay
-from tests.support.lake import add, execute, info_of, opened, paths, settings_for
-from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
-from tests.support.postgres import PostgresServer
-from tests.support.s3_proxy import Access, S3Proxy, is_put
+from tests.support.faults.rules import Delay
+from tests.support.faults.s3_proxy import Access, S3Proxy, is_put
+from tests.support.interfaces.commands import following, variables
+from tests.support.lakes.lake import add, execute, info_of, opened, paths, settings_for
+from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
+from tests.support.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R58"), pytest.mark.requirement("R92")]
 

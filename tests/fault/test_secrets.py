@@ -29,9 +29,9 @@ from deltamirror.errors import DeltaMirrorError, InvalidLocation, InvalidSetting
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.txnlog.database.schema import METADATA
-from tests.support.answering import Answer, Asked, answering
-from tests.support.command_lines import TABLE, CommandLine, command_lines
-from tests.support.postgres import PostgresServer
+from tests.support.faults.answering import Answer, Asked, answering
+from tests.support.interfaces.command_lines import TABLE, CommandLine, command_lines
+from tests.support.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.requirement("R46"), pytest.mark.requirement("R86")]
 

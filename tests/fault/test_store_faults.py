@@ -13,11 +13,11 @@ from deltamirror.config import Settings, StorageSettings
 from deltamirror.pipeline.failures.policy import Escalation, policy_of
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Data, ETag, Store
-from tests.support.fault_rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
-from tests.support.faulty_stores import runner_over
-from tests.support.lake import add, execute
-from tests.support.mirrors import committed_files, local_settings
-from tests.support.s3_proxy import Access, S3Proxy, is_put
+from tests.support.faults.rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
+from tests.support.faults.s3_proxy import Access, S3Proxy, is_put
+from tests.support.lakes.lake import add, execute
+from tests.support.mirrors.local import committed_files, local_settings
+from tests.support.stores.faulty import runner_over
 
 RETRY, PERMANENT = 60.0, 3600.0
 HASTY = {"timeout": 1.0, "transfer_timeout": 1.0}

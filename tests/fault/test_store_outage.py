@@ -10,11 +10,11 @@ from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.escalations import escalations_of
-from tests.support.commands import typed, variables
-from tests.support.fault_rules import UNAVAILABLE
-from tests.support.lake import add
-from tests.support.mirrors import append, committed_files, following, local_settings, make_table, published_files
-from tests.support.s3_proxy import S3Proxy
+from tests.support.faults.rules import UNAVAILABLE
+from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.interfaces.commands import typed, variables
+from tests.support.lakes.lake import add
+from tests.support.mirrors.local import append, committed_files, following, local_settings, make_table, published_files
 
 pytestmark = [pytest.mark.requirement("R55"), pytest.mark.requirement("R57")]
 

@@ -38,15 +38,15 @@ from deltamirror.storage.store import Store
 from deltamirror.txnlog.queue.expected_objects import kept_log
 from deltamirror.txnlog.tables.reading import Snapshot
 from deltamirror.wiring import open_importer
-from tests.support.adoptions import logs_of
-from tests.support.catalogs import ENGINES
-from tests.support.checkpoints import commit, first_commit
-from tests.support.emptied import lake_url_of
-from tests.support.golden import reference
-from tests.support.lake import add, opened, remove_of, row_counts
-from tests.support.logfolder import read_log, write_log
-from tests.support.mirrors import local_settings, mirror_of
-from tests.support.reference_set import Source
+from tests.support.databases.catalogs import ENGINES
+from tests.support.databases.emptied import lake_url_of
+from tests.support.imports.adoptions import logs_of
+from tests.support.lakes.lake import add, opened, remove_of, row_counts
+from tests.support.logs.checkpoints import commit, first_commit
+from tests.support.logs.folder import read_log, write_log
+from tests.support.mirrors.local import local_settings, mirror_of
+from tests.support.reference_logs.golden import reference
+from tests.support.reference_logs.sets import Source
 
 pytestmark = [
     *(pytest.mark.requirement(row) for row in ("R66", "R89")),

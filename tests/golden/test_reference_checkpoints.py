@@ -15,10 +15,10 @@ import pytest
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import decode_commit
 from deltamirror.deltalog.checkpoint.content import CheckpointState, checkpoint_schema, file_rows, replay
-from tests.support.checkpoint_rows import assert_same_rows, fields, reference
-from tests.support.checkpoint_tables import rows, state_of_table
-from tests.support.golden import reference as reference_set
-from tests.support.reference import commit_files, has_texts
+from tests.support.logs.checkpoint_rows import assert_same_rows, fields, reference
+from tests.support.logs.checkpoint_tables import rows, state_of_table
+from tests.support.reference_logs.files import commit_files, has_texts
+from tests.support.reference_logs.golden import reference as reference_set
 
 pytestmark = [
     pytest.mark.requirement("R9"),

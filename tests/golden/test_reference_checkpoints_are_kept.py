@@ -9,10 +9,10 @@ import pytest
 from deltamirror.config import StorageSettings
 from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.storage.open import store_at
-from tests.support.checkpoints import publish, put_commits, unit_of
-from tests.support.golden import reference
-from tests.support.recording import RecordingStore
-from tests.support.reference import commit_files, has_texts
+from tests.support.logs.checkpoints import publish, put_commits, unit_of
+from tests.support.reference_logs.files import commit_files, has_texts
+from tests.support.reference_logs.golden import reference
+from tests.support.stores.recording import RecordingStore
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R24"), pytest.mark.reference]
 

@@ -12,8 +12,8 @@ from deltamirror.delta.actions import Action, Add, CommitInfo
 from deltamirror.delta.checksum import Checksum, checksum_of, decode, encode, first_checksum, next_checksum
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State
-from tests.support.golden import reference
-from tests.support.reference import without_empty_tags
+from tests.support.reference_logs.files import without_empty_tags
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [pytest.mark.requirement("R66"), pytest.mark.requirement("R15"), pytest.mark.reference]
 

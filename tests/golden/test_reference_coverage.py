@@ -17,7 +17,7 @@ import pytest
 
 from deltamirror.delta import names
 from tests.reference.__main__ import WRITERS
-from tests.support.reference_own import CURRENT, own_logs
+from tests.support.reference_logs.own import CURRENT, own_logs
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R66")]
 

@@ -10,7 +10,7 @@ from deltamirror.deltalog.listing import read_listing
 from deltamirror.deltalog.states import state_at
 from deltamirror.ops.diff.comparing import compare
 from deltamirror.storage.open import store_at
-from tests.support.golden import reference
+from tests.support.reference_logs.golden import reference
 
 pytestmark = pytest.mark.reference
 

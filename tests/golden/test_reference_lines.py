@@ -10,7 +10,7 @@ import pytest
 from deltamirror.delta import names
 from deltamirror.delta.lines import decode, encode
 from deltamirror.delta.order import champ_order
-from tests.support.golden import reference
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.reference]
 

@@ -25,9 +25,9 @@ from deltamirror.deltalog.statistics import statistics_texts, zoned_times
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from tests.support.foreign_logs import assert_same_state
-from tests.support.golden import reference
-from tests.support.reference import commit_files
+from tests.support.imports.foreign_logs import assert_same_state
+from tests.support.reference_logs.files import commit_files
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [
     pytest.mark.requirement("R66"),

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from deltamirror.delta.lastcheckpoint import Trust, decode, encode
-from tests.support.golden import reference
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [pytest.mark.requirement("R15"), pytest.mark.requirement("R66"), pytest.mark.reference]
 

@@ -14,9 +14,9 @@ from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State, replay
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from tests.support.commit_units import commit_key, log_of, publish, unit_of, work_of
-from tests.support.golden import reference
-from tests.support.reference import commit_files, without_empty_tags
+from tests.support.logs.commit_units import commit_key, log_of, publish, unit_of, work_of
+from tests.support.reference_logs.files import commit_files, without_empty_tags
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [pytest.mark.requirement("R66"), pytest.mark.requirement("R15"), pytest.mark.reference]
 

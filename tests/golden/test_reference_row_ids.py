@@ -7,7 +7,7 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State
 from deltamirror.delta.rowtracking import ROW_TRACKING_DOMAIN, assign, high_water_mark
-from tests.support.golden import reference
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [pytest.mark.requirement("R37"), pytest.mark.reference]
 

@@ -12,8 +12,8 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Pro
 from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.replay import State, reconciliation_key, replay
 from deltamirror.errors import InvalidAction, Unsupported
-from tests.support.golden import reference
-from tests.support.reference import commit_files, without_empty_tags
+from tests.support.reference_logs.files import commit_files, without_empty_tags
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [pytest.mark.requirement("R37"), pytest.mark.reference]
 

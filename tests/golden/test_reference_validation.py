@@ -6,7 +6,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import InvalidInput
 from deltamirror.ops.validate.validating import Validated, validate_log
 from deltamirror.storage.open import store_at
-from tests.support.golden import reference
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [pytest.mark.requirement("R72"), pytest.mark.reference]
 

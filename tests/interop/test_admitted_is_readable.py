@@ -18,7 +18,7 @@ from tests.admission.cases import STEPS, Lake, Tried, begin_rich, counted, open_
 from tests.admission.directed import EVERYDAY, GROUPS, run_group
 from tests.admission.reading import read_all
 from tests.admission.report import directed_problems, told
-from tests.support.readers import Reader
+from tests.support.readers.reader import Reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R119")]
 

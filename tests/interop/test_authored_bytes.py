@@ -12,10 +12,10 @@ import pytest
 from deltamirror import Catalog, CommitInfo, Metadata, Table
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, DomainMetadata
-from tests.support.lake import opened
-from tests.support.logfolder import masked, read_log
-from tests.support.mirrors import append, log_of, make_table, mirror_of
-from tests.support.readers import Reader, RequestFailed
+from tests.support.lakes.lake import opened
+from tests.support.logs.folder import masked, read_log
+from tests.support.mirrors.local import append, log_of, make_table, mirror_of
+from tests.support.readers.reader import Reader, RequestFailed
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R66")]
 

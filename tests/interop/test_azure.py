@@ -9,12 +9,12 @@ from msgspec.structs import replace as changed
 
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.wiring import open_catalog, open_engine
-from tests.support.azurite_server import ACCOUNT, KEY
-from tests.support.copies import Place, checkpoint_alone, copy_table, log_of
-from tests.support.lake import settings_for
-from tests.support.mirrors import local_settings
-from tests.support.readers import Reader, assert_same_table
-from tests.support.stories import INTERVAL, NEWEST, STORIES, Life
+from tests.support.lakes.copies import Place, checkpoint_alone, copy_table, log_of
+from tests.support.lakes.lake import settings_for
+from tests.support.lakes.stories import INTERVAL, NEWEST, STORIES, Life
+from tests.support.mirrors.local import local_settings
+from tests.support.readers.reader import Reader, assert_same_table
+from tests.support.servers.azurite_server import ACCOUNT, KEY
 
 pytestmark = [pytest.mark.requirement("R7"), pytest.mark.requirement("R42")]
 

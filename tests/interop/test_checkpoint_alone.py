@@ -16,11 +16,11 @@ from deltamirror.delta.paths import PartitionValue
 from deltamirror.delta.schema import to_arrow
 from deltamirror.storage.open import store_at
 from deltamirror.work import CheckpointOutcome
-from tests.support.checkpoints import publish, unit_of
-from tests.support.copies import Place, checkpoint_alone, copy_table, log_of
-from tests.support.datafiles import data_file, seen_by_us
-from tests.support.logfolder import write_log
-from tests.support.readers import Reader, assert_same_table
+from tests.support.lakes.copies import Place, checkpoint_alone, copy_table, log_of
+from tests.support.lakes.datafiles import data_file, seen_by_us
+from tests.support.logs.checkpoints import publish, unit_of
+from tests.support.logs.folder import write_log
+from tests.support.readers.reader import Reader, assert_same_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R9"), pytest.mark.requirement("R15")]
 

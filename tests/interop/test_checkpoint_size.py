@@ -13,10 +13,10 @@ import pytest
 from deltamirror import Add, Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
-from tests.support.checkpoints import publish, unit_of
-from tests.support.logfolder import read_log, write_log
-from tests.support.readers import Reader
-from tests.support.recording import RecordingStore
+from tests.support.logs.checkpoints import publish, unit_of
+from tests.support.logs.folder import read_log, write_log
+from tests.support.readers.reader import Reader
+from tests.support.stores.recording import RecordingStore
 
 pytestmark = pytest.mark.spark
 

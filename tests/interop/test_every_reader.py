@@ -22,13 +22,22 @@ from msgspec.structs import replace as changed
 from deltamirror import Catalog
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.wiring import open_catalog, open_engine
-from tests.support.copies import Place, Selection, both, checkpoint_alone, copy_table, json_alone, log_of, truncated
-from tests.support.lake import settings_for
-from tests.support.mirrors import local_settings
-from tests.support.readers import Reader, RequestFailed, SeenFile, SeenTable, assert_same_table
-from tests.support.s3_proxy import S3Proxy
-from tests.support.s3_server import S3Server
-from tests.support.stories import INTERVAL, NEWEST, STORIES, Life, SparkVectors, Story, spark_vectors
+from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.lakes.copies import (
+    Place,
+    Selection,
+    both,
+    checkpoint_alone,
+    copy_table,
+    json_alone,
+    log_of,
+    truncated,
+)
+from tests.support.lakes.lake import settings_for
+from tests.support.lakes.stories import INTERVAL, NEWEST, STORIES, Life, SparkVectors, Story, spark_vectors
+from tests.support.mirrors.local import local_settings
+from tests.support.readers.reader import Reader, RequestFailed, SeenFile, SeenTable, assert_same_table
+from tests.support.servers.s3_server import S3Server
 
 pytestmark = [pytest.mark.spark, *(pytest.mark.requirement(row) for row in ("R7", "R15", "R67", "R89", "R90"))]
 

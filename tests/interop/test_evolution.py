@@ -13,12 +13,12 @@ import pytest
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.schema import StructType, from_ddl, schema_string, to_arrow
-from tests.support.datafiles import data_file
-from tests.support.imports import import_files
-from tests.support.lake import remove_of
-from tests.support.logfolder import read_log, write_log
-from tests.support.readers import Reader
-from tests.support.rows import fingerprint, row_texts
+from tests.support.imports.parts import import_files
+from tests.support.lakes.datafiles import data_file
+from tests.support.lakes.lake import remove_of
+from tests.support.logs.folder import read_log, write_log
+from tests.support.readers.reader import Reader
+from tests.support.readers.rows import fingerprint, row_texts
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R119"), pytest.mark.requirement("R5")]
 

@@ -11,10 +11,10 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.txnlog.access.tokens import Right
-from tests.support.mirrors import committed_files, mirror_of, published_files
-from tests.support.readers import Reader
-from tests.support.spark_commands import ExampleRun
-from tests.support.status_pages import served
+from tests.support.interfaces.status_pages import served
+from tests.support.mirrors.local import committed_files, mirror_of, published_files
+from tests.support.readers.reader import Reader
+from tests.support.spark.commands import ExampleRun
 
 pytestmark = [
     pytest.mark.spark,

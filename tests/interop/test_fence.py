@@ -13,9 +13,9 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY
-from tests.support.mirrors import local_settings
-from tests.support.readers import Reader, RequestFailed, assert_same_table
-from tests.support.stories import Life
+from tests.support.lakes.stories import Life
+from tests.support.mirrors.local import local_settings
+from tests.support.readers.reader import Reader, RequestFailed, assert_same_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R39")]
 

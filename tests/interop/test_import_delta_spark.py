@@ -24,10 +24,10 @@ from deltamirror.ops.diff.comparing import compare
 from deltamirror.ops.diff.sides import table_state
 from deltamirror.ops.imports.importing import ImportOrder, TableImporter
 from deltamirror.wiring import open_importer
-from tests.support.golden import reference
-from tests.support.lake import opened
-from tests.support.mirrors import local_settings
-from tests.support.readers import Reader, RequestFailed
+from tests.support.lakes.lake import opened
+from tests.support.mirrors.local import local_settings
+from tests.support.readers.reader import Reader, RequestFailed
+from tests.support.reference_logs.golden import reference
 
 pytestmark = [
     pytest.mark.spark,

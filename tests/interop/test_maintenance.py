@@ -8,10 +8,10 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.errors import NotFound
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader
-from tests.support.spark_commands import TableOptimize
-from tests.support.vacuums import contents, first_row_deleted
+from tests.support.lakes.vacuums import contents, first_row_deleted
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
+from tests.support.spark.commands import TableOptimize
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.requirement("R89")]
 

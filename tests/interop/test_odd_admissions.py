@@ -8,8 +8,8 @@ import pytest
 
 from deltamirror import Add, Catalog
 from deltamirror.delta.paths import decode_path
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.spark]
 

@@ -14,8 +14,8 @@ from deltamirror import Add, Catalog, DeletionVector
 from deltamirror.delta.validation.bitmaps import MalformedBitmap, decode_bitmap
 from deltamirror.delta.validation.vectors import unread_vector_rule
 from tests.admission.vectors import bitmap, bits_bitmap, described, run_bitmap
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R119")]
 

@@ -11,11 +11,11 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, listing_prefix, parse
-from tests.support.copies import Place, copy_table
-from tests.support.logfolder import read_log, write_log
-from tests.support.readers import Reader, RequestFailed, assert_same_table
-from tests.support.s3_proxy import S3Proxy
-from tests.support.worker import Worker, WorkerDied
+from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.lakes.copies import Place, copy_table
+from tests.support.logs.folder import read_log, write_log
+from tests.support.readers.reader import Reader, RequestFailed, assert_same_table
+from tests.support.suite.worker import Worker, WorkerDied
 
 DATA = pa.table(
     {

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamirror import Catalog, Delete, Insert, Table, Update
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader
-from tests.support.rows import row_texts
-from tests.support.spark_commands import Edits
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
+from tests.support.readers.rows import row_texts
+from tests.support.spark.commands import Edits
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, *(pytest.mark.requirement(row) for row in ("R89", "R90"))]
 

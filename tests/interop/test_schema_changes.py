@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from deltamirror import Catalog
-from tests.support.lake import info_of
-from tests.support.logfolder import masked, read_log, write_log
-from tests.support.readers import Reader
-from tests.support.rows import row_texts
-from tests.support.spark_commands import FrameWrite
+from tests.support.lakes.lake import info_of
+from tests.support.logs.folder import masked, read_log, write_log
+from tests.support.readers.reader import Reader
+from tests.support.readers.rows import row_texts
+from tests.support.spark.commands import FrameWrite
 
 pytestmark = [
     pytest.mark.spark,

@@ -16,12 +16,12 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.errors import InvalidInput, Transient
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader
-from tests.support.row_cases import CASES, folders, statistics
-from tests.support.rows import fingerprint
-from tests.support.runners import SparkRig
-from tests.support.spark_commands import Command, FrameLoad, FrameWrite, StreamCopy, StreamRun
+from tests.support.lakes.row_cases import CASES, folders, statistics
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
+from tests.support.readers.rows import fingerprint
+from tests.support.spark.commands import Command, FrameLoad, FrameWrite, StreamCopy, StreamRun
+from tests.support.spark.runners import SparkRig
 
 pytestmark = [
     pytest.mark.spark,

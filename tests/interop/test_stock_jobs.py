@@ -21,15 +21,22 @@ from deltamirror.ops.diff.sides import location_state, table_state
 from deltamirror.ops.reconcile.reconciling import Strategy, TableReconciled
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.access.tokens import Right
-from tests.support.commit_clients import UNTIMED, commit_lines, writer_of
-from tests.support.fault_rules import Answer, Fault, Reset, Truncate
-from tests.support.lake import paths
-from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
-from tests.support.readers import Reader
-from tests.support.reconcilers import reconciled
-from tests.support.s3_proxy import S3Proxy
-from tests.support.status_pages import Served, served
-from tests.support.stock_jobs import LogStoreListing, LogStoreRace, LogStoreWrite, StockJob, StreamedTable, job_settings
+from tests.support.faults.rules import Answer, Fault, Reset, Truncate
+from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.interfaces.commit_clients import UNTIMED, commit_lines, writer_of
+from tests.support.interfaces.status_pages import Served, served
+from tests.support.lakes.lake import paths
+from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
+from tests.support.mirrors.reconcilers import reconciled
+from tests.support.readers.reader import Reader
+from tests.support.spark.stock_jobs import (
+    LogStoreListing,
+    LogStoreRace,
+    LogStoreWrite,
+    StockJob,
+    StreamedTable,
+    job_settings,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.requirement("R90")]
 

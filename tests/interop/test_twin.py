@@ -16,10 +16,10 @@ from deltamirror import Catalog
 from deltamirror.delta import checksum
 from deltamirror.delta.lastcheckpoint import Trust, decode
 from deltamirror.delta.names import LOG_DIRECTORY
-from tests.support.checkpoint_rows import assert_same_rows, fields, reference
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader, RequestFailed
-from tests.support.reference import begin_table, commit_files
+from tests.support.logs.checkpoint_rows import assert_same_rows, fields, reference
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader, RequestFailed
+from tests.support.reference_logs.files import begin_table, commit_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.requirement("R66"), pytest.mark.requirement("R10")]
 

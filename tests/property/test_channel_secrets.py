@@ -18,8 +18,8 @@ from deltamirror.ops.alerts.delivery import Dispatcher, send_within
 from deltamirror.ops.alerts.messages import trial_message
 from deltamirror.ops.alerts.secrecy import without_secrets
 from deltamirror.txnlog.alerts.records import AlertKey, Change, Move, record
-from tests.support.lake import execute
-from tests.support.receivers import http_receiver
+from tests.support.lakes.lake import execute
+from tests.support.monitoring.receivers import http_receiver
 
 pytestmark = pytest.mark.requirement("R46")
 

@@ -20,9 +20,9 @@ from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.deltalog.checkpoint.merging import merged
 from deltamirror.publish.checkpoint.classic import classic_state
 from deltamirror.publish.checkpoint.encoding import encoded
-from tests.support.checkpoint_tables import rows, state_of_table
-from tests.support.examples import long_examples
-from tests.support.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
+from tests.support.lakes.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
+from tests.support.logs.checkpoint_tables import rows, state_of_table
+from tests.support.suite.examples import long_examples
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R11")]
 

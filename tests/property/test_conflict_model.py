@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.property.interleavings import STAGE_ABOVE, run_interleaving
-from tests.support.catalogs import database_url
-from tests.support.lake import opened
+from tests.support.databases.catalogs import database_url
+from tests.support.lakes.lake import opened
 
 pytestmark = pytest.mark.requirement("R36")
 

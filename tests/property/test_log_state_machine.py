@@ -41,8 +41,8 @@ from deltamirror.errors import (
 )
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.schema import stages
-from tests.support.catalogs import database_url
-from tests.support.examples import long_examples
+from tests.support.databases.catalogs import database_url
+from tests.support.suite.examples import long_examples
 
 pytestmark = [pytest.mark.requirement("R36"), pytest.mark.requirement("R38"), pytest.mark.requirement("R35")]
 

@@ -22,9 +22,9 @@ from deltamirror.web.commits.description import description
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.app import status_page
 from deltamirror.web.pages.guard import LONGEST_QUERY
-from tests.support.commit_clients import commit_lines, framed
-from tests.support.lake import create
-from tests.support.mirrors import local_settings
+from tests.support.interfaces.commit_clients import commit_lines, framed
+from tests.support.lakes.lake import create
+from tests.support.mirrors.local import local_settings
 
 FORM = "application/x-www-form-urlencoded"
 HOST = "127.0.0.1:8765"

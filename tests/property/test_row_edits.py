@@ -21,7 +21,7 @@ from deltamirror import Catalog, Delete, DeletionVector, Insert, Table, Update
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.predicates import SIGNS
 from tests.admission.vectors import inline_vector
-from tests.support.rows import row_texts
+from tests.support.readers.rows import row_texts
 
 pytestmark = pytest.mark.requirement("R89")
 

@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltamirror import Catalog
-from tests.support.examples import long_examples
-from tests.support.mirrors import mirror_of
+from tests.support.mirrors.local import mirror_of
+from tests.support.suite.examples import long_examples
 
 pytestmark = pytest.mark.requirement("R89")
 

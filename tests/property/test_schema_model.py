@@ -17,9 +17,9 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.delta.schema import from_ddl, to_arrow
 from deltamirror.errors import InvalidAction, InvalidSchema
-from tests.support.logfolder import write_log
-from tests.support.readers import Reader
-from tests.support.rows import row_texts
+from tests.support.logs.folder import write_log
+from tests.support.readers.reader import Reader
+from tests.support.readers.rows import row_texts
 
 pytestmark = [pytest.mark.requirement("R89"), pytest.mark.requirement("R119")]
 

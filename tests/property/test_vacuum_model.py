@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog
-from tests.support.mirrors import mirror_of
-from tests.support.readers import Reader
-from tests.support.vacuums import History, contents
+from tests.support.lakes.vacuums import History, contents
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
 
 pytestmark = pytest.mark.requirement("R89")
 

@@ -16,9 +16,9 @@ from deltamirror import Add, Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.content.chunks import read_commit
-from tests.support.lake import settings_for
-from tests.support.s3_access import S3Access
-from tests.support.s3_server import S3Server
+from tests.support.lakes.lake import settings_for
+from tests.support.readers.s3_access import S3Access
+from tests.support.servers.s3_server import S3Server
 
 pytestmark = pytest.mark.scale
 

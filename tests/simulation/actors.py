@@ -29,7 +29,7 @@ from tests.simulation.guarantees import EVERYWHERE, Observer, SeenTable
 from tests.simulation.plans import Operation
 from tests.simulation.strands import Process
 from tests.simulation.world import World
-from tests.support.lake import add
+from tests.support.lakes.lake import add
 
 __all__ = ["Actor", "Operator", "Service", "Writer"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.commands import COMMAND, environment
+from tests.support.interfaces.commands import COMMAND, environment
 
 __all__ = ["Crowd", "Member"]
 

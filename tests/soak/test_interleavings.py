@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.property.interleavings import STAGE_ABOVE, run_interleaving
-from tests.support.catalogs import database_url
-from tests.support.lake import opened
+from tests.support.databases.catalogs import database_url
+from tests.support.lakes.lake import opened
 
 COUNT = int(os.environ.get("INTERLEAVINGS", "6000"))
 SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(10**6))))

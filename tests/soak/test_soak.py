@@ -22,15 +22,15 @@ from deltamirror.config import Settings, StorageSettings
 from deltamirror.storage.open import store_at
 from tests.soak.crowd import Crowd
 from tests.soak.writer import journals
-from tests.support.commands import variables
-from tests.support.fault_rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Truncate
-from tests.support.lake import add, body_of, paths
-from tests.support.mirrors import committed_files
-from tests.support.postgres_proxy import PostgresProxy
-from tests.support.postgres_server import PostgresServer
-from tests.support.readers import Reader
-from tests.support.s3_proxy import Access, S3Proxy
-from tests.support.spark_programs import spark_environment
+from tests.support.faults.postgres_proxy import PostgresProxy
+from tests.support.faults.rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Truncate
+from tests.support.faults.s3_proxy import Access, S3Proxy
+from tests.support.interfaces.commands import variables
+from tests.support.lakes.lake import add, body_of, paths
+from tests.support.mirrors.local import committed_files
+from tests.support.readers.reader import Reader
+from tests.support.servers.postgres_server import PostgresServer
+from tests.support.spark.programs import spark_environment
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "15"))
 SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(10**6))))

@@ -16,7 +16,7 @@ from typing import Any
 from deltamirror import Catalog
 from deltamirror.config import load
 from deltamirror.errors import Conflict, DeltaMirrorError, InvalidInput, Transient, Unavailable
-from tests.support.lake import add
+from tests.support.lakes.lake import add
 
 __all__ = ["Journal", "journals", "main"]
 

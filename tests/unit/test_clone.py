@@ -64,7 +64,7 @@ def test_the_golden_lane_fails_where_its_tables_are_not_there(clone: Path, tmp_p
 SKIPS = """
 import pytest
 
-from tests.support.skips import missing_kernel_feature
+from tests.support.suite.skips import missing_kernel_feature
 
 def test_kernel():
     missing_kernel_feature("a disk")
@@ -89,7 +89,7 @@ def test_only_a_missing_kernel_feature_skips_a_test_and_is_told(
     module: str, code: int, told: str, tmp_path: Path
 ) -> None:
     (tmp_path / "test_it.py").write_text(module)
-    options = ("-m", "pytest", "-p", "tests.support.skips", "-n0", "--rootdir", str(tmp_path), "-c", os.devnull)
+    options = ("-m", "pytest", "-p", "tests.support.suite.skips", "-n0", "--rootdir", str(tmp_path), "-c", os.devnull)
     done = python(*options, str(tmp_path), folder=ROOT, home=tmp_path)
     assert done.returncode == code, done.stdout + done.stderr
     assert told in done.stdout + done.stderr

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.combinations import is_default, is_left_out
+from tests.support.suite.combinations import is_default, is_left_out
 
 EVERY_PAIR = ["sqlite-disk", "sqlite-s3", "duckdb-disk", "duckdb-s3", "postgresql-disk", "postgresql-s3"]
 

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, inspect
 
-from tests.support import postgres_server as servers
-from tests.support.postgres_server import PostgresServer, ServerFailedToStart, prepared_server
+from tests.support.servers import postgres_server as servers
+from tests.support.servers.postgres_server import PostgresServer, ServerFailedToStart, prepared_server
 
 
 def test_every_engine_starts_with_an_empty_database(catalog_url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.steps import Step
-from tests.support.strikes import BY_THE_CLOCK, ELSEWHERE, STRIKES, Phase
+from tests.support.crashes.strikes import BY_THE_CLOCK, ELSEWHERE, STRIKES, Phase
 
 pytestmark = pytest.mark.requirement("R109")
 

@@ -8,7 +8,7 @@ import pytest
 from deltamirror.cli.signals import reloading
 from deltamirror.config import LiveSettings, Reload, Settings, keys
 from deltamirror.errors import InvalidSettings
-from tests.support.scraping import value
+from tests.support.monitoring.scraping import value
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "configuration.md"
 

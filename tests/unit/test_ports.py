@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from tests.support.ports import held_port
-from tests.support.postgres_server import prepared_server
-from tests.support.s3_proxy import S3Proxy
+from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.servers.ports import held_port
+from tests.support.servers.postgres_server import prepared_server
 
 
 def is_free(port: int) -> bool:

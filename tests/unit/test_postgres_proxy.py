@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
-from tests.support.fault_rules import UNAVAILABLE, Delay, Fault, Reset, Silence, Throttle, Truncate
-from tests.support.postgres_proxy import PostgresProxy, Statement
+from tests.support.faults.postgres_proxy import PostgresProxy, Statement
+from tests.support.faults.rules import UNAVAILABLE, Delay, Fault, Reset, Silence, Throttle, Truncate
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R92")]
 

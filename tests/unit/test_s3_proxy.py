@@ -13,9 +13,9 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import DeltaMirrorError, PermissionDenied, Unavailable
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Changed, Created, Exists, Replaced, Store
-from tests.support.fault_rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
-from tests.support.s3_proxy import Access, S3Proxy, is_put, proxy_before
-from tests.support.seaweed_server import SeaweedServer
+from tests.support.faults.rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
+from tests.support.faults.s3_proxy import Access, S3Proxy, is_put, proxy_before
+from tests.support.servers.seaweed_server import SeaweedServer
 
 KEY = "_delta_log/00000000000000000000.json"
 

@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from deltamirror import Catalog
 from deltamirror.txnlog.alerts import silence
-from tests.support.lake import add, execute, opened
-from tests.support.mirrors import mirror_of
-from tests.support.status_pages import FIRING, Served, served
+from tests.support.interfaces.status_pages import FIRING, Served, served
+from tests.support.lakes.lake import add, execute, opened
+from tests.support.mirrors.local import mirror_of
 
 expect.set_options(timeout=60_000)
 

@@ -18,10 +18,10 @@ from deltamirror.txnlog.access.tokens import Right, issue_token, revoke_token
 from deltamirror.txnlog.commit.committing import CommitPath
 from deltamirror.web.listener import OneRequest, grant_time
 from deltamirror.web.pages.guard import LONGEST_BODY
-from tests.support.commit_clients import UNTIMED, Writer, commit_lines, framed, unframed, writer_of
-from tests.support.lake import create, opened, paths
-from tests.support.mirrors import until
-from tests.support.status_pages import Client, Served, served
+from tests.support.interfaces.commit_clients import UNTIMED, Writer, commit_lines, framed, unframed, writer_of
+from tests.support.interfaces.status_pages import Client, Served, served
+from tests.support.lakes.lake import create, opened, paths
+from tests.support.mirrors.local import until
 
 pytestmark = pytest.mark.requirement("R36")
 

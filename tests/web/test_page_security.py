@@ -27,10 +27,10 @@ from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.guard import LONGEST_BODY, LONGEST_QUERY
 from deltamirror.web.pages.server import serving
 from deltamirror.web.pages.throttle import Throttle, Wrong
-from tests.support.lake import add, create, execute
-from tests.support.mirrors import local_settings, until
-from tests.support.scraping import own_labels
-from tests.support.status_pages import FIRING, Client, Served, served
+from tests.support.interfaces.status_pages import FIRING, Client, Served, served
+from tests.support.lakes.lake import add, create, execute
+from tests.support.mirrors.local import local_settings, until
+from tests.support.monitoring.scraping import own_labels
 
 ACTS = (
     *("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/tables/t/silence", "/tables/t/unsilence"),

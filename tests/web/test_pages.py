@@ -7,9 +7,9 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.txnlog.access.tokens import Right
-from tests.support.lake import add, execute, opened
-from tests.support.mirrors import mirror_of, until
-from tests.support.status_pages import FIRING, Served, served
+from tests.support.interfaces.status_pages import FIRING, Served, served
+from tests.support.lakes.lake import add, execute, opened
+from tests.support.mirrors.local import mirror_of, until
 
 
 @pytest.fixture

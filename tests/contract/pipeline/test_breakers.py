@@ -20,8 +20,8 @@ from deltamirror.pipeline.run.execution import failed
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState, all_breakers, breaker_events_of, change_breaker
 from deltamirror.work import Outcome, Stage, Unit
-from tests.support.lake import add, execute
-from tests.support.mirrors import (
+from tests.support.lakes.lake import add, execute
+from tests.support.mirrors.local import (
     ScriptedRunner,
     append,
     committed_files,

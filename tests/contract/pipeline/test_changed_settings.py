@@ -18,9 +18,8 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import heartbeat
 from deltamirror.txnlog.queue.leases import renew, take
 from deltamirror.work import CommitUnit, Lane, Lease, Outcome, Stage, Unit
-from tests.support.dead_disk import dead
-from tests.support.lake import execute as queried
-from tests.support.mirrors import (
+from tests.support.lakes.lake import execute as queried
+from tests.support.mirrors.local import (
     ScriptedRunner,
     append,
     committed_files,
@@ -30,7 +29,8 @@ from tests.support.mirrors import (
     published_files,
     until,
 )
-from tests.support.reconcilers import reconciler_of
+from tests.support.mirrors.reconcilers import reconciler_of
+from tests.support.stores.dead_disk import dead
 
 QUICK = {
     "mirror.runner": "'local'",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog
-from tests.support.mirrors import append, make_table, mirror_of
+from tests.support.mirrors.local import append, make_table, mirror_of
 
 pytestmark = pytest.mark.requirement("R18")
 

@@ -18,10 +18,10 @@ from deltamirror.pipeline.service import lanes
 from deltamirror.steps import Step
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, CommitWork, Failure, Outcome, Stage, Unit
-from tests.support.catalogs import ENGINES
-from tests.support.lake import add, execute
-from tests.support.mirroring import claimed
-from tests.support.mirrors import (
+from tests.support.databases.catalogs import ENGINES
+from tests.support.lakes.lake import add, execute
+from tests.support.mirrors.claims import claimed
+from tests.support.mirrors.local import (
     ScriptedRunner,
     append,
     committed_files,

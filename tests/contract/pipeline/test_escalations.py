@@ -13,7 +13,7 @@ from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.txnlog.queue.escalations import Escalation, escalations_of
 from deltamirror.work import CommitOutcome, CommitUnit, Failure, Outcome, Stage, Unit
-from tests.support.mirrors import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
+from tests.support.mirrors.local import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
 
 pytestmark = [pytest.mark.requirement("R54"), pytest.mark.default_on("sqlite")]
 

@@ -11,9 +11,9 @@ from deltamirror import Catalog
 from deltamirror.config import Settings
 from deltamirror.pipeline.service import inline as inline_module
 from deltamirror.pipeline.service.engine import PublishingEngine
-from tests.support.lake import add
-from tests.support.mirroring import status_of
-from tests.support.mirrors import (
+from tests.support.lakes.lake import add
+from tests.support.mirrors.claims import status_of
+from tests.support.mirrors.local import (
     append,
     committed_files,
     local_settings,

@@ -10,8 +10,8 @@ from deltamirror.errors import LeaseLost
 from deltamirror.pipeline.run import lease_guard as guard_module
 from deltamirror.pipeline.run.lease_guard import LeaseGuard
 from deltamirror.work import Lane, Lease
-from tests.support.lake import create, execute
-from tests.support.mirroring import claimed
+from tests.support.lakes.lake import create, execute
+from tests.support.mirrors.claims import claimed
 
 
 class Watch:

@@ -14,12 +14,12 @@ from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy, TableReconciled
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.queue.expected_objects import KeptLog
-from tests.support.commit_units import watched
-from tests.support.faulty_stores import runner_over
-from tests.support.lake import execute
-from tests.support.log_lines import Line, json_lines
-from tests.support.mirrors import append, following, local_settings, log_of, make_table, mirror_of
-from tests.support.reconcilers import comparing_every, reconciled, reconciling
+from tests.support.lakes.lake import execute
+from tests.support.logs.commit_units import watched
+from tests.support.mirrors.local import append, following, local_settings, log_of, make_table, mirror_of
+from tests.support.mirrors.reconcilers import comparing_every, reconciled, reconciling
+from tests.support.monitoring.log_lines import Line, json_lines
+from tests.support.stores.faulty import runner_over
 
 pytestmark = pytest.mark.requirement("R86")
 

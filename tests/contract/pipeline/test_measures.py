@@ -12,10 +12,10 @@ from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.pipeline.run.execution import failed
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.work import CheckpointUnit, Outcome, Stage, Unit
-from tests.support.lake import add, execute
-from tests.support.mirrors import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
-from tests.support.reconcilers import reconciled, reconciling
-from tests.support.scraping import labels_of, own_labels, scraped, value
+from tests.support.lakes.lake import add, execute
+from tests.support.mirrors.local import ScriptedRunner, append, local_settings, log_of, make_table, mirror_of
+from tests.support.mirrors.reconcilers import reconciled, reconciling
+from tests.support.monitoring.scraping import labels_of, own_labels, scraped, value
 
 STAGES = ("read", "serialise", "upload", "verify")
 HOUR = 3_600_000

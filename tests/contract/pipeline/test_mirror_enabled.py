@@ -11,9 +11,9 @@ from deltamirror.errors import InvalidInput, Refused
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.txnlog.queue.breakers import failing_share
 from deltamirror.txnlog.tables.registry import list_tables
-from tests.support.lake import execute
-from tests.support.mirrors import append, committed_files, following, local_settings, make_table, published_files
-from tests.support.reconcilers import reconciler_of
+from tests.support.lakes.lake import execute
+from tests.support.mirrors.local import append, committed_files, following, local_settings, make_table, published_files
+from tests.support.mirrors.reconcilers import reconciler_of
 
 pytestmark = [pytest.mark.requirement("R33"), pytest.mark.requirement("R116")]
 

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import Settings, StorageSettings
-from tests.support.fault_rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
-from tests.support.lake import add
-from tests.support.mirrors import following, local_settings
-from tests.support.readers import Reader
-from tests.support.s3_access import S3Access
-from tests.support.s3_proxy import Access, S3Proxy, proxy_before
-from tests.support.seaweed_server import SeaweedServer
+from tests.support.faults.rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
+from tests.support.faults.s3_proxy import Access, S3Proxy, proxy_before
+from tests.support.lakes.lake import add
+from tests.support.mirrors.local import following, local_settings
+from tests.support.readers.reader import Reader
+from tests.support.readers.s3_access import S3Access
+from tests.support.servers.seaweed_server import SeaweedServer
 
 SEED = 24
 TABLES = [f"t{number}" for number in range(5)]

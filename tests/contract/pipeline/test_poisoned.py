@@ -12,8 +12,8 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import lanes
 from deltamirror.txnlog.queue.leases import Claim
 from deltamirror.work import CheckpointUnit, Outcome, Unit
-from tests.support.lake import execute
-from tests.support.mirrors import (
+from tests.support.lakes.lake import execute
+from tests.support.mirrors.local import (
     ScriptedRunner,
     append,
     committed_files,

@@ -16,7 +16,7 @@ from deltamirror.pipeline.service import engine as engine_module
 from deltamirror.pipeline.service import heartbeat, service
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.work import Lane, Lease, Outcome, Unit
-from tests.support.mirrors import ScriptedRunner, append, following, local_settings, make_table, mirror_of, until
+from tests.support.mirrors.local import ScriptedRunner, append, following, local_settings, make_table, mirror_of, until
 
 pytestmark = pytest.mark.requirement("R58")
 

@@ -23,9 +23,9 @@ from deltamirror.publish.checkpoint.equivalence import is_equivalent
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.storage.store import Created, Data, Exists, Store
 from deltamirror.work import CheckpointBase, CheckpointOutcome, CheckpointUnit, CommitWork, Guard, Stage
-from tests.support.aside import as_if_large, in_small_groups
-from tests.support.checkpoint_tables import rows, state_of_table, table_of
-from tests.support.checkpoints import (
+from tests.support.logs.aside import as_if_large, in_small_groups
+from tests.support.logs.checkpoint_tables import rows, state_of_table, table_of
+from tests.support.logs.checkpoints import (
     COMMITTED_AT,
     STORY,
     base_of,
@@ -39,7 +39,7 @@ from tests.support.checkpoints import (
     put_commits,
     unit_of,
 )
-from tests.support.recording import RecordingStore
+from tests.support.stores.recording import RecordingStore
 
 pytestmark = [pytest.mark.default_on("memory", "s3"), pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
 

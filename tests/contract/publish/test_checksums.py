@@ -23,7 +23,7 @@ from deltamirror.delta.replay import replay
 from deltamirror.errors import LeaseLost, PermissionDenied, Transient
 from deltamirror.storage.store import Changed, Exists, Store
 from deltamirror.work import CommitOutcome, Stage
-from tests.support.commit_units import commit_key, publish, unit_of, watched, work_of
+from tests.support.logs.commit_units import commit_key, publish, unit_of, watched, work_of
 
 pytestmark = [pytest.mark.requirement("R15"), pytest.mark.default_on("memory", "s3")]
 

@@ -14,7 +14,7 @@ from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, Transient, Unavailable
 from deltamirror.storage.store import Created, Exists, Store
 from deltamirror.work import CommitOutcome, Stage
-from tests.support.commit_units import commit_key, log_of, publish, unit_of, watched, work_of
+from tests.support.logs.commit_units import commit_key, log_of, publish, unit_of, watched, work_of
 
 pytestmark = pytest.mark.default_on("memory", "s3")
 

@@ -8,7 +8,7 @@ from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
 from deltamirror.deltalog.pointer import POINTER_KEY, move_pointer
 from deltamirror.errors import LeaseLost, Transient
 from deltamirror.storage.store import Store
-from tests.support.recording import RecordingStore
+from tests.support.stores.recording import RecordingStore
 
 pytestmark = pytest.mark.requirement("R15")
 

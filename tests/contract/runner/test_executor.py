@@ -12,8 +12,8 @@ from deltamirror.errors import InvalidSettings, PermissionDenied
 from deltamirror.pipeline.run.spark import executor
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import CommitUnit, Outcome
-from tests.support.checkpoints import first_commit
-from tests.support.commit_units import unit_of, work_of
+from tests.support.logs.checkpoints import first_commit
+from tests.support.logs.commit_units import unit_of, work_of
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,11 @@ from deltamirror.pipeline.run.slices import LogSlice, base_slices, commit_slices
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart
-from tests.support.checkpoints import commit, file
-from tests.support.foreign_logs import HISTORY, put_log, put_parts, state_after
-from tests.support.importers import key_of
-from tests.support.runner_driver import harvested
-from tests.support.runners import Rig
+from tests.support.imports.foreign_logs import HISTORY, put_log, put_parts, state_after
+from tests.support.imports.importers import key_of
+from tests.support.logs.checkpoints import commit, file
+from tests.support.spark.runner_driver import harvested
+from tests.support.spark.runners import Rig
 
 NO_SETTINGS = StorageSettings()
 LAST = 40

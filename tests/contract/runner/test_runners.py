@@ -16,12 +16,12 @@ from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.txnlog.queue.backlog import commit_work, with_chunks
 from deltamirror.txnlog.queue.leases import Claim, claim, release
 from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitUnit, Lane, Lease, Outcome, Stage
-from tests.support.checkpoints import STORY, commit, file, first_commit
-from tests.support.checkpoints import unit_of as checkpoint_of
-from tests.support.commit_units import commit_key, log_of, work_of
-from tests.support.emptied import lake_url_of
-from tests.support.lake import add
-from tests.support.runners import Rig
+from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.lake import add
+from tests.support.logs.checkpoints import STORY, commit, file, first_commit
+from tests.support.logs.checkpoints import unit_of as checkpoint_of
+from tests.support.logs.commit_units import commit_key, log_of, work_of
+from tests.support.spark.runners import Rig
 
 HISTORY = [first_commit(), *STORY]
 NO_SETTINGS = StorageSettings()

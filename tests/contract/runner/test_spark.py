@@ -13,12 +13,12 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import MissingExtra, Unavailable
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import CommitUnit, Difference, ExpectedObject
-from tests.support.checkpoints import commit, file, first_commit
-from tests.support.commit_units import commit_key, unit_of, work_of
-from tests.support.postgres_server import PASSWORD
-from tests.support.runners import CANARY, SparkRig, started_driver
-from tests.support.s3_server import SECRET_KEY
-from tests.support.spark_connect import ConnectServer
+from tests.support.logs.checkpoints import commit, file, first_commit
+from tests.support.logs.commit_units import commit_key, unit_of, work_of
+from tests.support.servers.postgres_server import PASSWORD
+from tests.support.servers.s3_server import SECRET_KEY
+from tests.support.spark.connect import ConnectServer
+from tests.support.spark.runners import CANARY, SparkRig, started_driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 

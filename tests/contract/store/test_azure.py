@@ -14,8 +14,8 @@ from deltamirror.errors import NotFound, PermissionDenied, Unavailable
 from deltamirror.storage.open import StoreAddress, open_store, store_at
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.storage.store import Created, Replaced, Store
-from tests.support import azurite_server as azurite
-from tests.support.azurite_server import ACCOUNT, KEY, AzuriteFailedToStart, AzuriteServer
+from tests.support.servers import azurite_server as azurite
+from tests.support.servers.azurite_server import ACCOUNT, KEY, AzuriteFailedToStart, AzuriteServer
 
 USES: dict[str, Callable[[Store], Any]] = {
     "create": lambda store: store.create("k", b"x"),

@@ -130,7 +130,7 @@ def test_contents_written_within_one_tick_of_the_clock_have_different_etags(disk
 def test_a_writer_killed_at_any_moment_leaves_no_short_object(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.torn_writes", str(tmp_path / "table"), "120"],
+        [sys.executable, "-m", "tests.support.crashes.torn_writes", str(tmp_path / "table"), "120"],
         capture_output=True,
         text=True,
         check=False,

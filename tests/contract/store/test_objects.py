@@ -9,7 +9,7 @@ import pytest
 from deltamirror.errors import Internal, NotFound
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Changed, Created, ETag, Exists, Replaced, Store, rename
-from tests.support import azurite_server, seaweed_server
+from tests.support.servers import azurite_server, seaweed_server
 
 LOG = "_delta_log"
 COMMIT = f"{LOG}/00000000000000000000.json"

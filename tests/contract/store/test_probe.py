@@ -7,8 +7,8 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.storage.open import store_at
 from deltamirror.storage.probe import probe
-from tests.support.fault_rules import UNAVAILABLE, Answer, Fault, Reset, Truncate
-from tests.support.s3_proxy import S3Proxy
+from tests.support.faults.rules import UNAVAILABLE, Answer, Fault, Reset, Truncate
+from tests.support.faults.s3_proxy import S3Proxy
 
 FAULTS: dict[str, Fault] = {
     "conflict": Answer(409, "ConditionalRequestConflict"),

@@ -16,8 +16,8 @@ from deltamirror.errors import NotFound, PermissionDenied, Unavailable
 from deltamirror.storage.open import StoreAddress, open_store, store_at
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.storage.store import Created, Store
-from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
-from tests.support.s3_servers import ON_BOTH_SERVERS
+from tests.support.servers.s3 import ON_BOTH_SERVERS
+from tests.support.servers.s3_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 
 pytestmark = [ON_BOTH_SERVERS, pytest.mark.requirement("R41")]
 

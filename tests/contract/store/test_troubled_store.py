@@ -26,7 +26,7 @@ from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.open import store_at
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Changed, ETag, Exists, Store
-from tests.support.answering import HANG, RESET, Answer, answering
+from tests.support.faults.answering import HANG, RESET, Answer, answering
 
 SECRET = "hunter2-secret"
 TOKEN = "hunter2-token"

@@ -13,7 +13,7 @@ from deltamirror.delta.validation.bitmaps import Bitmap, MalformedBitmap, decode
 from deltamirror.delta.validation.vectors import unread_vector_rule
 from deltamirror.errors import InvalidAction
 from tests.admission.vectors import bitmap, bits_bitmap, described, inline_vector, run_bitmap
-from tests.support.validation import ADD, EXTENDED, REMOVE, changed, metadata_of
+from tests.support.lakes.validation import ADD, EXTENDED, REMOVE, changed, metadata_of
 
 pytestmark = [pytest.mark.requirement("R5"), pytest.mark.requirement("R119")]
 

@@ -11,7 +11,7 @@ from deltamirror.delta.bounds import DEEPEST_JSON, LARGEST_CHUNK, LONGEST_LINE, 
 from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.delta.lines import read_ndjson
 from deltamirror.errors import CapacityExceeded, Internal, InvalidLine
-from tests.support.lake import create
+from tests.support.lakes.lake import create
 
 pytestmark = pytest.mark.requirement("R5")
 

@@ -43,7 +43,7 @@ from deltamirror.delta.properties import (
 )
 from deltamirror.delta.schema import from_ddl, parse_schema, schema_string
 from deltamirror.errors import InvalidInput, Unsupported
-from tests.support.golden import reference
+from tests.support.reference_logs.golden import reference
 
 REFERENCE = reference()
 DAY_MS = 86_400_000

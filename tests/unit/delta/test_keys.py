@@ -11,7 +11,7 @@ from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.lines import decode, decode_admitted, encode, read_ndjson
 from deltamirror.delta.validation import TableRules, plain_block
 from deltamirror.errors import InvalidAction
-from tests.support.validation import ADD, PLAIN, TABLE
+from tests.support.lakes.validation import ADD, PLAIN, TABLE
 
 pytestmark = pytest.mark.requirement("R5")
 

@@ -22,7 +22,7 @@ from deltamirror.delta.schema import (
     validate_schema,
 )
 from deltamirror.errors import InvalidSchema
-from tests.support.golden import reference
+from tests.support.reference_logs.golden import reference
 
 REFERENCE = reference()
 EVERYTHING = (

@@ -24,8 +24,7 @@ from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.delta.validation import RULES, TableRules, check_actions
 from deltamirror.errors import InvalidAction, Unsupported
 from tests.admission.vectors import bitmap, described
-from tests.support.golden import reference
-from tests.support.validation import (
+from tests.support.lakes.validation import (
     ADD,
     ADD_AND_REMOVE,
     ALL_FEATURES,
@@ -51,6 +50,7 @@ from tests.support.validation import (
     vector,
     with_properties,
 )
+from tests.support.reference_logs.golden import reference
 
 pytestmark = pytest.mark.requirement("R5")
 

@@ -6,7 +6,7 @@ from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.delta.validation import TableRules
 from deltamirror.delta.validation.expressions import sql_objection
 from deltamirror.errors import InvalidAction
-from tests.support.validation import PLAIN, metadata_of
+from tests.support.lakes.validation import PLAIN, metadata_of
 
 pytestmark = pytest.mark.requirement("R5")
 

@@ -9,7 +9,7 @@ from deltamirror.delta.rowtracking import MOST_RECORDS
 from deltamirror.delta.shapes import ACTION_TYPES
 from deltamirror.delta.validation import TableRules, plain_block
 from deltamirror.errors import InvalidAction
-from tests.support.validation import ADD, CDC, DOMAIN, EXTENDED, INFO, PLAIN, REMOVE, TABLE, TXN, VECTOR, changed
+from tests.support.lakes.validation import ADD, CDC, DOMAIN, EXTENDED, INFO, PLAIN, REMOVE, TABLE, TXN, VECTOR, changed
 
 pytestmark = pytest.mark.requirement("R5")
 

@@ -7,7 +7,7 @@ from deltamirror.delta.actions import Add, Cdc
 from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.delta.validation import TableRules, plain_block
 from deltamirror.errors import InvalidAction
-from tests.support.validation import ADD, ALL_FEATURES, CDC, EXTENDED, PLAIN, REMOVE, VECTOR, mapped, metadata_of
+from tests.support.lakes.validation import ADD, ALL_FEATURES, CDC, EXTENDED, PLAIN, REMOVE, VECTOR, mapped, metadata_of
 
 pytestmark = pytest.mark.requirement("R5")
 

@@ -12,7 +12,7 @@ from deltamirror.delta.paths import canonical_path, decode_path, encode_path
 from deltamirror.delta.validation import OncePerCommit, TableRules, plain_block
 from deltamirror.delta.validation.paths import broken_path_rule, is_plain_path
 from deltamirror.errors import InvalidAction
-from tests.support.validation import ADD, PLAIN, REMOVE, TABLE, changed
+from tests.support.lakes.validation import ADD, PLAIN, REMOVE, TABLE, changed
 
 pytestmark = pytest.mark.requirement("R5")
 

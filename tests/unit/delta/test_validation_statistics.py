@@ -9,7 +9,7 @@ from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.delta.validation import TableRules, plain_block
 from deltamirror.delta.validation.statistics import stats_rules
 from deltamirror.errors import InvalidAction
-from tests.support.validation import ADD, PLAIN, changed, metadata_of
+from tests.support.lakes.validation import ADD, PLAIN, changed, metadata_of
 
 pytestmark = pytest.mark.requirement("R5")
 

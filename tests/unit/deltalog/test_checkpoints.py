@@ -15,9 +15,7 @@ from deltamirror.deltalog.checkpoints import checkpoint_pieces, read_checkpoint,
 from deltamirror.deltalog.listing import CheckpointFiles, read_listing
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, InvalidInput, Transient, Unsupported
 from deltamirror.storage.store import Store
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import COMMITTED_AT, commit, file, first_commit
-from tests.support.foreign_logs import (
+from tests.support.imports.foreign_logs import (
     HISTORY,
     assert_same_state,
     put_classic,
@@ -26,6 +24,8 @@ from tests.support.foreign_logs import (
     state_after,
     store_in_memory,
 )
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import COMMITTED_AT, commit, file, first_commit
 
 STATE = state_after(HISTORY)
 MANY = state_after([first_commit(), commit(Txn(app_id="a", version=1), *(file(f"f-{n:04d}") for n in range(1_000)))])

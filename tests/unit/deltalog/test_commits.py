@@ -14,7 +14,7 @@ from deltamirror.deltalog.listing import read_listing
 from deltamirror.errors import CapacityExceeded, Transient
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import ETag, Meta
-from tests.support.foreign_logs import HISTORY, put_log, store_in_memory
+from tests.support.imports.foreign_logs import HISTORY, put_log, store_in_memory
 
 
 @given(data=st.lists(st.sampled_from([b"a", b"bcd", b"\n"]), min_size=1).map(b"".join), size=st.integers(1, 7))

@@ -17,7 +17,7 @@ from deltamirror.pipeline.run.spark.inspector import differing
 from deltamirror.pipeline.run.spark.mapping import answer_rows
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.work import Difference, ExpectedObject
-from tests.support.commit_units import commit_key, watched
+from tests.support.logs.commit_units import commit_key, watched
 
 KEY = commit_key(0)
 

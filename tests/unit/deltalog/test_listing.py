@@ -11,8 +11,7 @@ from deltamirror.deltalog.listing import read_listing
 from deltamirror.errors import InvalidInput, NotFound, PermissionDenied
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from tests.support.checkpoint_tables import rows
-from tests.support.foreign_logs import (
+from tests.support.imports.foreign_logs import (
     HISTORY,
     put_classic,
     put_log,
@@ -21,6 +20,7 @@ from tests.support.foreign_logs import (
     state_after,
     store_in_memory,
 )
+from tests.support.logs.checkpoint_tables import rows
 
 
 @pytest.fixture

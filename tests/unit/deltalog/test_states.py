@@ -11,9 +11,7 @@ from deltamirror.deltalog.reachable_versions import reach
 from deltamirror.deltalog.states import commit_time, state_at
 from deltamirror.errors import InvalidAction, InvalidInput, InvalidLine, NotFound, Unsupported
 from deltamirror.storage.store import Store
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import COMMITTED_AT, commit, file
-from tests.support.foreign_logs import (
+from tests.support.imports.foreign_logs import (
     HISTORY,
     assert_same_state,
     put_classic,
@@ -22,6 +20,8 @@ from tests.support.foreign_logs import (
     state_after,
     store_in_memory,
 )
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import COMMITTED_AT, commit, file
 
 DAY = 24 * 3_600_000
 

@@ -10,9 +10,9 @@ import pytest
 from deltamirror.deltalog.checkpoints import read_checkpoint
 from deltamirror.deltalog.listing import read_listing
 from deltamirror.deltalog.statistics import statistics_texts
-from tests.support.checkpoint_tables import rows
-from tests.support.checkpoints import commit, file, first_commit
-from tests.support.foreign_logs import assert_same_state, put_classic, state_after, store_in_memory
+from tests.support.imports.foreign_logs import assert_same_state, put_classic, state_after, store_in_memory
+from tests.support.logs.checkpoint_tables import rows
+from tests.support.logs.checkpoints import commit, file, first_commit
 
 
 def text_of(value: object, kind: pa.DataType, *, zoned: bool = False) -> str:

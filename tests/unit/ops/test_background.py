@@ -12,7 +12,7 @@ from deltamirror.errors import LeaseLost
 from deltamirror.ops.reconcile import background
 from deltamirror.ops.reconcile.background import BackgroundReconciler, rest_after
 from deltamirror.pipeline.service.shutdown import Ending
-from tests.support.reconcilers import comparing_every
+from tests.support.mirrors.reconcilers import comparing_every
 
 
 @pytest.mark.requirement("R52")

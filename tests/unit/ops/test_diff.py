@@ -14,8 +14,8 @@ from deltamirror.delta.actions import Add, DeletionVector, DomainMetadata, Proto
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
 from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.ops.diff.comparing import Difference, compare
-from tests.support.checkpoints import COMMITTED_AT, STORY, commit, file, first_commit
-from tests.support.histories import odd_adds, odd_texts
+from tests.support.lakes.histories import odd_adds, odd_texts
+from tests.support.logs.checkpoints import COMMITTED_AT, STORY, commit, file, first_commit
 
 VECTOR = DeletionVector(storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", size_in_bytes=4, cardinality=2)
 

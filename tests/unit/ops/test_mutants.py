@@ -13,10 +13,10 @@ from deltamirror.ops.validate.validating import validate_log
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.publish.checksums import ChecksumChain, write_checksum
 from deltamirror.storage.store import Store
-from tests.support.broken_logs import CHECKPOINT, KINDS, NEWEST, made_log
-from tests.support.checkpoints import carried, no_guard, unit_of
-from tests.support.foreign_logs import store_in_memory
-from tests.support.mutants import MUTANTS, Mutant
+from tests.support.imports.foreign_logs import store_in_memory
+from tests.support.logs.broken import CHECKPOINT, KINDS, NEWEST, made_log
+from tests.support.logs.checkpoints import carried, no_guard, unit_of
+from tests.support.logs.mutants import MUTANTS, Mutant
 
 pytestmark = pytest.mark.requirement("R65")
 

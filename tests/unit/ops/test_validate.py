@@ -12,7 +12,7 @@ from deltamirror.deltalog.comparison import list_log
 from deltamirror.ops.validate.sweep import LogSweep
 from deltamirror.ops.validate.validating import Validated, validate_log
 from deltamirror.storage.open import store_at
-from tests.support.broken_logs import CORRUPTIONS, KINDS, Corruption, Log, made_log
+from tests.support.logs.broken import CORRUPTIONS, KINDS, Corruption, Log, made_log
 
 pytestmark = pytest.mark.requirement("R68")
 

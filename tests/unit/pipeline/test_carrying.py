@@ -19,9 +19,9 @@ from deltamirror.pipeline.run.spark.carrying import publish_in_a_row
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.pipeline.run.spark.sharing import carried_bytes
 from deltamirror.work import CheckpointUnit, CommitOutcome, CommitUnit, Failure, Published, Stage, Unit
-from tests.support.commit_units import commit_key, unit_of, work_of
-from tests.support.lake import add
-from tests.support.mirrors import append, committed_files, log_of, make_table, mirror_of, published_files
+from tests.support.lakes.lake import add
+from tests.support.logs.commit_units import commit_key, unit_of, work_of
+from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
 
 pytestmark = pytest.mark.requirement("R24")
 

@@ -17,7 +17,7 @@ from deltamirror.pipeline.failures.policy import (
 )
 from deltamirror.work import Failure, Stage
 from scripts.check_links import ROOT, anchors
-from tests.support.command_lines import command_paths
+from tests.support.interfaces.command_lines import command_paths
 
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name != "DeltaMirrorError"]
 

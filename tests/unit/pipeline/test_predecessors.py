@@ -11,7 +11,7 @@ from deltamirror.pipeline.run.execution import Resources, execute
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome
-from tests.support.commit_units import commit_key, unit_of, watched, work_of
+from tests.support.logs.commit_units import commit_key, unit_of, watched, work_of
 
 pytestmark = pytest.mark.requirement("R24")
 

@@ -18,7 +18,7 @@ from deltamirror.pipeline.run.spark.executor import in_time
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.pipeline.run.spark.sharing import Shares, carried_bytes, packed
 from deltamirror.work import CommitUnit, Stage
-from tests.support.commit_units import unit_of, work_of
+from tests.support.logs.commit_units import unit_of, work_of
 
 
 def unit(size: int) -> CommitUnit:

@@ -10,7 +10,7 @@ from deltamirror.config import Settings
 from deltamirror.pipeline.run.spark import runner as runner_module
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.telemetry.stopwatch import Stopwatch
-from tests.support.scraping import value
+from tests.support.monitoring.scraping import value
 
 
 class Frame:

@@ -15,9 +15,9 @@ from deltamirror.pipeline.run.spark import runner as runner_module
 from deltamirror.pipeline.run.spark.environment import exported_environment
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Lease, Stage
-from tests.support.checkpoints import first_commit
-from tests.support.commit_units import unit_of, work_of
-from tests.support.ports import held_port
+from tests.support.logs.checkpoints import first_commit
+from tests.support.logs.commit_units import unit_of, work_of
+from tests.support.servers.ports import held_port
 
 
 def test_executors_inherit_the_file_and_the_flags_over_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

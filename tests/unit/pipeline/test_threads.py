@@ -15,9 +15,9 @@ from deltamirror.pipeline.run.local.threads import patience, work_on
 from deltamirror.storage.open import StoreAddress, open_store
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome, Stage, Unit
-from tests.support.checkpoints import first_commit
-from tests.support.checkpoints import unit_of as checkpoint_of
-from tests.support.commit_units import commit_key, log_of, unit_of, watched, work_of
+from tests.support.logs.checkpoints import first_commit
+from tests.support.logs.checkpoints import unit_of as checkpoint_of
+from tests.support.logs.commit_units import commit_key, log_of, unit_of, watched, work_of
 
 Open = Callable[[StoreAddress], Store]
 

@@ -13,9 +13,9 @@ from deltamirror.errors import Internal, Unavailable
 from deltamirror.publish.assembly import commit_data
 from deltamirror.storage.store import Data
 from deltamirror.work import CommitWork
-from tests.support.commit_units import carried, work_of
-from tests.support.golden import reference
-from tests.support.reference import commit_files
+from tests.support.logs.commit_units import carried, work_of
+from tests.support.reference_logs.files import commit_files
+from tests.support.reference_logs.golden import reference
 
 LINE = b'{"add":{"path":"%06d","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}\n'
 MANY = b'{"commitInfo":{}}\n' + b"".join(LINE % number for number in range(1_000))

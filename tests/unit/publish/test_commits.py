@@ -15,7 +15,7 @@ from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitWork, Failure, Stage
-from tests.support.commit_units import carried, commit_key, held, log_of, publish, unit_of, watched, work_of
+from tests.support.logs.commit_units import carried, commit_key, held, log_of, publish, unit_of, watched, work_of
 
 FOUNDATION = (
     b'{"commitInfo":{"operation":"CREATE TABLE","txnId":"x"}}\n'

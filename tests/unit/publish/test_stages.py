@@ -12,7 +12,7 @@ from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitUnit, CommitWork, StageTimes
-from tests.support.commit_units import carried, held, unit_of, watched, work_of
+from tests.support.logs.commit_units import carried, held, unit_of, watched, work_of
 
 pytestmark = pytest.mark.requirement("R63")
 

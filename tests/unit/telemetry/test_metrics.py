@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deltamirror.telemetry import metrics
 from deltamirror.telemetry.metrics import Sample
-from tests.support.scraping import labels_of, own_labels, value
+from tests.support.monitoring.scraping import labels_of, own_labels, value
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import threading
 from deltamirror.ops.slo import SloRow
 from deltamirror.txnlog.access.patterns import ALL_TABLES, TablePattern
 from deltamirror.web.pages.budgets import Budgets
-from tests.support.mirrors import until
+from tests.support.mirrors.local import until
 
 
 class Counter:

@@ -11,8 +11,8 @@ import pytest
 from deltamirror import Catalog
 from deltamirror.ops.health import HealthMonitor
 from deltamirror.web import listener
-from tests.support.health import Answer, asked, served
-from tests.support.mirrors import local_settings, until
+from tests.support.mirrors.local import local_settings, until
+from tests.support.monitoring.health import Answer, asked, served
 
 pytestmark = pytest.mark.requirement("R64")
 

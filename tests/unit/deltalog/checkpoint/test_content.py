@@ -19,8 +19,8 @@ from deltamirror.delta.lines import encode_commit
 from deltamirror.deltalog.checkpoint import file_lines
 from deltamirror.deltalog.checkpoint.content import CheckpointState, can_continue, checkpoint_schema, file_rows, replay
 from deltamirror.errors import InvalidAction, InvalidInput
-from tests.support.checkpoint_tables import rows, state_of_table
-from tests.support.histories import PROTOCOL, table_metadata
+from tests.support.lakes.histories import PROTOCOL, table_metadata
+from tests.support.logs.checkpoint_tables import rows, state_of_table
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R10"), pytest.mark.requirement("R11")]
 

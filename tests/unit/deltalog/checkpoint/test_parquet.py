@@ -13,8 +13,8 @@ import pytest
 from deltamirror.deltalog.checkpoint import parquet
 from deltamirror.errors import Internal, InvalidInput
 from deltamirror.publish.checkpoint import encoding, readback
-from tests.support.checkpoint_tables import table_of
-from tests.support.golden import reference
+from tests.support.logs.checkpoint_tables import table_of
+from tests.support.reference_logs.golden import reference
 
 MEBIBYTE = 1024 * 1024
 STRINGS = pa.map_(pa.string(), pa.string())

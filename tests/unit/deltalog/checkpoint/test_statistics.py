@@ -8,7 +8,7 @@ from deltamirror.delta.columnmapping import assign_columns
 from deltamirror.delta.schema import Field, StructType, from_ddl, schema_string
 from deltamirror.deltalog.checkpoint.statistics import partition_schema, statistics_schema
 from deltamirror.errors import InvalidInput
-from tests.support.histories import PROTOCOL, table_metadata
+from tests.support.lakes.histories import PROTOCOL, table_metadata
 
 pytestmark = pytest.mark.requirement("R10")
 
