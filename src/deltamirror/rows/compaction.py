@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from deltamirror.batches import packed
 from deltamirror.delta.actions import Add
 from deltamirror.rows.scanning import TableFiles, scan_of_adds
 from deltamirror.rows.writing import RowFiles, RowOrder
@@ -36,19 +37,8 @@ def bins(files: Iterable[Add], target_size: int) -> Iterator[list[Add]]:
     for file in files:
         partitions.setdefault(tuple(sorted(file.partition_values.items())), []).append(file)
     for _, found in sorted(partitions.items(), key=lambda pair: str(pair[0])):
-        yield from (each for each in _packed(found, target_size) if len(each) > 1 or each[0].deletion_vector)
-
-
-def _packed(files: Iterable[Add], target_size: int) -> Iterator[list[Add]]:
-    some: list[Add] = []
-    total = 0
-    for file in sorted(files, key=attrgetter("size", "path")):
-        if some and total + file.size > target_size:
-            yield some
-            some, total = [], 0
-        some.append(file)
-        total += file.size
-    yield some
+        together = packed(sorted(found, key=attrgetter("size", "path")), attrgetter("size"), target_size)
+        yield from (each for each in together if len(each) > 1 or each[0].deletion_vector)
 
 
 def compacted(each: Bin, store: Store, opener: TableFiles) -> Sequence[Add]:

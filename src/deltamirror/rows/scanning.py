@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
+from deltamirror.batches import packed
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, primitive_names
@@ -254,18 +255,13 @@ def listed_files(files: pa.Table, bounds: pc.Expression | None, layout: Layout) 
 
 def file_groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """The files in groups of about the same size, each for one task."""
-    costs = [each["size"] + _OPENING_BYTES for each in files]
-    most = max(_GROUP_BYTES, sum(costs) // _MOST_GROUPS)
-    group: list[Mapping[str, Any]] = []
-    size = 0
-    for file, cost in zip(files, costs, strict=True):
-        if group and size + cost > most:
-            yield group
-            group, size = [], 0
-        group.append({name: file[name] for name in _NEEDED})
-        size += cost
-    if group:
-        yield group
+    most = max(_GROUP_BYTES, sum(map(_reading_cost, files)) // _MOST_GROUPS)
+    needed = ({name: file[name] for name in _NEEDED} for file in files)
+    return packed(needed, _reading_cost, most)
+
+
+def _reading_cost(file: Mapping[str, Any]) -> int:
+    return int(file["size"]) + _OPENING_BYTES
 
 
 def listed_adds(adds: Iterable[Add]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from deltamirror.errors import Diverged, Unavailable
 from deltamirror.pipeline.run.spark import executor
 from deltamirror.pipeline.run.spark.carrying import publish_in_a_row
 from deltamirror.pipeline.run.spark.runner import SparkRunner
-from deltamirror.pipeline.run.spark.sharing import carried_bytes
+from deltamirror.pipeline.run.spark.sharing import unit_bytes
 from deltamirror.work import CheckpointUnit, CommitOutcome, CommitUnit, Failure, Published, Stage, Unit
 from tests.support.lakes.lake import add
 from tests.support.logs.commit_units import commit_key, unit_of, work_of
@@ -55,7 +55,7 @@ class Jobs(SparkRunner):
 
     def sizes(self) -> list[int]:
         """How many bytes each job carried."""
-        return [sum(carried_bytes(work) for unit in job for work in unit.commits) for job in self.made]
+        return [sum(map(unit_bytes, job)) for job in self.made]
 
 
 @pytest.fixture

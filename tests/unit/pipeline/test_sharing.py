@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltamirror.batches import packed
 from deltamirror.config import Settings
 from deltamirror.errors import Unavailable
 from deltamirror.pipeline.run.execution import failed
 from deltamirror.pipeline.run.spark.executor import in_time
 from deltamirror.pipeline.run.spark.runner import SparkRunner
-from deltamirror.pipeline.run.spark.sharing import Shares, carried_bytes, packed
+from deltamirror.pipeline.run.spark.sharing import LARGEST, Shares, unit_bytes
 from deltamirror.work import CommitUnit, Stage
 from tests.support.logs.commit_units import unit_of, work_of
 
@@ -55,8 +56,8 @@ def test_a_cluster_with_fewer_slots_than_jobs_still_works() -> None:
 @given(st.lists(st.integers(1, 100), max_size=30))
 def test_jobs_carry_what_they_can_and_every_unit_is_in_one_of_them_in_order(sizes: list[int]) -> None:
     units = [unit(size) for size in sizes]
-    jobs = list(packed(units, largest=100))
-    carried = [sum(carried_bytes(work) for each in job for work in each.commits) for job in jobs]
+    jobs = list(packed(units, unit_bytes, 100))
+    carried = [sum(map(unit_bytes, job)) for job in jobs]
     assert all(0 < size <= 100 for size in carried)
     assert [each for job in jobs for each in job] == units
 
@@ -64,11 +65,11 @@ def test_jobs_carry_what_they_can_and_every_unit_is_in_one_of_them_in_order(size
 @pytest.mark.parametrize("number", [1, 500])
 def test_units_that_carry_nothing_are_one_job(number: int) -> None:
     bare = replace(unit(1), commits=tuple(replace(work, chunks=None) for work in unit(1).commits))
-    assert [len(job) for job in packed([bare] * number)] == [number]
+    assert [len(job) for job in packed([bare] * number, unit_bytes, LARGEST)] == [number]
 
 
 def test_no_units_are_no_job() -> None:
-    assert list(packed([])) == []
+    assert list(packed([], unit_bytes, LARGEST)) == []
 
 
 def test_units_of_a_job_have_what_is_left_of_its_time_when_they_begin() -> None:

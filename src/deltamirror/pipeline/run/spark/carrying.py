@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from deltamirror.batches import packed
 from deltamirror.delta.names import commit_key
 from deltamirror.errors import DeltaMirrorError, Internal, Unavailable
 from deltamirror.pipeline.run.spark.sharing import LARGEST, carried_bytes
@@ -44,16 +45,7 @@ class Carrier:
 
     def loads(self, commits: Iterable[CommitWork]) -> Iterator[list[CommitWork]]:
         """Consecutive commits that one job carries together; one that may be too much for it is by itself."""
-        some: list[CommitWork] = []
-        room = float(self.largest)
-        for work in commits:
-            if some and _most_bytes(work) > room:
-                yield some
-                some, room = [], self.largest
-            some.append(work)
-            room -= _most_bytes(work)
-        if some:
-            yield some
+        return packed(commits, _most_bytes, self.largest)
 
     def _read(self, commits: Sequence[CommitWork]) -> Sequence[CommitWork]:
         absent = [work for work in commits if work.chunks is None]

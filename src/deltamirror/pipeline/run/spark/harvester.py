@@ -1,8 +1,10 @@
 """Reading the slices of a log on Spark: executors read and decode, the driver stores what they made of it."""
 
 from collections.abc import Generator, Iterable, Iterator
+from operator import attrgetter
 from typing import Final
 
+from deltamirror.batches import packed
 from deltamirror.config import Settings
 from deltamirror.executors.access import executor_store
 from deltamirror.pipeline.run.log_reading import LocalHarvester, ahead
@@ -32,7 +34,7 @@ class SparkHarvester:
         self._runner.close()
 
     def _batches(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
-        for window in _windows(slices):
+        for window in packed(slices, attrgetter("num_bytes"), _WINDOW_BYTES):
             if window[0].num_bytes > _WINDOW_BYTES:
                 yield from self._here.read(window)
             else:
@@ -41,16 +43,3 @@ class SparkHarvester:
 
 def _parts(work: LogSlice) -> Iterator[Part]:
     return read_slice(work, executor_store(work.address))
-
-
-def _windows(slices: Iterable[LogSlice]) -> Iterator[list[LogSlice]]:
-    window: list[LogSlice] = []
-    size = 0
-    for work in slices:
-        if window and size + work.num_bytes > _WINDOW_BYTES:
-            yield window
-            window, size = [], 0
-        window.append(work)
-        size += work.num_bytes
-    if window:
-        yield window

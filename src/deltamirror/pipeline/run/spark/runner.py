@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from deltamirror.batches import packed
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
 from deltamirror.executors.failures import translated
@@ -21,7 +22,7 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.spark.carrying import Carrier, publish_in_a_row
 from deltamirror.pipeline.run.spark.executor import OUTCOMES, rows_of, run_rows
 from deltamirror.pipeline.run.spark.session import is_gone, require_server, slots_of, start_session
-from deltamirror.pipeline.run.spark.sharing import LARGEST, Shares, carried_bytes, packed
+from deltamirror.pipeline.run.spark.sharing import LARGEST, Shares, unit_bytes
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.telemetry import metrics
 from deltamirror.telemetry.stopwatch import Stopwatch
@@ -118,7 +119,7 @@ class SparkRunner:
     def run(self, units: Sequence[Unit]) -> Generator[list[Outcome]]:
         """One Spark job, or several in a row if the units carry too much for one."""
         large: list[Unit] = []
-        for job in packed(self._small(units, large), largest=self._carrier.largest):
+        for job in packed(self._small(units, large), unit_bytes, self._carrier.largest):
             yield from self._run(job)
         for unit in large:
             yield [self._run_large(unit)]
@@ -168,7 +169,7 @@ class SparkRunner:
         task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches, seconds=seconds)
         for rows in self.job(rows_of(units), task, OUTCOMES):
             yield [self._outcome(row) for row in rows]
-        self._collect_garbage(sum(carried_bytes(work) for unit in units for work in unit.commits))
+        self._collect_garbage(sum(map(unit_bytes, units)))
 
     def _outcome(self, row: bytes) -> Outcome:
         outcome: Outcome = pickle.loads(row)  # noqa: S301  our own executors wrote it

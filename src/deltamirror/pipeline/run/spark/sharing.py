@@ -1,13 +1,13 @@
 """How jobs share Spark: what one of them carries, and how many slots it takes."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from deltamirror.work import CommitWork, Unit
 
-__all__ = ["LARGEST", "Shares", "carried_bytes", "packed"]
+__all__ = ["LARGEST", "Shares", "carried_bytes", "unit_bytes"]
 
 LARGEST: Final = 24 * 1024 * 1024
 """How many bytes one job carries. The JVM holds several copies of them, and hangs or ends when it has no room."""
@@ -41,16 +41,6 @@ def carried_bytes(work: CommitWork) -> int:
     return sum(len(chunk.data) for chunk in work.chunks or ())
 
 
-def packed(units: Iterable[Unit], *, largest: int = LARGEST) -> Iterator[list[Unit]]:
-    """The units, each of which has room in a job, as jobs, in order; they are taken as the jobs are."""
-    job: list[Unit] = []
-    room = largest
-    for unit in units:
-        size = sum(map(carried_bytes, unit.commits))
-        if job and size > room:
-            yield job
-            job, room = [], largest
-        job.append(unit)
-        room -= size
-    if job:
-        yield job
+def unit_bytes(unit: Unit) -> int:
+    """How many bytes of chunks a unit carries."""
+    return sum(map(carried_bytes, unit.commits))
