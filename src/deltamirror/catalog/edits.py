@@ -28,8 +28,9 @@ from deltamirror.delta.commitinfo import (
     update_metrics,
 )
 from deltamirror.delta.partitions import partition_text
-from deltamirror.delta.properties import is_enabled
+from deltamirror.delta.properties import ROW_TRACKING, is_enabled
 from deltamirror.delta.schema import Field
+from deltamirror.delta.schema.keys import IDENTITY_START
 from deltamirror.errors import InvalidInput, Refused
 from deltamirror.rows.changes import (
     COPIED,
@@ -67,7 +68,6 @@ Assignments = Mapping[str, object]
 """Columns with the values that they get: expressions of SQL as texts, or values of Python that are no texts."""
 
 _LITERALS: Final = (bool, int, float, Decimal, date)
-_IDENTITY: Final = "delta.identity.start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +255,7 @@ class Editor:
             removes=rewrite.removed,
             boxes=plan.boxes(self.layout),
             metrics=edit.metrics(rewrite, rewritten.counts, is_counted=rewritten.is_counted),
-            keeps_row_ids=is_enabled(self.layout.metadata, "delta.enableRowTracking"),
+            keeps_row_ids=is_enabled(self.layout.metadata, ROW_TRACKING),
         )
 
     def _removes(self, rewritten: Rewritten, written: WrittenRows) -> list[Remove]:
@@ -332,7 +332,7 @@ def _settable(name: str, layout: Layout) -> Field:
         known = ", ".join(each.name for each in layout.schema.fields)
         hint = f"there are: {known}; of a struct, set the whole"
         raise InvalidInput(f"table {layout.table!r} has no column {name!r}", hint=hint)
-    if _IDENTITY in column.metadata:
+    if IDENTITY_START in column.metadata:
         raise Refused(
             f"table {layout.table!r}: {column.name!r} is an identity column, whose values are never set",
             hint="leave it out",

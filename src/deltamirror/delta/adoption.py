@@ -12,7 +12,8 @@ import msgspec
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import reader_features_of, writer_features_of
-from deltamirror.delta.properties import ROW_TRACKING, checkpoint_policy, column_mapping_mode, is_enabled
+from deltamirror.delta.properties import MAX_COLUMN_ID, ROW_TRACKING, checkpoint_policy, column_mapping_mode, is_enabled
+from deltamirror.delta.schema.keys import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME
 
 __all__ = ["enables_row_tracking", "metadata_obstacle", "protocol_obstacle"]
 
@@ -40,9 +41,9 @@ _HARMLESS_FEATURES = frozenset(
 
 _COLUMN_MAPPING_FIELD_KEYS = frozenset(
     {
-        "delta.columnMapping.id",
-        "delta.columnMapping.nested.ids",
-        "delta.columnMapping.physicalName",
+        COLUMN_ID,
+        NESTED_IDS,
+        PHYSICAL_NAME,
         "parquet.field.id",
         "parquet.field.nested.ids",
     }
@@ -112,7 +113,7 @@ def _maps_by_name(before: Metadata, after: Metadata) -> bool:
 
 _HARMLESS_PROPERTIES: Mapping[str, tuple[str, _Condition]] = {
     "delta.checkpointPolicy": ("v2Checkpoint", lambda _, after: checkpoint_policy(after) == "v2"),
-    "delta.columnMapping.maxColumnId": ("columnMapping", _maps_by_name),
+    MAX_COLUMN_ID: ("columnMapping", _maps_by_name),
     "delta.columnMapping.mode": ("columnMapping", _maps_by_name),
     _VECTORS: ("deletionVectors", _turned_on(_VECTORS)),
     _TIMESTAMPS: ("inCommitTimestamp", _turned_on(_TIMESTAMPS)),

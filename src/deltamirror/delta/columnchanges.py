@@ -21,15 +21,13 @@ from deltamirror.delta.schema.columns import (
     resolved_path,
     with_type_at,
 )
-from deltamirror.delta.schema.ddl import CHAR_VARCHAR
-from deltamirror.delta.schema.types import COMMENT
+from deltamirror.delta.schema.keys import CHAR_VARCHAR, COMMENT, CURRENT_DEFAULT
 from deltamirror.delta.widening import TYPE_WIDENING, is_widening, may_widen, record_widenings
 from deltamirror.errors import InvalidSchema
 
 __all__ = ["ColumnChanges", "EvolvedSchema", "PlacedColumn", "evolve"]
 
 _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
-_CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
 _VOID: Final = Primitive("void")
 
 
@@ -229,9 +227,9 @@ def _changed(old: Field, change: ChangedColumn) -> Field:
     if change.comment is not None:
         metadata[COMMENT] = change.comment
     if change.default is not None:
-        metadata[_CURRENT_DEFAULT] = change.default
+        metadata[CURRENT_DEFAULT] = change.default
     if change.default == "":
-        del metadata[_CURRENT_DEFAULT]
+        del metadata[CURRENT_DEFAULT]
     if change.type is not None:
         metadata.pop(CHAR_VARCHAR, None)
         metadata.update(change.type.metadata)

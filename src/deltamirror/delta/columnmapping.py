@@ -5,12 +5,11 @@ from dataclasses import replace
 
 from deltamirror.delta.hashorder import field_metadata
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
-from deltamirror.delta.schema.types import PHYSICAL_NAME
+from deltamirror.delta.schema.keys import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME
 
 __all__ = ["assign_columns", "keep_mapping"]
 
-_COLUMN_ID = "delta.columnMapping.id"
-_KEPT = (_COLUMN_ID, PHYSICAL_NAME, "delta.columnMapping.nested.ids")
+_KEPT = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
 
 
 def keep_mapping(schema: StructType, before: StructType) -> StructType:
@@ -56,9 +55,9 @@ def assign_columns(schema: StructType, *, above: int, fresh_name: Callable[[Fiel
     def mapped(column: Field) -> Field:
         nonlocal highest
         metadata = dict(column.metadata)
-        if _COLUMN_ID not in metadata:
+        if COLUMN_ID not in metadata:
             highest += 1
-            metadata[_COLUMN_ID] = highest
+            metadata[COLUMN_ID] = highest
         if PHYSICAL_NAME not in metadata:
             metadata[PHYSICAL_NAME] = fresh_name(column)
         return replace(column, metadata=field_metadata(metadata), type=inside(column.type))

@@ -16,7 +16,7 @@ from deltamirror.delta.lines import json_text
 from deltamirror.delta.order import ordered
 from deltamirror.delta.schema import Primitive
 from deltamirror.delta.schema.columns import ColumnPath, path_text
-from deltamirror.delta.schema.ddl import CHAR_VARCHAR
+from deltamirror.delta.schema.keys import CHAR_VARCHAR
 from deltamirror.delta.widening import type_name
 
 __all__ = [

@@ -18,6 +18,7 @@ from deltamirror.delta.lines import json_text
 from deltamirror.delta.order import ordered
 from deltamirror.delta.properties import (
     COLUMN_MAPPING_MODE,
+    MAX_COLUMN_ID,
     ROW_TRACKING,
     canonical_properties,
     column_mapping_mode,
@@ -31,7 +32,6 @@ __all__ = ["CLUSTERING_DOMAIN", "Alteration", "TableDefinition", "altered", "fir
 CLUSTERING_DOMAIN = "delta.clustering"
 
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
-_MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 _ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 _ROW_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _MINIMUM_VERSIONS = ("delta.minwriterversion", "delta.minreaderversion")
@@ -160,7 +160,7 @@ def _with_mapping(metadata: Metadata, schema: StructType, fresh_name: Callable[[
     if not mapped:
         return metadata
     schema, highest = assign_columns(schema, above=max_column_id(metadata) or 0, fresh_name=fresh_name)
-    configuration = ordered({**metadata.configuration, _MAX_COLUMN_ID: str(highest)})
+    configuration = ordered({**metadata.configuration, MAX_COLUMN_ID: str(highest)})
     return replace(metadata, schema_string=schema_string(schema), configuration=configuration)
 
 

@@ -11,10 +11,10 @@ from deltamirror.delta.actions import Metadata
 from deltamirror.delta.properties import CONSTRAINT_PREFIX
 from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.columns import ColumnPath, path_text
+from deltamirror.delta.schema.keys import GENERATION_EXPRESSION
 
 __all__ = ["dependents"]
 
-_GENERATION: Final = "delta.generationExpression"
 _NAME: Final = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
 _PIECES: Final = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|({_NAME}(?:\s*\.\s*{_NAME})*)(\s*\()?""")
 _PARTS: Final = re.compile(_NAME)
@@ -32,7 +32,7 @@ def _expressions(metadata: Metadata) -> Iterator[tuple[str, str]]:
         if key.startswith(CONSTRAINT_PREFIX):
             yield f"the constraint {key.removeprefix(CONSTRAINT_PREFIX)!r} ({value})", value
     for path, field in parse_schema(metadata.schema_string).walk():
-        if (expression := field.metadata.get(_GENERATION)) is not None:
+        if (expression := field.metadata.get(GENERATION_EXPRESSION)) is not None:
             yield f"the generated column {path_text(path)!r} ({expression})", str(expression)
 
 

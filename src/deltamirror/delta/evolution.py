@@ -28,20 +28,26 @@ from deltamirror.delta.dependencies import dependents
 from deltamirror.delta.features import is_enabled
 from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING, column_mapping_mode, max_column_id
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, parse_schema
+from deltamirror.delta.schema.keys import (
+    CHAR_VARCHAR,
+    COLUMN_ID,
+    EXISTS_DEFAULT,
+    GENERATION_EXPRESSION,
+    IDENTITY_START,
+    IDENTITY_STEP,
+    INVARIANTS,
+)
 from deltamirror.delta.validation.rules import violation
 from deltamirror.delta.widening import is_recorded, is_widening, type_name, widening_features
 
 __all__ = ["Breach", "FilesLeft", "Scope", "adds_demands", "check_change", "find_breaches"]
 
-_COLUMN_ID = "delta.columnMapping.id"
-_EXISTS_DEFAULT = "EXISTS_DEFAULT"
-_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _DEMANDS = (
-    "delta.generationExpression",
-    "delta.invariants",
-    "delta.identity.start",
-    "delta.identity.step",
-    _CHAR_VARCHAR,
+    GENERATION_EXPRESSION,
+    INVARIANTS,
+    IDENTITY_START,
+    IDENTITY_STEP,
+    CHAR_VARCHAR,
 )
 _LENGTH = re.compile(r"(?:var)?char\((\d{1,10})\)")
 _VOID = Primitive("void")
@@ -191,7 +197,7 @@ class _Comparison:
         self._was_mapped, self._is_mapped = (mode != "none" for mode in self._modes)
         self._widens = widens
         self._partitions = {self._old_name(self._old.get(name)) for name in before.partition_columns}
-        self._old_ids = {each.metadata.get(_COLUMN_ID) for _, each in self._old.walk()} if self._was_mapped else set()
+        self._old_ids = {each.metadata.get(COLUMN_ID) for _, each in self._old.walk()} if self._was_mapped else set()
 
     def breaches(self) -> Iterator[Breach]:
         yield from self._mapping()
@@ -239,13 +245,13 @@ class _Comparison:
             yield Breach("missing-column", place.name, f"{old.name} is gone")
         elif not self._was_mapped and beside.get(old.name) is not None:
             yield Breach("physical-name", place.name, f"no column has the physical name {old.name}")
-        elif self._was_mapped and self._has_id(old.metadata.get(_COLUMN_ID)):
+        elif self._was_mapped and self._has_id(old.metadata.get(COLUMN_ID)):
             yield Breach("physical-name", place.name, f"its id has another physical name than {old.physical_name}")
         else:
             yield from self._dependents(place, "is gone")
 
     def _has_id(self, number: object) -> bool:
-        return any(each.metadata.get(_COLUMN_ID) == number for _, each in self._new.walk())
+        return any(each.metadata.get(COLUMN_ID) == number for _, each in self._new.walk())
 
     def _added(self, new: Field, place: _Place) -> Iterator[Breach]:
         if required := next((each for each in _struct_fields(new) if not each.nullable), None):
@@ -259,7 +265,7 @@ class _Comparison:
     def _fresh_ids(self, new: Field, place: _Place) -> Iterator[Breach]:
         highest = max_column_id(self._before) or 0
         for each in _all_fields(new):
-            number = each.metadata.get(_COLUMN_ID)
+            number = each.metadata.get(COLUMN_ID)
             if number in self._old_ids or (isinstance(number, int) and number <= highest):
                 yield Breach("column-id", place.name, f"{each.name} has {number}; ids up to {highest} are taken")
 
@@ -267,7 +273,7 @@ class _Comparison:
         if old.nullable and not new.nullable:
             yield Breach("nullability", place.name, "nullable became NOT NULL")
         if self._was_mapped and self._is_mapped:
-            had, has = old.metadata.get(_COLUMN_ID), new.metadata.get(_COLUMN_ID)
+            had, has = old.metadata.get(COLUMN_ID), new.metadata.get(COLUMN_ID)
             if had != has:
                 yield Breach("column-id", place.name, f"{had} became {has}")
         if old.name.lower() != new.name.lower():
@@ -338,15 +344,15 @@ def _all_fields(field: Field) -> Iterator[Field]:
 
 def _new_default(old: Field | None, new: Field, place: _Place) -> Iterator[Breach]:
     """A value for rows that have none: Delta Lake on Spark shows it, other readers show null."""
-    had, has = None if old is None else old.metadata.get(_EXISTS_DEFAULT), new.metadata.get(_EXISTS_DEFAULT)
+    had, has = None if old is None else old.metadata.get(EXISTS_DEFAULT), new.metadata.get(EXISTS_DEFAULT)
     if has is not None and had != has:
-        yield Breach("default", place.name, f"{_EXISTS_DEFAULT} {has}")
+        yield Breach("default", place.name, f"{EXISTS_DEFAULT} {has}")
 
 
 def _new_demands(old: Field | None, new: Field, place: _Place) -> Iterator[Breach]:
     for key in _DEMANDS:
         had, has = None if old is None else old.metadata.get(key), new.metadata.get(key)
-        if has is None or had == has or (key == _CHAR_VARCHAR and (old is None or _is_longer(had, has))):
+        if has is None or had == has or (key == CHAR_VARCHAR and (old is None or _is_longer(had, has))):
             continue  # a column that is added is null in the rows that are there, which has any length
         yield Breach("rows-unchecked", place.name, f"{key}: {has}", Scope.UNCHECKED_ROWS)
 

@@ -16,6 +16,7 @@ __all__ = [
     "CONSTRAINT_PREFIX",
     "FEATURE_PREFIX",
     "LOWER_CASE",
+    "MAX_COLUMN_ID",
     "PROPERTIES",
     "PROTOCOL_PROPERTIES",
     "ROW_TRACKING",
@@ -43,6 +44,7 @@ __all__ = [
 COLUMN_MAPPING_MODE = "delta.columnMapping.mode"
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
+MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 ROW_TRACKING = "delta.enableRowTracking"
 LOWER_CASE = ("delta.checkpointPolicy", COLUMN_MAPPING_MODE)
 """Where a reader knows the words in lower case only: DuckDB the mode, Delta Spark the policy."""
@@ -154,7 +156,7 @@ _DEFINED = (
     _integer("delta.dataSkippingStringPrefixLength", None, 0),
     _free("delta.dataSkippingStatsColumns"),
     Property(COLUMN_MAPPING_MODE, "none", "none, name or id", _is_one_of("none", "name", "id")),
-    _internal("delta.columnMapping.maxColumnId"),
+    _internal(MAX_COLUMN_ID),
     _boolean("delta.enableChangeDataFeed"),
     _boolean("delta.enableDeletionVectors"),
     _boolean(ROW_TRACKING),
@@ -301,7 +303,7 @@ def column_mapping_mode(metadata: Metadata) -> str:
 
 def max_column_id(metadata: Metadata) -> int | None:
     """The largest id that a column of this table ever had."""
-    text = metadata.configuration.get("delta.columnMapping.maxColumnId")
+    text = metadata.configuration.get(MAX_COLUMN_ID)
     return int(text) if text is not None and _is_integer(0)(text) else None
 
 

@@ -12,6 +12,7 @@ from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features import is_enabled, writer_features_of
 from deltamirror.delta.hashorder import field_metadata
 from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.delta.schema.keys import TYPE_CHANGES
 
 __all__ = [
     "TYPE_WIDENING",
@@ -26,7 +27,6 @@ __all__ = [
 TYPE_WIDENING: Final = "delta.enableTypeWidening"
 """The property that lets writers widen types."""
 _FEATURE: Final = "typeWidening"
-_TYPE_CHANGES: Final = "delta.typeChanges"
 
 _WIDER: Final[Mapping[str, tuple[str, ...]]] = {
     "byte": ("short", "integer", "long", "double"),
@@ -80,7 +80,7 @@ def is_widening(old: DataType, new: DataType) -> bool:
 
 def is_recorded(old: DataType, new: DataType, field: Field, steps: Sequence[str]) -> bool:
     """Whether the field's list of type changes leads from the one to the other, step by step."""
-    recorded = field.metadata.get(_TYPE_CHANGES)
+    recorded = field.metadata.get(TYPE_CHANGES)
     reached = {type_name(old)}
     for change in recorded if isinstance(recorded, list) else ():
         if not isinstance(change, Mapping) or change.get("fieldPath", "") != ".".join(steps):
@@ -117,9 +117,9 @@ def _recorded(old: Field | None, new: Field) -> Field:
     changes = [change.recorded() for change in _changes(old.type, new.type)]
     if not changes:
         return new
-    had = old.metadata.get(_TYPE_CHANGES)
+    had = old.metadata.get(TYPE_CHANGES)
     kept = had if isinstance(had, list) else []
-    return replace(new, metadata=field_metadata({**new.metadata, _TYPE_CHANGES: [*kept, *changes]}))
+    return replace(new, metadata=field_metadata({**new.metadata, TYPE_CHANGES: [*kept, *changes]}))
 
 
 def _recorded_inside(old: DataType, new: DataType) -> DataType:

@@ -23,6 +23,7 @@ from deltamirror.delta.schema import (
     from_arrow,
     type_text,
 )
+from deltamirror.delta.schema.keys import CURRENT_DEFAULT, GENERATION_EXPRESSION
 from deltamirror.delta.widening import TYPE_WIDENING, is_widening
 from deltamirror.errors import InvalidInput, InvalidSchema
 from deltamirror.rows.layout import Layout
@@ -88,7 +89,7 @@ def _require_optional(field: Field, parent: str, layout: Layout) -> None:
     name = parent + field.name
     if not field.nullable:
         raise _refused(layout, f"the column {name!r} is NOT NULL, and missing from the data", "add it to the data")
-    for key, what in (("CURRENT_DEFAULT", "a default"), ("delta.generationExpression", "a generation expression")):
+    for key, what in ((CURRENT_DEFAULT, "a default"), (GENERATION_EXPRESSION, "a generation expression")):
         if key in field.metadata:
             problem = f"the column {name!r} has {what}, {field.metadata[key]}, and is missing from the data"
             raise _refused(layout, problem, "add it to the data: expressions of SQL are not evaluated here")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from deltamirror.delta.features import row_duties
-from deltamirror.delta.properties import CONSTRAINT_PREFIX, append_only, change_data_feed, is_enabled
+from deltamirror.delta.features import FEATURES, row_duties
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING, append_only, change_data_feed, is_enabled
 from deltamirror.delta.schema import primitive_names
 from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
@@ -24,11 +24,6 @@ _VOUCHED: Final = frozenset({"checkConstraints", "generatedColumns", "invariants
 _OF_NEW_VALUES: Final = _VOUCHED | {"identityColumns"}
 """What rows that are copied as they are meet already."""
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
-_BY_KEY: Final = {
-    "generatedColumns": "delta.generationExpression",
-    "identityColumns": "delta.identity.start",
-    "invariants": "delta.invariants",
-}
 
 
 def require_writable_rows(layout: Layout, *, rows_checked: bool) -> None:
@@ -85,7 +80,7 @@ def _require_none(layout: Layout, met: frozenset[str]) -> None:
 def require_movable_rows(layout: Layout) -> None:
     """Refuse a table whose rows cannot be moved to other files here: they would lose their ids, or their layout."""
     require_plain_types(layout, "copied")
-    if is_enabled(layout.metadata, "delta.enableRowTracking"):
+    if is_enabled(layout.metadata, ROW_TRACKING):
         raise _uncopied(layout, "rowTracking", "rows keep their ids in other files")
     for feature, duty in row_duties(layout.metadata, layout.schema).items():
         if feature not in _OF_NEW_VALUES:
@@ -118,5 +113,5 @@ def _names(layout: Layout, feature: str) -> Iterator[str]:
         for name, expression in layout.metadata.configuration.items():
             if name.startswith(CONSTRAINT_PREFIX):
                 yield f"{name.removeprefix(CONSTRAINT_PREFIX)}: {expression}"
-    elif (key := _BY_KEY.get(feature)) is not None:
+    elif key := FEATURES[feature].by_column:
         yield from (".".join(path) for path, field in layout.schema.walk() if key in field.metadata)

@@ -10,10 +10,10 @@ from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.properties import column_mapping_mode
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, parse_schema
 from deltamirror.delta.schema.arrow import to_arrow
+from deltamirror.delta.schema.keys import COLUMN_ID
 
-__all__ = ["COLUMN_ID", "Layout", "Naming", "logical_name"]
+__all__ = ["Layout", "Naming", "logical_name"]
 
-COLUMN_ID: Final = "delta.columnMapping.id"
 _FIELD_ID: Final = b"PARQUET:field_id"
 
 Naming: TypeAlias = Callable[[Field], str]

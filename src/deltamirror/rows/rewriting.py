@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamirror.delta.actions import Add
-from deltamirror.delta.properties import is_enabled
+from deltamirror.delta.properties import ROW_TRACKING, is_enabled
 from deltamirror.delta.schema import Field, Primitive, StructType
 from deltamirror.rows.changes import DELETED, Counts, Rewritten, RowChange, is_true
 from deltamirror.rows.layout import Layout
@@ -141,4 +141,4 @@ def removed_whole(files: Sequence[Mapping[str, Any]], condition: pc.Expression, 
 
 def _tracks_rows(layout: Layout) -> bool:
     """Whether rows keep their ids when they are rewritten."""
-    return is_enabled(layout.metadata, "delta.enableRowTracking")
+    return is_enabled(layout.metadata, ROW_TRACKING)

@@ -22,12 +22,12 @@ from deltamirror.batches import packed
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, primitive_names
-from deltamirror.delta.schema.types import PHYSICAL_NAME
+from deltamirror.delta.schema.keys import COLUMN_ID, PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
 from deltamirror.rows.casting import Caster
 from deltamirror.rows.changes import translated_values
 from deltamirror.rows.duties import require_plain_types
-from deltamirror.rows.layout import COLUMN_ID, Layout
+from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
 from deltamirror.rows.vectors import RowMask, deleted_ranges

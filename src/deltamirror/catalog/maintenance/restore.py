@@ -16,8 +16,8 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Pro
 from deltamirror.delta.commitinfo import Parameters, restore_metrics, restore_parameters
 from deltamirror.delta.definition import CLUSTERING_DOMAIN
 from deltamirror.delta.features import FENCE_FEATURE, upgrade, writer_features_of
-from deltamirror.delta.properties import append_only, max_column_id
-from deltamirror.delta.validation.vectors import vector_file
+from deltamirror.delta.properties import MAX_COLUMN_ID, append_only, max_column_id
+from deltamirror.delta.validation.vectors import named_paths
 from deltamirror.errors import NotFound, Refused
 from deltamirror.txnlog.tables.differences import Difference, difference
 from deltamirror.txnlog.tables.reading import Snapshot
@@ -25,7 +25,6 @@ from deltamirror.txnlog.tables.reading import Snapshot
 __all__ = ["Restoration"]
 
 _NAMED: Final = 5
-_MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Restoration:
         found, highest = self.wanted.metadata, max_column_id(self.head.metadata)
         if highest is None or (max_column_id(found) or highest) >= highest:
             return found
-        return msgspec.structs.replace(found, configuration={**found.configuration, _MAX_COLUMN_ID: str(highest)})
+        return msgspec.structs.replace(found, configuration={**found.configuration, MAX_COLUMN_ID: str(highest)})
 
     @property
     def protocol(self) -> Protocol:

@@ -19,6 +19,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING
+from deltamirror.delta.schema.keys import (
+    CURRENT_DEFAULT,
+    GENERATION_EXPRESSION,
+    IDENTITY_START,
+    INVARIANTS,
+    TYPE_CHANGES,
+)
+
 __all__ = ["FEATURES", "FENCE_FEATURE", "READER_FEATURES_VERSION", "WRITER_FEATURES_VERSION", "Feature", "Support"]
 
 FENCE_FEATURE = "deltamirrorFence"
@@ -75,7 +84,7 @@ _ROWS = (
         "identityColumns",
         legacy_writer=6,
         support=_CARRY,
-        by_column="delta.identity.start",
+        by_column=IDENTITY_START,
         row_duty="identity values are unique, and the same commit raises their high-water mark in metaData",
     ),
     Feature("deletionVectors", reader=True, by_property="delta.enableDeletionVectors"),
@@ -88,7 +97,7 @@ _ROWS = (
         "generatedColumns",
         legacy_writer=4,
         support=_CARRY,
-        by_column="delta.generationExpression",
+        by_column=GENERATION_EXPRESSION,
         row_duty="generated columns hold the values of their expressions",
     ),
     Feature(
@@ -109,7 +118,7 @@ _ROWS = (
         "checkConstraints",
         legacy_writer=3,
         support=_CARRY,
-        by_property="delta.constraints.",
+        by_property=CONSTRAINT_PREFIX,
         row_duty="every row meets the CHECK constraints",
     ),
     Feature("catalogManaged", reader=True, support=_REFUSE, requires=("inCommitTimestamp", "vacuumProtocolCheck")),
@@ -123,14 +132,14 @@ _ROWS = (
     Feature(
         "invariants",
         legacy_writer=2,
-        by_column="delta.invariants",
+        by_column=INVARIANTS,
         row_duty="every row meets the expressions in delta.invariants",
     ),
     Feature("vacuumProtocolCheck", reader=True),
     # Any value is lawful in a column that has a default: it is used, or not, before rows become files.
-    Feature("allowColumnDefaults", by_column="CURRENT_DEFAULT"),
+    Feature("allowColumnDefaults", by_column=CURRENT_DEFAULT),
     Feature("typeWidening-preview", reader=True),
-    Feature("rowTracking", requires=("domainMetadata",), by_property="delta.enableRowTracking"),
+    Feature("rowTracking", requires=("domainMetadata",), by_property=ROW_TRACKING),
     Feature(
         "icebergCompatV3",
         support=_CARRY,
@@ -162,7 +171,7 @@ _ROWS = (
         "typeWidening",
         reader=True,
         by_property="delta.enableTypeWidening",
-        by_column="delta.typeChanges",
+        by_column=TYPE_CHANGES,
         preview="typeWidening-preview",
     ),
     Feature("columnMapping", reader=True, legacy_reader=2, legacy_writer=5, by_property="delta.columnMapping.mode"),

@@ -11,7 +11,8 @@ from typing import assert_never
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from deltamirror.delta.schema.types import COMMENT, ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.delta.schema.keys import COMMENT
+from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.errors import InvalidSchema
 
 __all__ = ["from_arrow", "to_arrow"]

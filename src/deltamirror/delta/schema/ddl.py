@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
-from deltamirror.delta.schema.types import COMMENT, ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
+from deltamirror.delta.schema.keys import CHAR_VARCHAR, COMMENT
+from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["CHAR_VARCHAR", "DdlParser", "column_text", "from_ddl", "parsed_text", "type_text", "with_char"]
+__all__ = ["DdlParser", "column_text", "from_ddl", "parsed_text", "type_text", "with_char"]
 
-CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 T = TypeVar("T")
 
 # Spark SQL's name -> (Delta's name, the name in Spark's catalog string)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from deltamirror.delta.schema.keys import PHYSICAL_NAME
+
 __all__ = [
-    "COMMENT",
-    "PHYSICAL_NAME",
     "PRIMITIVES",
     "ArrayType",
     "DataType",
@@ -36,9 +36,6 @@ PRIMITIVES = frozenset(
         "variant",
     }
 )
-
-COMMENT = "comment"
-PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True, slots=True)

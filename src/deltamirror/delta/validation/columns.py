@@ -6,12 +6,26 @@ from typing import Final
 
 import msgspec
 
+from deltamirror.delta.schema.keys import (
+    CHAR_VARCHAR,
+    COMMENT,
+    CURRENT_DEFAULT,
+    EXISTS_DEFAULT,
+    GENERATION_EXPRESSION,
+    IDENTITY_EXPLICIT_INSERT,
+    IDENTITY_HIGH_WATER_MARK,
+    IDENTITY_START,
+    IDENTITY_STEP,
+    INVARIANTS,
+    TYPE_CHANGES,
+)
+
 __all__ = ["SQL_KEYS", "unreadable_key"]
 
-SQL_KEYS: Final = frozenset({"delta.generationExpression", "CURRENT_DEFAULT", "EXISTS_DEFAULT"})
+SQL_KEYS: Final = frozenset({GENERATION_EXPRESSION, CURRENT_DEFAULT, EXISTS_DEFAULT})
 """The keys whose values are SQL."""
 
-_IDENTITY: Final = ("delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert")
+_IDENTITY: Final = (IDENTITY_START, IDENTITY_STEP, IDENTITY_EXPLICIT_INSERT)
 _LENGTHS: Final = re.compile(r"(?:(?:var)?char\(\d+\)|[^()]|decimal\(\d+, ?\d+\))+")
 
 
@@ -68,15 +82,15 @@ def _has_lengths(value: object) -> bool:
 
 
 _KNOWN: Final[Mapping[str, Callable[[object], bool]]] = {
-    "comment": _is_text,
-    "delta.generationExpression": _is_text,
-    "delta.invariants": _is_invariant,
-    "delta.identity.start": _is_number,
-    "delta.identity.step": lambda value: _is_number(value) and value != 0,
-    "delta.identity.allowExplicitInsert": lambda value: isinstance(value, bool),
-    "delta.identity.highWaterMark": _is_number,
-    "delta.typeChanges": _are_changes,
-    "CURRENT_DEFAULT": _is_text,
-    "EXISTS_DEFAULT": _is_text,
-    "__CHAR_VARCHAR_TYPE_STRING": _has_lengths,
+    COMMENT: _is_text,
+    GENERATION_EXPRESSION: _is_text,
+    INVARIANTS: _is_invariant,
+    IDENTITY_START: _is_number,
+    IDENTITY_STEP: lambda value: _is_number(value) and value != 0,
+    IDENTITY_EXPLICIT_INSERT: lambda value: isinstance(value, bool),
+    IDENTITY_HIGH_WATER_MARK: _is_number,
+    TYPE_CHANGES: _are_changes,
+    CURRENT_DEFAULT: _is_text,
+    EXISTS_DEFAULT: _is_text,
+    CHAR_VARCHAR: _has_lengths,
 }

@@ -19,6 +19,7 @@ from deltamirror.delta.properties import (
     max_column_id,
 )
 from deltamirror.delta.schema import ArrayType, Field, MapType, Primitive, StructType, parse_schema, validate_schema
+from deltamirror.delta.schema.keys import COLUMN_ID, PHYSICAL_NAME
 from deltamirror.delta.validation.columns import SQL_KEYS, unreadable_key
 from deltamirror.delta.validation.expressions import sql_objection
 from deltamirror.delta.validation.rules import violation
@@ -26,8 +27,6 @@ from deltamirror.errors import InvalidAction, InvalidSchema
 
 __all__ = ["check_metadata"]
 
-_COLUMN_ID = "delta.columnMapping.id"
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
 _MATERIALIZED = (
     "delta.rowTracking.materializedRowIdColumnName",
@@ -70,8 +69,8 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
 
 
 def _check_column(name: str, column: Field, index: int | None, *, mapped: bool) -> None:
-    if not mapped and not column.metadata.keys().isdisjoint((_COLUMN_ID, _PHYSICAL_NAME)):
-        raise _broken("column-mapping.off", index, f"schemaString: {name}", _PHYSICAL_NAME)
+    if not mapped and not column.metadata.keys().isdisjoint((COLUMN_ID, PHYSICAL_NAME)):
+        raise _broken("column-mapping.off", index, f"schemaString: {name}", PHYSICAL_NAME)
     if (key := unreadable_key(column.metadata)) is not None:
         raise _broken("column-metadata", index, f"schemaString: {name}", f"{key}: {column.metadata[key]!r}")
 
@@ -167,7 +166,7 @@ def _check_column_mapping(metadata: Metadata, schema: StructType, index: int | N
     names: set[tuple[str, ...]] = set()
     for path, each in schema.walk():
         column = ".".join(path)
-        number, name = each.metadata.get(_COLUMN_ID), each.metadata.get(_PHYSICAL_NAME)
+        number, name = each.metadata.get(COLUMN_ID), each.metadata.get(PHYSICAL_NAME)
         if not isinstance(number, int) or number < 1 or number in ids:
             raise _broken("column-mapping.id", index, f"schemaString: {column}", number)
         if not isinstance(name, str) or not name or (*path[:-1], name) in names:
