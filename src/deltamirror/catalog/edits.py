@@ -126,8 +126,18 @@ class Edit(Protocol):
         """The numbers for the history."""
 
 
+class _WithoutData:
+    """An edit that needs no data beside the table's own."""
+
+    __slots__ = ()
+
+    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
+        """The same."""
+        return plan
+
+
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(_WithoutData):
     """Rows to be deleted; without a condition, all of them."""
 
     predicate: str | None
@@ -154,17 +164,13 @@ class Deletion:
             require_copyable_rows(layout)
         return plan
 
-    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
-        """The same: it needs no data."""
-        return plan
-
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
         """The metrics of a DELETE."""
         return delete_metrics(rewrite, copied=counts[COPIED], deleted=counts[DELETED] if is_counted else None)
 
 
 @dataclass(frozen=True, slots=True)
-class Updating:
+class Updating(_WithoutData):
     """Rows to be updated: columns with expressions, and a condition; without one, all rows."""
 
     values: Mapping[str, object]
@@ -190,10 +196,6 @@ class Updating:
         of_rows = None if condition is None else condition.of_rows()
         change = UpdateRows(layout.table, of_rows, _columns(condition, layout), values)
         return EditPlan(condition=condition, change=change)
-
-    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
-        """The same: it needs no data."""
-        return plan
 
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
         """The metrics of an UPDATE."""

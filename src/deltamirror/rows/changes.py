@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -84,8 +84,26 @@ class RowChange(Protocol):
         """The change with what tasks told."""
 
 
+class _RowByRow:
+    """A change that judges each row by itself, and adds none."""
+
+    __slots__ = ()
+
+    def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
+        """No rows."""
+        return ()
+
+    def report(self) -> object:
+        """Nothing."""
+        return ()
+
+    def learn(self, reports: Iterable[Any]) -> Self:
+        """The same."""
+        return self
+
+
 @dataclass(frozen=True, slots=True)
-class DeleteRows:
+class DeleteRows(_RowByRow):
     """Deletes the rows of which a condition is true."""
 
     table: str
@@ -101,24 +119,12 @@ class DeleteRows:
         copied = rows.filter(pc.invert(self._matches(rows)))
         return Changed(copied, None, Counter({COPIED: copied.num_rows, DELETED: rows.num_rows - copied.num_rows}))
 
-    def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
-        """No rows."""
-        return ()
-
-    def report(self) -> object:
-        """Nothing: each row is judged by itself."""
-        return ()
-
-    def learn(self, reports: Iterable[Any]) -> RowChange:
-        """The same."""
-        return self
-
     def _matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         return is_true(rows, self.condition, self.table)
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateRows:
+class UpdateRows(_RowByRow):
     """Gives columns other values, in the rows of which a condition is true; None: in all."""
 
     table: str
@@ -141,18 +147,6 @@ class UpdateRows:
             copied, found = rows.filter(pc.invert(matches)), rows.filter(matches)
         updated = with_values(found, found, self.values, self.table)
         return Changed(copied, updated, Counter({COPIED: copied.num_rows, UPDATED: found.num_rows}))
-
-    def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
-        """No rows."""
-        return ()
-
-    def report(self) -> object:
-        """Nothing: each row is judged by itself."""
-        return ()
-
-    def learn(self, reports: Iterable[Any]) -> RowChange:
-        """The same."""
-        return self
 
 
 def is_true(rows: pa.RecordBatch, condition: pc.Expression, table: str) -> pa.BooleanArray:
