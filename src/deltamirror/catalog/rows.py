@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltamirror.arguments import mapping, partition_filter, shown
 from deltamirror.catalog.alteration import altered_by
 from deltamirror.config import LiveSettings, Settings
-from deltamirror.delta.actions import Add, Metadata, Protocol, Remove
+from deltamirror.delta.actions import Action, Add, Metadata, Protocol, Remove
 from deltamirror.delta.commitinfo import Parameters, write_parameters
 from deltamirror.delta.definition import Alteration
 from deltamirror.delta.partitions import PartitionValue, partition_text
@@ -30,6 +30,7 @@ __all__ = [
     "Replacement",
     "RowWrite",
     "RowWriter",
+    "changed_foundation",
     "merged_with",
     "removed_file",
     "replaced_files",
@@ -108,6 +109,12 @@ def merged_with(metadata: Metadata, protocol: Protocol, source: pa.Schema) -> tu
     before = parse_schema(metadata.schema_string)
     schema = merged_schema(before, source, widens=may_widen(metadata, protocol))
     return altered_by(Alteration(schema=schema, is_evolved=True), metadata, protocol)
+
+
+def changed_foundation(taken: Snapshot, metadata: Metadata, protocol: Protocol) -> list[Action]:
+    """Which of metadata and protocol differ from those of a snapshot: a commit has no others."""
+    changed: list[Action] = [] if metadata == taken.metadata else [metadata]
+    return changed if protocol == taken.protocol else [*changed, protocol]
 
 
 class RowWriter:

@@ -33,7 +33,7 @@ from deltamirror.catalog.inputs import (
 )
 from deltamirror.catalog.maintenance.restore import Restoration
 from deltamirror.catalog.merges import Delete, Insert, Merge, OneOrMore, Update, clauses_of, join_text, merge_source
-from deltamirror.catalog.rows import RowWrite, RowWriter, replacement_of
+from deltamirror.catalog.rows import RowWrite, RowWriter, changed_foundation, replacement_of
 from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, oldest, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
@@ -472,10 +472,7 @@ class Transaction:
     def _foundation(self, table: str, work: TableWork) -> Iterable[Action]:
         if not work.changes_metadata:
             return []
-        taken = work.taken
-        metadata, protocol = work.founded or self._altered(table, work)
-        changed = [metadata] if metadata != taken.metadata else []
-        return [*changed, *([protocol] if protocol != taken.protocol else [])]
+        return changed_foundation(work.taken, *(work.founded or self._altered(table, work)))
 
     def _altered(self, table: str, work: TableWork, *more: RowWrite) -> tuple[Metadata, Protocol]:
         """Metadata and protocol as the transaction leaves them, with ``more`` rows."""

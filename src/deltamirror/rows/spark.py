@@ -113,19 +113,21 @@ def write_task(
     order: RowOrder, address: StoreAddress, names: Sequence[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The part that runs on executors: the rows of one task in, what it has written out."""
-    named = (pa.RecordBatch.from_arrays(batch.columns, names=list(names)) for batch in batches)
-    answer = pickle.dumps(written_by_task(order, address, named))
+    answer = pickle.dumps(written_by_task(order, address, names, batches))
     yield pa.record_batch([pa.array([answer], pa.binary())], names=["answer"])
 
 
-def written_by_task(order: RowOrder, address: StoreAddress, batches: Iterator[pa.RecordBatch]) -> TaskRows:
-    """Write the rows of the task that runs here."""
+def written_by_task(
+    order: RowOrder, address: StoreAddress, names: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> TaskRows:
+    """Write the rows of the task that runs here; Spark may have other names for their columns."""
     task = _task_number()
-    if (first := next(batches, None)) is None:
+    named = (pa.RecordBatch.from_arrays(batch.columns, names=list(names)) for batch in batches)
+    if (first := next(named, None)) is None:
         return TaskRows(task)
     try:
         files = RowFiles(order, executor_store(address), task)
-        return TaskRows(task, files.write(first.schema, chain([first], batches)))
+        return TaskRows(task, files.write(first.schema, chain([first], named)))
     except DeltaMirrorError as error:
         return TaskRows(task, error=explained(error))
 

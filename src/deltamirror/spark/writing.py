@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from deltamirror.catalog.catalog import Catalog
 from deltamirror.catalog.rows import (
     Replacement,
+    changed_foundation,
     merged_with,
     replaced_files,
     replacement_of,
@@ -80,16 +81,12 @@ class TableWrite:
             address=StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage),
             version=taken.version,
             replaces=replaces,
-            foundation=(
-                *((metadata,) if metadata != taken.metadata else ()),
-                *((protocol,) if protocol != taken.protocol else ()),
-            ),
+            foundation=tuple(changed_foundation(taken, metadata, protocol)),
         )
 
     def by_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         """The part that runs on executors: the rows of one task."""
-        rows = (pa.RecordBatch.from_arrays(batch.columns, names=list(self.names)) for batch in batches)
-        return TaskMessage(written_by_task(self.order, self.address, rows))
+        return TaskMessage(written_by_task(self.order, self.address, self.names, batches))
 
     def collected(self, messages: Messages) -> WrittenRows:
         """The files of all tasks; the error of one of them, if there is one."""
