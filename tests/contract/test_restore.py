@@ -10,7 +10,7 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
-from deltamirror.errors import Conflict, InvalidInput, NotFound, Refused
+from deltamirror.errors import Conflict, InvalidInput, NotFound, Refused, Unsupported
 from deltamirror.storage.open import store_at
 from tests.support.imports.importers import imported
 from tests.support.lakes.lake import opened
@@ -203,3 +203,23 @@ def test_delta_rs_and_duckdb_read_a_restored_table(
         seen = [reader.snapshot(tmp_path / "t", version, rows=True) for version in (1, 3)]
         assert seen[0].row_digest == seen[1].row_digest
         assert seen[1].row_count == 2
+
+
+def test_a_version_with_a_vector_that_has_no_file_is_refused_in_our_words(lake: Catalog, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    deltalake.write_deltalake(str(folder), pa.table({"id": [1, 2]}))
+    first = folder / "_delta_log/00000000000000000000.json"
+    features = ["deletionVectors"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    vector = {"storageType": "u", "pathOrInlineDv": "no name", "offset": 1, "sizeInBytes": 36, "cardinality": 1}
+    lines = [json.loads(line) for line in first.read_text().splitlines()]
+    for line in lines:
+        line.get("protocol", {}).update(protocol)
+        line.get("add", {}).update({"deletionVector": vector})
+    [path] = [line["add"]["path"] for line in lines if "add" in line]
+    remove = {"path": path, "dataChange": True, "deletionTimestamp": 1, "deletionVector": vector}
+    first.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    first.with_name("00000000000000000001.json").write_text(f"{json.dumps({'remove': remove})}\n")
+    imported(lake, store_at(folder.as_uri(), StorageSettings()))
+    with pytest.raises(Unsupported, match=r"the file of the deletion vector uno name@1 of .* cannot be told"):
+        lake.table("t").restore(0)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.validation.bitmaps import MalformedBitmap, Range, row_ranges
-from deltamirror.delta.validation.vectors import inline_bitmap, vector_file
+from deltamirror.delta.validation.vectors import INLINE, inline_bitmap, vector_file
 from deltamirror.errors import InvalidInput
 
 __all__ = ["RowMask", "deleted_ranges"]
@@ -32,7 +32,7 @@ def deleted_ranges(vector: DeletionVector, read: Callable[[str, int, int], bytes
 
 
 def _bitmap(vector: DeletionVector, read: Callable[[str, int, int], bytes]) -> bytes:
-    if vector.storage_type == "i":
+    if vector.storage_type == INLINE:
         return inline_bitmap(vector)
     data = read(vector_file(vector), vector.offset or 0, vector.size_in_bytes + 2 * _AROUND.size)
     if len(data) != vector.size_in_bytes + 2 * _AROUND.size:

@@ -3,7 +3,7 @@
 The protocol stays, and gets the features again that the earlier version had: files may use them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, Self
@@ -12,7 +12,7 @@ import msgspec
 
 from deltamirror.catalog.rows import removed_file
 from deltamirror.catalog.verification import FileVerifier
-from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol
+from deltamirror.delta.actions import Action, DomainMetadata, Metadata, Protocol
 from deltamirror.delta.commitinfo import Parameters, restore_metrics, restore_parameters
 from deltamirror.delta.definition import CLUSTERING_DOMAIN
 from deltamirror.delta.features import FENCE_FEATURE, upgrade, writer_features_of
@@ -92,7 +92,7 @@ class Restoration:
                 hint="set delta.appendOnly to false first",
                 table=self.head.table,
             )
-        needed = list(_paths(self.files.added))
+        needed = [path for add in self.files.added for path in named_paths(add.path, add.deletion_vector)]
         if not (missing := verifier.missing(needed)):
             return
         named = ", ".join(sorted(missing)[:_NAMED]) + (", …" if len(missing) > _NAMED else "")
@@ -109,10 +109,3 @@ class Restoration:
         if wanted is None:
             return [] if before is None else [msgspec.structs.replace(before, removed=True)]
         return [] if wanted == before else [wanted]
-
-
-def _paths(adds: Iterable[Add]) -> Iterator[str]:
-    for add in adds:
-        yield add.path
-        if add.deletion_vector is not None and add.deletion_vector.storage_type != "i":
-            yield vector_file(add.deletion_vector)

@@ -3,13 +3,26 @@
 import re
 import uuid
 from base64 import b85decode
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.validation.bitmaps import Bitmap, MalformedBitmap, decode_bitmap
+from deltamirror.errors import Unsupported
 
-__all__ = ["BrokenVector", "broken_vector_rule", "inline_bitmap", "unread_vector_rule", "vector_file"]
+__all__ = [
+    "INLINE",
+    "BrokenVector",
+    "broken_vector_rule",
+    "inline_bitmap",
+    "named_paths",
+    "unread_vector_rule",
+    "vector_file",
+]
+
+INLINE: Final = "i"
+"""The storage type of a vector that is in the log itself."""
 
 _ENCODED_UUID_LENGTH: Final = 20
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -41,7 +54,7 @@ def broken_vector_rule(vector: DeletionVector) -> BrokenVector | None:
         return BrokenVector("size", "sizeInBytes", vector.size_in_bytes)
     if not _is_placed(vector):
         return BrokenVector("path", "pathOrInlineDv", vector.path_or_inline_dv)
-    if vector.offset is not None and (vector.storage_type == "i" or vector.offset < 0):
+    if vector.offset is not None and (vector.storage_type == INLINE or vector.offset < 0):
         return BrokenVector("offset", "offset", vector.offset)
     if vector.cardinality < 0:
         return BrokenVector("cardinality", "cardinality", vector.cardinality)
@@ -56,7 +69,7 @@ def unread_vector_rule(vector: DeletionVector, records: int | None) -> BrokenVec
     place = vector.path_or_inline_dv
     if vector.storage_type == "p" and not _is_read_address(place):
         return BrokenVector("address", "pathOrInlineDv", place)
-    if vector.storage_type != "i":
+    if vector.storage_type != INLINE:
         return None
     try:
         bitmap = decode_bitmap(inline_bitmap(vector))
@@ -70,8 +83,29 @@ def inline_bitmap(vector: DeletionVector) -> bytes:
     return _decoded(vector.path_or_inline_dv)[: vector.size_in_bytes]
 
 
+def named_paths(path: str, vector: DeletionVector | None) -> Iterator[str]:
+    """The paths that an add or a remove names: its data file, and the file of its vector; Unsupported if that has none.
+
+    The log of another writer may have such a vector: commits of ours are checked.
+    """
+    yield path
+    if vector is None or vector.storage_type == INLINE:
+        return
+    try:
+        file = vector_file(vector)
+    except ValueError as error:
+        raise Unsupported(
+            f"the file of the deletion vector {vector.unique_id} of {path} cannot be told: {error}",
+            hint="restore a version without it; vacuum deletes nothing while a version within retention names it",
+        ) from error
+    yield file
+
+
 def vector_file(vector: DeletionVector) -> str:
-    """The path of the file that holds a vector: relative to the table, or absolute, as it was logged."""
+    """The path of the file that holds a vector: relative to the table, or absolute, as it was logged.
+
+    ValueError where the descriptor is not well formed.
+    """
     if vector.storage_type == "p":
         return vector.path_or_inline_dv
     place = vector.path_or_inline_dv

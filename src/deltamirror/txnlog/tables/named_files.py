@@ -13,8 +13,7 @@ from sqlalchemy.sql import Select
 from deltamirror.batches import batched
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Cdc, DeletionVector
-from deltamirror.delta.validation.vectors import vector_file
-from deltamirror.errors import Unsupported
+from deltamirror.delta.validation.vectors import named_paths
 from deltamirror.txnlog.content.chunks import read_commit
 from deltamirror.txnlog.content.projection import ended_by
 from deltamirror.txnlog.database.schema import files, removes, superseded, versions
@@ -23,7 +22,6 @@ __all__ = ["paths_since", "retained_paths"]
 
 _AT_ONCE: Final = 10_000
 _COMMITS_AT_ONCE: Final = 1_000
-_INLINE: Final = "i"
 _CHANGE_FILE: Final = b'"cdc"'
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
 
@@ -57,19 +55,7 @@ def paths_since(connection: Connection, table_id: int, version: int) -> Iterator
 
 def _paths(connection: Connection, query: Select[Any]) -> Iterator[str]:
     for path, vector in connection.execute(query.execution_options(yield_per=_AT_ONCE)):
-        yield path
-        if vector is not None and (decoded := _VECTOR.decode(vector)).storage_type != _INLINE:
-            yield _vector_path(decoded, path)
-
-
-def _vector_path(vector: DeletionVector, path: str) -> str:
-    try:
-        return vector_file(vector)
-    except ValueError as error:
-        raise Unsupported(
-            f"the file of the deletion vector {vector.unique_id} of {path} cannot be told: {error}",
-            hint="no file of this table is deleted as long as a version within retention names it",
-        ) from error
+        yield from named_paths(path, None if vector is None else _VECTOR.decode(vector))
 
 
 def _unpublished_changes(connection: Connection, table_id: int, published: int) -> Iterator[str]:
