@@ -3,7 +3,7 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -145,12 +145,11 @@ def prefetched(units: Sequence[Unit], resources: Resources) -> list[Unit]:
         return list(units)
     begun = time.monotonic()
     try:
-        with database.read() as connection:
-            found = {work.commit_id: work for work in with_chunks(connection, small)}
+        fetched = _fetched(database, small)
     except DeltaMirrorError:
         return list(units)
-    read = (time.monotonic() - begun) * 1_000 / len(units)
-    return [carrying(unit, [found.get(work.commit_id, work) for work in unit.commits], read=read) for unit in units]
+    seconds = (time.monotonic() - begun) / len(units)
+    return [_loaded(unit, fetched, seconds) for unit in units]
 
 
 def let_go(error: BaseException | None) -> None:
@@ -185,13 +184,19 @@ def _carrying(unit: Unit, resources: Resources, guard: LeaseGuard, clock: Callab
     except DeltaMirrorError:
         guard.confirm()
         fetched = _fetched(resources.database, small)
-    commits = [fetched.get(work.version, work) for work in unit.commits]
-    return carrying(unit, commits, read=(clock() - begun) * 1_000)
+    return _loaded(unit, fetched, clock() - begun)
 
 
-def _fetched(database: Database, small: Sequence[CommitWork]) -> dict[int, CommitWork]:
+def _fetched(database: Database, small: Sequence[CommitWork]) -> Mapping[int, CommitWork]:
+    """The commits with their chunks, by their ids."""
     with database.read() as connection:
-        return {work.version: work for work in with_chunks(connection, small)}
+        return {work.commit_id: work for work in with_chunks(connection, small)}
+
+
+def _loaded(unit: Unit, fetched: Mapping[int, CommitWork], seconds: float) -> Unit:
+    """The unit with those of its commits that were fetched in so many seconds."""
+    commits = [fetched.get(work.commit_id, work) for work in unit.commits]
+    return carrying(unit, commits, read=seconds * 1_000)
 
 
 def _small(commits: Sequence[CommitWork]) -> list[CommitWork]:
