@@ -8,7 +8,7 @@ from deltamirror.delta.actions import Add
 from deltamirror.pipeline.run.opening import spark_module
 from deltamirror.rows.compaction import Bin, compacted
 from deltamirror.rows.scanning import TableFiles
-from deltamirror.rows.writing import WrittenRows
+from deltamirror.rows.writing import WrittenRows, discard
 from deltamirror.storage.open import Stores
 
 __all__ = ["Compactor", "LocalCompactor", "open_compactor"]
@@ -35,22 +35,21 @@ class LocalCompactor:
 
     def run(self, bins: Sequence[Bin]) -> Sequence[Sequence[Add]]:
         """Arrow reads with several threads; memory holds the rows of one bin, as far as they wait to be written."""
-        written: list[Sequence[Add]] = []
+        written: list[WrittenRows] = []
         try:
             written.extend(map(self._compacted, bins))
         except BaseException:
-            for each, adds in zip(bins, written, strict=False):
-                WrittenRows(each.order.layout, self._stores.at(each.address), adds).discard()
+            discard(written)
             raise
-        return written
+        return [each.adds for each in written]
 
     def close(self) -> None:
         """Let go of the stores."""
         self._stores.close()
 
-    def _compacted(self, each: Bin) -> Sequence[Add]:
-        opener = TableFiles(each.address.location, self._settings.storage)
-        return compacted(each, self._stores.at(each.address), opener)
+    def _compacted(self, each: Bin) -> WrittenRows:
+        store, opener = self._stores.at(each.address), TableFiles(each.address.location, self._settings.storage)
+        return WrittenRows(each.order.layout, store, compacted(each, store, opener))
 
 
 def open_compactor(settings: Settings, bins: Sequence[Bin], *, runner: str | None) -> Compactor:
