@@ -22,7 +22,7 @@ E = TypeVar("E", bound=DeltaMirrorError)
 
 @lru_cache(maxsize=64)
 def executor_store(address: StoreAddress) -> Store:
-    """With the credentials of the executor; Spark uses a worker process for many tasks."""
+    """Opened once a process, with its own credentials; Spark uses a worker process for many tasks."""
     return Stores(open_store).at(address)
 
 

@@ -5,7 +5,7 @@ they are read; files with deletion vectors one after the other, since that needs
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +24,7 @@ from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType, primitive_names
 from deltamirror.delta.schema.keys import COLUMN_ID, PHYSICAL_NAME
 from deltamirror.errors import InvalidInput, NotFound, Unsupported
+from deltamirror.executors.access import executor_store
 from deltamirror.rows.casting import Caster
 from deltamirror.rows.changes import translated_values
 from deltamirror.rows.duties import require_plain_types
@@ -33,7 +34,7 @@ from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_f
 from deltamirror.rows.vectors import RowMask, deleted_ranges
 from deltamirror.rows.writing import row_numbers
 from deltamirror.storage.location import file_place, local_path
-from deltamirror.storage.open import StoreAddress, Stores, open_store
+from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 
@@ -74,14 +75,16 @@ _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
 class TableFiles:
     """Opens the files of one table, by their paths in the log."""
 
-    def __init__(self, location: str, storage: StorageSettings, stores: Stores | None = None) -> None:
+    def __init__(
+        self, location: str, storage: StorageSettings, store_at: Callable[[StoreAddress], Store] | None = None
+    ) -> None:
         self._location, self._storage = location, storage
-        self._stores = stores or Stores.with_keys(Settings(storage=storage))
+        self._store_at = store_at or Stores.with_keys(Settings(storage=storage)).at
 
     @classmethod
-    def with_own_keys(cls, address: StoreAddress) -> Self:
-        """Those at an address, opened by the credentials that this process finds in its own settings."""
-        return cls(address.location, address.options, Stores(open_store))
+    def of_executor(cls, address: StoreAddress) -> Self:
+        """Those at an address, in the stores of an executor."""
+        return cls(address.location, address.options, executor_store)
 
     def source(self, path: str, size: int) -> tuple[Any, fs.FileSystem | None]:
         """What Arrow reads a data file from: a path on disk, or a file that is read by ranges."""
@@ -100,7 +103,7 @@ class TableFiles:
         return data
 
     def _store(self, folder: str) -> Store:
-        return self._stores.at(StoreAddress.of(folder, self._storage))
+        return self._store_at(StoreAddress.of(folder, self._storage))
 
     def _missing(self, path: str) -> NotFound:
         return _missing_file(path, self._location)

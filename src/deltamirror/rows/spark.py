@@ -207,7 +207,7 @@ def edit_task(
 def _edited(rewriting: Rewriting, address: StoreAddress, files: Sequence[Mapping[str, Any]]) -> TaskEdit:
     task = _task_number()
     try:
-        opener = TableFiles.with_own_keys(address)
+        opener = TableFiles.of_executor(address)
         found = rewriting.run_task(files, opener, executor_store(address), task=task)
         return TaskEdit(TaskRows(task, found.adds), found, rewriting.change.report())
     except DeltaMirrorError as error:

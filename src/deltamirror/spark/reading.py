@@ -42,7 +42,7 @@ class GroupReader:
 
     def scan(self, files: pa.Table) -> Scan:
         """The files that may have rows."""
-        opener = TableFiles.with_own_keys(self.address)
+        opener = TableFiles.of_executor(self.address)
         return scan_of(self.layout, opener, files, columns=self.columns, condition=self.condition)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

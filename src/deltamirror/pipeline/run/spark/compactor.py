@@ -44,7 +44,7 @@ def _written(numbered: tuple[int, Bin]) -> list[TaskRows]:
     """The part that runs on executors."""
     number, each = numbered
     try:
-        store, opener = executor_store(each.address), TableFiles.with_own_keys(each.address)
+        store, opener = executor_store(each.address), TableFiles.of_executor(each.address)
         return [TaskRows(number, compacted(each, store, opener))]
     except DeltaMirrorError as error:
         return [TaskRows(number, error=explained(error))]
