@@ -31,7 +31,9 @@ __all__ = [
     "Published",
     "Stage",
     "StageTimes",
+    "Status",
     "Unit",
+    "Verification",
     "carrying",
 ]
 
@@ -42,6 +44,22 @@ class Lane(StrEnum):
     COMMITS = "commits"
     CHECKPOINTS = "checkpoints"
     RECONCILIATION = "reconciliation"
+
+
+class Status(StrEnum):
+    """How far the mirror is with a version, or with a checkpoint; the database has these words."""
+
+    PENDING = "PENDING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"  # and tried again, unless no retry can cure it
+
+
+class Verification(StrEnum):
+    """What is checked of a commit: ``mirror.verify`` of the settings."""
+
+    OFF = "off"
+    BASIC = "basic"  # its shape and digest, before it is published
+    STRICT = "strict"  # and its bytes, read back
 
 
 class Stage(StrEnum):
@@ -104,7 +122,7 @@ class CommitUnit:
     checksum: bytes | None = None
     """The ``.crc`` of the version before the first one; None where it is not certain, or the first version is 0."""
     checksums: bool = True
-    verify: str = "basic"
+    verify: Verification = Verification.BASIC
     budget: float = 20.0
     read: float = 0.0
     """How many milliseconds it took to read the chunks that its commits carry."""

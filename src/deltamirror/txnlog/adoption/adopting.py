@@ -31,7 +31,7 @@ from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.txnlog.queue.leases import under
 from deltamirror.txnlog.queue.outcomes import record_published
 from deltamirror.txnlog.queue.quarantine import clear_divergence, lift_quarantine
-from deltamirror.work import Lease, Published
+from deltamirror.work import Lease, Published, Status
 
 __all__ = ["AdoptedHistory", "Dropped", "TheirCommit", "adopt_history"]
 
@@ -149,7 +149,7 @@ class _Adoption:
                 hint=f"`deltamirror table drop {log.name}` and `deltamirror import {log.location}` take that one over",
                 table=log.name,
             )
-        written = select(func.max(c.version)).where(c.table_id == log.table_id, c.state == "SUCCESS")
+        written = select(func.max(c.version)).where(c.table_id == log.table_id, c.state == Status.SUCCESS)
         shown = status.published_at.is_not(None)
         put = select(func.max(status.version)).where(status.table_id == log.table_id, shown)
         found = [self._session.execute(query).scalar_one() for query in (written, put)]
@@ -164,7 +164,9 @@ class _Adoption:
 
     def _record_ours(self, first: int, lost: Sequence[int]) -> None:
         c = mirror_status.c
-        waiting = (c.table_id == self._table_id) & (c.version < first) & (c.state != "SUCCESS") & c.version.not_in(lost)
+        waiting = (
+            (c.table_id == self._table_id) & (c.version < first) & (c.state != Status.SUCCESS) & c.version.not_in(lost)
+        )
         found = self._session.execute(select(c.version).where(waiting).order_by(c.version)).scalars().all()
         ours = [Published(version=each, already=True, num_bytes=0, milliseconds=0.0) for each in found]
         if ours:
@@ -215,7 +217,7 @@ class _Adoption:
             self._transactions[stated] = commit.version, self._state.committed_at
         operation = None if info is None else info.operation
         self._winners.append(Winner(version=commit.version, operation=operation, facts=CommitFacts.of(actions)))
-        published = {"state": "SUCCESS", "attempts": 1, "published_at": commit.modified, "milliseconds": 0}
+        published = {"state": Status.SUCCESS, "attempts": 1, "published_at": commit.modified, "milliseconds": 0}
         c = mirror_status.c
         own = (c.table_id == self._table_id) & (c.version == commit.version)
         self._session.execute(update(mirror_status).where(own).values(**published))

@@ -45,6 +45,7 @@ from deltamirror.txnlog.content.projection import (
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.schema import chunks, domains, heads, tables, versions
 from deltamirror.txnlog.database.statements import INSERT_CHUNK, INSERT_STATUS, INSERT_VERSION, MOVE_HEAD
+from deltamirror.work import Status
 
 __all__ = [
     "LINES_UNDER_LOCK",
@@ -416,7 +417,7 @@ def _insert_version(session: Session, draft: Draft, written: _Written, small: Se
             "digest": commit_digest(digests),
         },
     )
-    pending = {"state": "PENDING", "attempts": 0, "updated_at": written.time}
+    pending = {"state": Status.PENDING, "attempts": 0, "updated_at": written.time}
     session.run(INSERT_STATUS, {"table_id": draft.state.table_id, "version": written.version, **pending})
 
 

@@ -33,6 +33,7 @@ from deltamirror.txnlog.imports.part_rows import Intake, Progress, Tally
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart
 from deltamirror.txnlog.imports.record import ImportRecord, Source, claim_import, delete_rows, load_progress
 from deltamirror.txnlog.tables.registry import TableInfo, insert_table, require_free, require_name, table_info
+from deltamirror.work import Status
 
 __all__ = ["Import", "ImportedCheckpoint", "StoredFile", "begin_import", "no_foundation"]
 
@@ -269,7 +270,7 @@ def _checkpoint(table_id: int, base: ImportedCheckpoint) -> dict[str, object]:
     return {
         "table_id": table_id,
         "version": base.version,
-        "state": "SUCCESS",
+        "state": Status.SUCCESS,
         "attempts": 0,
         "reason": "imported",
         "created_at": base.modified,

@@ -13,6 +13,7 @@ from deltamirror.txnlog.content.rows import json_text, small_row
 from deltamirror.txnlog.database.access import Row
 from deltamirror.txnlog.database.schema import mirror_status
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart, imported_commit_id
+from deltamirror.work import Status
 
 __all__ = ["Intake", "Progress", "Tally"]
 
@@ -106,7 +107,7 @@ class Tally:
 
     def status_row(self, table_id: int) -> Row:
         """The row of ``dl_mirror_status``: the version was published when its file was written."""
-        told = (table_id, self.version, "SUCCESS", 0, self.modified, self.modified)
+        told = (table_id, self.version, Status.SUCCESS.value, 0, self.modified, self.modified)
         return (*told, *[None] * (len(mirror_status.columns) - len(told)))  # none of it was our work
 
 

@@ -9,7 +9,7 @@ from deltamirror.errors import DeltaMirrorError, Diverged
 from deltamirror.txnlog.database.access import Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import attempts
-from deltamirror.work import Failure, Lease
+from deltamirror.work import Failure, Lease, Status
 
 __all__ = [
     "ATTEMPT_COLUMNS",
@@ -33,7 +33,7 @@ ATTEMPT_COLUMNS = [
 ]  # fmt: skip
 
 
-def attempt_values(lease: Lease, count: Any, started: Any, outcome: str) -> list[Any]:
+def attempt_values(lease: Lease, count: Any, started: Any, outcome: Status) -> list[Any]:
     """The values of the columns of an attempt, after table and version."""
     return [
         literal(lease.lane.value),
@@ -42,7 +42,7 @@ def attempt_values(lease: Lease, count: Any, started: Any, outcome: str) -> list
         literal(lease.owner),
         started,
         CLOCK,
-        literal(outcome),
+        literal(outcome.value),
     ]
 
 
@@ -53,7 +53,7 @@ def insert_attempt(
 
     Of a version that is tried for days the first attempts stay, and the last.
     """
-    outcome = "SUCCESS" if failure is None else "FAILED"
+    outcome = Status.SUCCESS if failure is None else Status.FAILED
     values = [lease.table_id, version, *attempt_values(lease, count, started, outcome)]
     named = dict(zip(ATTEMPT_COLUMNS, values, strict=True))
     why = {} if failure is None else {**error_values(failure), **_digests(failure.error)}

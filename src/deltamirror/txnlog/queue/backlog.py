@@ -21,7 +21,7 @@ from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import checkpoints, checksums, chunks, file_ends, mirror_status, versions
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.imported_state import base_chunks
-from deltamirror.work import CommitWork
+from deltamirror.work import CommitWork, Status
 
 __all__ = [
     "ENDED_FILES",
@@ -180,7 +180,7 @@ def request_checkpoint(session: Session, table_id: int, version: int, *, reason:
     asked = upsert(checkpoints).values(
         table_id=table_id,
         version=version,
-        state="PENDING",
+        state=Status.PENDING,
         attempts=0,
         reason=reason,
         created_at=CLOCK,
@@ -188,14 +188,16 @@ def request_checkpoint(session: Session, table_id: int, version: int, *, reason:
     )
     again = {"next_attempt_at": None, "updated_at": asked.excluded.updated_at}
     keys = [checkpoints.c.table_id, checkpoints.c.version]
-    session.execute(asked.on_conflict_do_update(index_elements=keys, set_=again, where=checkpoints.c.state == "FAILED"))
+    session.execute(
+        asked.on_conflict_do_update(index_elements=keys, set_=again, where=checkpoints.c.state == Status.FAILED)
+    )
 
 
 def make_due(database: Database) -> None:
     """Let everything that failed be tried again at once."""
     with database.write(Step.RETRY_NOW) as session:
         for waiting in (mirror_status, checkpoints):
-            failed = (waiting.c.state == "FAILED") & waiting.c.next_attempt_at.is_not(None)
+            failed = (waiting.c.state == Status.FAILED) & waiting.c.next_attempt_at.is_not(None)
             session.execute(update(waiting).where(failed).values(next_attempt_at=None))
 
 
@@ -270,7 +272,7 @@ def _base(connection: Connection, table_id: int, version: int) -> BaseFacts | No
     query = (
         select(c.version, c.name, c.digest, versions.c.committed_at)
         .join(versions, (versions.c.table_id == c.table_id) & (versions.c.version == c.version))
-        .where(c.table_id == table_id, c.version < version, c.state == "SUCCESS", c.digest.is_not(None))
+        .where(c.table_id == table_id, c.version < version, c.state == Status.SUCCESS, c.digest.is_not(None))
         .order_by(c.version.desc())
         .limit(1)
     )

@@ -20,6 +20,7 @@ from deltamirror.txnlog.database.schema import breaker_events, breakers, checkpo
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.tables.registry import in_store
 from deltamirror.txnlog.tables.switch import is_switched_on
+from deltamirror.work import Status
 
 __all__ = [
     "Breaker",
@@ -147,7 +148,7 @@ def make_store_due(session: Session, prefix: str, codes: Sequence[str], *, waite
     here = select(tables.c.table_id).where(in_store(prefix))
     for waiting in (mirror_status, checkpoints):
         c = waiting.c
-        failed = (c.state == "FAILED") & c.next_attempt_at.is_not(None) & c.error_code.in_(codes)
+        failed = (c.state == Status.FAILED) & c.next_attempt_at.is_not(None) & c.error_code.in_(codes)
         half = 2 * (CLOCK - c.updated_at) >= c.next_attempt_at - c.updated_at
         enough = or_(half, CLOCK - c.updated_at >= int(waited * 1000))
         session.execute(update(waiting).where(failed, enough, c.table_id.in_(here)).values(next_attempt_at=None))
@@ -167,7 +168,7 @@ def _fails(waiting: Table, codes: Sequence[str]) -> ColumnElement[bool]:
     c, published = waiting.c, tables.c.published_version
     upto = c.version == published + 1 if waiting is mirror_status else c.version <= published
     own = (c.table_id == tables.c.table_id) & upto
-    return select(c.version).where(own, c.state == "FAILED", c.error_code.in_(codes)).correlate(tables).exists()
+    return select(c.version).where(own, c.state == Status.FAILED, c.error_code.in_(codes)).correlate(tables).exists()
 
 
 _NAMES: Final = [field.name for field in fields(Breaker)]

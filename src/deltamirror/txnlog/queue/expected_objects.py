@@ -24,7 +24,7 @@ from deltamirror.txnlog.database.schema import (
 )
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.switch import is_switched_on
-from deltamirror.work import ExpectedObject
+from deltamirror.work import ExpectedObject, Status
 
 __all__ = [
     "KeptCheckpoint",
@@ -148,7 +148,7 @@ def kept_commits(connection: Connection, table_id: int, *, first: int, last: int
 def kept_checkpoints(connection: Connection, table_id: int, *, first: int) -> list[KeptCheckpoint]:
     """The checkpoints that are written, from a version on, in order."""
     c = checkpoints.c
-    written = (c.table_id == table_id) & (c.version >= first) & (c.state == "SUCCESS") & c.name.is_not(None)
+    written = (c.table_id == table_id) & (c.version >= first) & (c.state == Status.SUCCESS) & c.name.is_not(None)
     query: Select[Any] = select(c.version, c.name, c.num_bytes, c.digest, c.updated_at).where(written)
     return [_checkpoint(row) for row in connection.execute(query.order_by(c.version))]
 
@@ -156,14 +156,14 @@ def kept_checkpoints(connection: Connection, table_id: int, *, first: int) -> li
 def count_unpublished(connection: Connection, table_id: int, *, last: int) -> int:
     """How many versions up to one are not in the log, as far as is recorded."""
     c = mirror_status.c
-    waiting = (c.table_id == table_id) & (c.version <= last) & (c.state != "SUCCESS")
+    waiting = (c.table_id == table_id) & (c.version <= last) & (c.state != Status.SUCCESS)
     return int(connection.execute(select(func.count()).where(waiting)).scalar_one())
 
 
 def lost_checkpoints(connection: Connection, table_id: int) -> list[int]:
     """The checkpoints that were written, and are not in the log as they should be: they are written again."""
     c = checkpoints.c
-    lost = (c.table_id == table_id) & c.name.is_not(None) & (c.state != "SUCCESS")
+    lost = (c.table_id == table_id) & c.name.is_not(None) & (c.state != Status.SUCCESS)
     return list(connection.execute(select(c.version).where(lost)).scalars())
 
 
@@ -193,7 +193,7 @@ def _commit(row: Row[Any], pieces: _Pieces | None) -> KeptCommit:
     key = commit_key(row.version)
     whole = ((row.num_bytes, bytes(row.digest)),) if pieces is None else pieces
     expected = ExpectedObject(version=row.version, key=key, pieces=whole)
-    is_published = row.state == "SUCCESS"
+    is_published = row.state == Status.SUCCESS
     return KeptCommit(object=expected, is_published=is_published, published_at=row.published_at)
 
 

@@ -24,7 +24,7 @@ from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.escalations import open_escalation
 from deltamirror.txnlog.queue.leases import held_for, surrender, under
 from deltamirror.txnlog.queue.quarantine import clear_divergence, lift_quarantine, mark_diverged, quarantine
-from deltamirror.work import Failure, Lane, Lease
+from deltamirror.work import Failure, Lane, Lease, Status
 
 __all__ = ["Turn"]
 
@@ -78,7 +78,7 @@ class Turn:
             clear_divergence(session, self._lease.table_id)
             lift_quarantine(session, self._lease.table_id)
             for records in (mirror_status, checkpoints):
-                failed = (records.c.table_id == self._lease.table_id) & (records.c.state == "FAILED")
+                failed = (records.c.table_id == self._lease.table_id) & (records.c.state == Status.FAILED)
                 session.execute(update(records).where(failed).values(next_attempt_at=None))
 
     def require(self) -> None:
@@ -91,7 +91,7 @@ class Turn:
         with self._held(Step.RETRY_FOUND) as session:
             for records in (mirror_status, checkpoints):
                 c = records.c
-                failed = (c.table_id == self._lease.table_id) & (c.state == "FAILED") & c.error_code.in_(codes)
+                failed = (c.table_id == self._lease.table_id) & (c.state == Status.FAILED) & c.error_code.in_(codes)
                 session.execute(update(records).where(failed).values(next_attempt_at=None))
 
     def end(self, *, cursor: int, full: bool) -> None:
@@ -122,7 +122,7 @@ class Turn:
         records = mirror_status if lane is Lane.COMMITS else checkpoints
         c = records.c
         own = (c.table_id == self._lease.table_id) & (c.version == failure.version)
-        failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
+        failed = {"state": Status.FAILED, "attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
         found = update(records).where(own).values({**failed, **error_values(failure)}).returning(c.attempts)
         count = session.execute(found).scalar_one_or_none()  # None: a foreign commit, above the head
         # The epochs of this lane are none of that one.

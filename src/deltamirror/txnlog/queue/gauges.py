@@ -22,6 +22,7 @@ from deltamirror.txnlog.database.schema import (
 )
 from deltamirror.txnlog.queue.status import lag_ms, with_lag
 from deltamirror.txnlog.tables.switch import is_switched_on
+from deltamirror.work import Status
 
 __all__ = ["MirrorGauges", "TableGauges", "mirror_gauges"]
 
@@ -72,7 +73,7 @@ def mirror_gauges(connection: Connection, switch: Switch) -> MirrorGauges:
 
 def _newest_checkpoint() -> ColumnElement[Any]:
     c = checkpoints.c
-    own = (c.table_id == tables.c.table_id) & (c.state == "SUCCESS") & (c.version <= tables.c.published_version)
+    own = (c.table_id == tables.c.table_id) & (c.state == Status.SUCCESS) & (c.version <= tables.c.published_version)
     return select(func.max(c.version)).where(own).correlate(tables).scalar_subquery()
 
 

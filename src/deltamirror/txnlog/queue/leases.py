@@ -30,7 +30,7 @@ from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import in_store
 from deltamirror.txnlog.tables.switch import is_switched_on
-from deltamirror.work import Lane, Lease
+from deltamirror.work import Lane, Lease, Status
 
 __all__ = [
     "Claim",
@@ -161,7 +161,7 @@ def _claimable(
 ) -> Select[Any]:
     """The query of ``claim``. A service asks the same one at every poll, and to build it costs more than to run it."""
     waiting = _waiting(lane, retry_max) if table_ids is None else _asked_for(lane, table_ids)
-    failed = _status(lane).state == "FAILED"
+    failed = _status(lane).state == Status.FAILED
     for store in except_stores:
         waiting = waiting.where(~in_store(store))
     for store in except_retries:
@@ -195,7 +195,7 @@ def claim_in_store(
     if table_ids is None:
         impatient = status.error_code.in_(codes) & tables.c.table_id.is_distinct_from(unless_table)
         waiting = waiting.where(or_(_due(status.next_attempt_at), impatient))
-    failed = case((status.state == "FAILED", 1), else_=0)
+    failed = case((status.state == Status.FAILED, 1), else_=0)
     healthiest = (failed, status.attempts, status.updated_at, tables.c.table_id)
     chosen = waiting.where(in_store(store), is_switched_on(switch)).order_by(None).order_by(*healthiest)
     return _claimed(database, chosen, limit=1, lane=lane, owner=owner, seconds=seconds, now=now)
@@ -412,14 +412,14 @@ def _unwritten() -> Select[Any]:
     newest = select(func.max(asked.c.version)).where(requests).scalar_subquery()
     # A request that is superseded while it waits leaves its place to the newer one: a table whose writer is ahead has a
     # newer one before each turn.
-    since = select(func.min(asked.c.created_at)).where(requests, asked.c.state != "SUCCESS").scalar_subquery()
+    since = select(func.min(asked.c.created_at)).where(requests, asked.c.state != Status.SUCCESS).scalar_subquery()
     return (
         _active(Lane.CHECKPOINTS)
         .where(_IS_FREE)
         .add_columns(checkpoints.c.version.label("checkpoint"))
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
         .where(or_(checkpoints.c.version == newest, _BEGINS_LOG, _WAS_WRITTEN))
-        .where(checkpoints.c.state != "SUCCESS")
+        .where(checkpoints.c.state != Status.SUCCESS)
         # One that was tried goes behind the others, also if how that ended is unknown: its worker may have died of it.
         .order_by(case((leases.c.claimed_at > since, leases.c.claimed_at), else_=since), tables.c.table_id)
     )
@@ -465,7 +465,7 @@ def _claim(row: Row[Any], lease: Lease) -> Claim:
         head=row.head,
         published=row.published_version,
         log_start=row.log_start,
-        failed=lease.lane is Lane.COMMITS and row.state == "FAILED",
+        failed=lease.lane is Lane.COMMITS and row.state == Status.FAILED,
         checkpoint=row.checkpoint if lease.lane is Lane.CHECKPOINTS else -1,
     )
 

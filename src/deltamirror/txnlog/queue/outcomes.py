@@ -34,7 +34,7 @@ from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.escalations import Escalates, close_escalations, open_escalation
 from deltamirror.txnlog.queue.leases import surrender, surrender_all
 from deltamirror.txnlog.queue.quarantine import mark_diverged, quarantine
-from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, StageTimes
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, StageTimes, Status
 
 __all__ = [
     "CommitRecord",
@@ -220,9 +220,9 @@ def record_published(
     recovered = has_failed and _close_failures(session, lease, mine, started, first=first, last=last)
     done = (
         update(mirror_status)
-        .where(mine, c.state != "SUCCESS")
+        .where(mine, c.state != Status.SUCCESS)
         .values(
-            state="SUCCESS",
+            state=Status.SUCCESS,
             attempts=c.attempts + 1,
             updated_at=CLOCK,
             published_at=_put_at(published, started, waited_ms),
@@ -242,20 +242,20 @@ def _close_failures(
     """Write down that versions which had failed succeed; whether one of them was waiting for its next attempt."""
     c = mirror_status.c
     failed_before = select(
-        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), "SUCCESS")
-    ).where(mine, c.state == "FAILED")
+        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), Status.SUCCESS)
+    ).where(mine, c.state == Status.FAILED)
     repaired = insert(attempts).from_select(ATTEMPT_COLUMNS, failed_before).returning(attempts.c.version)
     if not session.execute(repaired).all():
         return False
     close_escalations(session, lease, first=first, last=last)
-    postponed = select(c.version).where(mine, c.state == "FAILED", c.next_attempt_at.is_not(None))
+    postponed = select(c.version).where(mine, c.state == Status.FAILED, c.next_attempt_at.is_not(None))
     return session.execute(postponed.limit(1)).first() is not None
 
 
 _FAILED: Final = select(mirror_status.c.version).where(
     mirror_status.c.table_id == bindparam("of_table"),
     mirror_status.c.version.between(bindparam("first"), bindparam("last")),
-    mirror_status.c.state == literal_column("'FAILED'"),
+    mirror_status.c.state == literal_column(f"'{Status.FAILED}'"),
 )
 
 
@@ -310,8 +310,8 @@ def _fail(
     """Record a failure, unless another process succeeded."""
     records = mirror_status if lease.lane is Lane.COMMITS else checkpoints
     c, error = records.c, failure.error
-    own = (c.table_id == lease.table_id) & (c.version == failure.version) & (c.state != "SUCCESS")
-    failed = {"state": "FAILED", "attempts": c.attempts + 1, "updated_at": CLOCK, **error_values(failure)}
+    own = (c.table_id == lease.table_id) & (c.version == failure.version) & (c.state != Status.SUCCESS)
+    failed = {"state": Status.FAILED, "attempts": c.attempts + 1, "updated_at": CLOCK, **error_values(failure)}
     found = session.execute(update(records).where(own).values(failed).returning(c.attempts, c.updated_at)).one_or_none()
     if found is None:
         return _Failed()
@@ -347,7 +347,7 @@ def _reached() -> Select[Any]:
     """The version before the first that is not SUCCESS, of some tables."""
     c, published = mirror_status.c, tables.c.published_version
     behind = (c.table_id == tables.c.table_id) & (c.version > published)
-    waiting = select(func.min(c.version)).where(behind, c.state != "SUCCESS").scalar_subquery()
+    waiting = select(func.min(c.version)).where(behind, c.state != Status.SUCCESS).scalar_subquery()
     newest = select(func.max(c.version)).where(behind).scalar_subquery()
     reached = func.coalesce(waiting - 1, newest, published).label("reached")
     own = one_of(tables.c.table_id, "of_tables")
@@ -390,7 +390,7 @@ def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: in
         update(checkpoints)
         .where(_requested(outcome))
         .values(
-            state="SUCCESS",
+            state=Status.SUCCESS,
             attempts=c.attempts + 1,
             updated_at=CLOCK,
             next_attempt_at=None,
@@ -409,7 +409,7 @@ def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: in
     if count is not None and count > 1:
         insert_attempt(session, outcome.lease, outcome.version, count, literal(started))
         close_escalations(session, outcome.lease, first=0, last=outcome.version)
-    never_written = (c.state != "SUCCESS") & c.name.is_(None)
+    never_written = (c.state != Status.SUCCESS) & c.name.is_(None)
     superseded = (c.table_id == outcome.table_id) & (c.version < outcome.version) & never_written
     session.execute(delete(checkpoints).where(superseded, c.version != _needed_start(session, outcome.table_id)))
 
@@ -435,4 +435,4 @@ def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -
 
 def _requested(outcome: CheckpointOutcome) -> ColumnElement[bool]:
     c = checkpoints.c
-    return (c.table_id == outcome.table_id) & (c.version == outcome.version) & (c.state != "SUCCESS")
+    return (c.table_id == outcome.table_id) & (c.version == outcome.version) & (c.state != Status.SUCCESS)

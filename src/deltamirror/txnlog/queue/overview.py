@@ -14,6 +14,7 @@ from deltamirror.txnlog.database.schema import checkpoints, escalations, heads, 
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.queue.status import TableStatus, status_of
 from deltamirror.txnlog.tables.switch import is_switched_on
+from deltamirror.work import Status
 
 __all__ = ["Show", "Sort", "TablesPage", "Totals", "Wanted", "tables_page", "totals"]
 
@@ -148,8 +149,8 @@ _CHECKPOINT_STATE: Final = (
     .correlate(tables)
     .scalar_subquery()
 )
-_FAILS: Final = (func.coalesce(mirror_status.c.state, "") == "FAILED") | (
-    func.coalesce(_CHECKPOINT_STATE, "") == "FAILED"
+_FAILS: Final = (func.coalesce(mirror_status.c.state, "") == Status.FAILED) | (
+    func.coalesce(_CHECKPOINT_STATE, "") == Status.FAILED
 )
 
 

@@ -27,6 +27,7 @@ from deltamirror.txnlog.database.schema import (
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import mirror_state, table_info
 from deltamirror.txnlog.tables.switch import is_switched_on
+from deltamirror.work import Status
 
 __all__ = [
     "Attempt",
@@ -223,7 +224,7 @@ def published_version(connection: Connection, table_id: int) -> int:
 
 def _stages(connection: Connection, table_id: int) -> StageStatus | None:
     c = mirror_status.c
-    measured = (c.table_id == table_id) & (c.state == "SUCCESS") & c.read_us.is_not(None)
+    measured = (c.table_id == table_id) & (c.state == Status.SUCCESS) & c.read_us.is_not(None)
     last = select(mirror_status).where(measured).order_by(c.version.desc()).limit(_VERSIONS_MEASURED).subquery()
     means = [func.avg(last.c[f"{stage}_us"]) for stage in ("read", "serialise", "upload", "verify")]
     versions, *microseconds = connection.execute(select(func.count(), *means)).one()
@@ -246,7 +247,7 @@ def _status(connection: Connection, wanted: ColumnElement[bool], switch: Switch)
     ]
 
 
-def _unpublished(what: ColumnElement[Any], state: str) -> ColumnElement[Any]:
+def _unpublished(what: ColumnElement[Any], state: Status) -> ColumnElement[Any]:
     """Something about the versions of a table that are not published and have this state.
 
     A published version is SUCCESS, so what is not lies behind it: as a query for each table this reads these rows
@@ -288,9 +289,9 @@ _FACTS = with_lag(
         heads.c.committed_at.label("head_timestamp"),
         heads.c.diverged_version,
         ALL_PAUSED.label("all_paused"),
-        _unpublished(func.count(), "PENDING").label("pending"),
-        _unpublished(func.count(), "FAILED").label("failed"),
-        _unpublished(func.min(mirror_status.c.version), "FAILED").label("failed_version"),
+        _unpublished(func.count(), Status.PENDING).label("pending"),
+        _unpublished(func.count(), Status.FAILED).label("failed"),
+        _unpublished(func.min(mirror_status.c.version), Status.FAILED).label("failed_version"),
         select(func.count())
         .where(escalations.c.table_id == tables.c.table_id, escalations.c.closed_at.is_(None))
         .correlate(tables)
@@ -314,7 +315,7 @@ def _failed_rows(connection: Connection, keys: Sequence[tuple[int, int]]) -> dic
 def _newest_written() -> ColumnElement[Any]:
     written = checkpoints.alias("written").c
     own = written.table_id == tables.c.table_id
-    return select(func.max(written.version)).where(own, written.state == "SUCCESS").scalar_subquery()
+    return select(func.max(written.version)).where(own, written.state == Status.SUCCESS).scalar_subquery()
 
 
 def _newest_asked() -> ColumnElement[Any]:
@@ -368,7 +369,7 @@ def _table(
         failed=row.failed,
         error=None if failed is None else _error(failed),
         checkpoint=None if written is None else _checkpoint(written),
-        checkpoint_error=None if asked is None or asked.state != "FAILED" else _error(asked),
+        checkpoint_error=None if asked is None or asked.state != Status.FAILED else _error(asked),
         log_start=row.log_start,
         cleanup=None if row.cleaned_at is None else _cleanup(row),
         quarantined_at=row.quarantined_at,

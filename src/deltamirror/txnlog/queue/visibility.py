@@ -12,6 +12,7 @@ from deltamirror.txnlog.access.patterns import ALL_TABLES, TablePattern
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import heads, mirror_status, tables, versions
 from deltamirror.txnlog.tables.switch import is_switched_on
+from deltamirror.work import Status
 
 __all__ = ["VisibleCount", "visible_counts"]
 
@@ -49,7 +50,7 @@ def visible_counts(
     waits = s.version > tables.c.published_version
     is_late = or_(is_switched_on(switch), tables.c.quarantined_at.is_not(None))
     name: ColumnElement[Any] = tables.c.name if by_table else literal("")
-    by_us = and_(s.state == "SUCCESS", s.attempts > 0, s.published_at > CLOCK - max(windows_ms))
+    by_us = and_(s.state == Status.SUCCESS, s.attempts > 0, s.published_at > CLOCK - max(windows_ms))
     window = case((waits, 0), *[(s.published_at > CLOCK - ms, index) for index, ms in enumerate(windows_ms)], else_=0)
     age = case((waits, CLOCK - versions.c.committed_at), else_=s.published_at - versions.c.committed_at)
     same = and_(versions.c.table_id == s.table_id, versions.c.version == s.version)

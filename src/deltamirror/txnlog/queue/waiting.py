@@ -21,7 +21,7 @@ from deltamirror.txnlog.database.schema import (
 )
 from deltamirror.txnlog.queue.backlog import ENDED_FILES, WORK, numbers_by_commit, work_of
 from deltamirror.txnlog.queue.leases import Claim
-from deltamirror.work import CommitWork
+from deltamirror.work import CommitWork, Status
 
 __all__ = ["Waiting", "waiting_commits"]
 
@@ -110,7 +110,7 @@ def _commits_query() -> Select[Any]:
             one_of(c.table_id, "table_ids"),
             c.version > last,
             c.version <= last + bindparam("most"),
-            status.state != "SUCCESS",
+            status.state != Status.SUCCESS,
         )
         .order_by(None)
         .order_by(c.table_id, c.version)
