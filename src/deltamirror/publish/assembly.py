@@ -10,7 +10,7 @@ import msgspec
 from deltamirror.delta.chunks import Chunk, commit_digest
 from deltamirror.errors import Internal
 from deltamirror.storage.store import Data
-from deltamirror.work import CommitWork, Fetch
+from deltamirror.work import CommitWork, Fetch, Verification
 
 __all__ = ["commit_data"]
 
@@ -25,14 +25,14 @@ class _Damage(Exception):
     """What is wrong with the stored form of a commit."""
 
 
-def commit_data(work: CommitWork, fetch: Fetch, *, table: str, verify: str = "basic") -> Data:
+def commit_data(work: CommitWork, fetch: Fetch, *, table: str, verify: Verification = Verification.BASIC) -> Data:
     """The file of a commit. ``fetch`` is called, and what it gives is read, in the calling thread.
 
-    The stored form has to be complete. Unless ``verify`` is ``off`` it also has to have the digest of the commit, and
+    The stored form has to be complete. Unless ``verify`` is off it also has to have the digest of the commit, and
     the shape of one: lines that are JSON objects, with the one key that names an action. Other writers leave blank
     lines, or no newline at the end: their commits are carried as they are.
     """
-    check = verify != "off"
+    check = verify is not Verification.OFF
     try:
         return _whole(work, fetch(work), check) if work.num_chunks == 1 else _joined(work, fetch(work), check)
     except _Damage as damage:

@@ -27,6 +27,7 @@ from deltamirror.work import (
     Published,
     Stage,
     StageTimes,
+    Verification,
 )
 
 __all__ = ["publish_commits"]
@@ -134,7 +135,7 @@ class _Publisher:
             data = commit_data(work, self._fetched, table=self.unit.table, verify=self.unit.verify)
         with self._stage(Stage.PUT, work, key):
             already = self._put(work, key, data)
-        if self.unit.verify == "strict" and not already:
+        if self.unit.verify is Verification.STRICT and not already:
             with self._stage(Stage.VERIFY, work, key):
                 self._read_back(work, key, data)
         ended = self.clock()

@@ -13,7 +13,7 @@ from deltamirror.delta.actions import Action, Add, CommitInfo, Format, Metadata,
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, Transient, Unavailable
 from deltamirror.storage.store import Created, Exists, Store
-from deltamirror.work import CommitOutcome, Stage
+from deltamirror.work import CommitOutcome, Stage, Verification
 from tests.support.logs.commit_units import commit_key, log_of, publish, unit_of, watched, work_of
 
 pytestmark = pytest.mark.default_on("memory", "s3")
@@ -238,7 +238,7 @@ def test_a_large_object_that_somebody_changed_is_found_out(any_store: Store, mon
 
 @pytest.mark.requirement("R43")
 def test_strict_verification_reads_back_what_was_put(any_store: Store) -> None:
-    strict = unit_of(UNIT.commits, verify="strict")
+    strict = unit_of(UNIT.commits, verify=Verification.STRICT)
     store, calls = watched(any_store)
     assert len(publish(strict, store).published) == 5
     assert calls.of("read_range") == list(JSON)
@@ -257,7 +257,7 @@ def test_strict_verification_finds_an_object_that_is_torn_or_gone(
         return Created(any_store.put(key, torn)) if torn else Created(any_store.put("elsewhere", b"x"))
 
     store, _ = watched(any_store, before=badly)
-    outcome = publish(unit_of(UNIT.commits, verify="strict"), store)
+    outcome = publish(unit_of(UNIT.commits, verify=Verification.STRICT), store)
     assert versions(outcome) == [0]
     assert outcome.failure is not None
     assert (type(outcome.failure.error), outcome.failure.stage) == (error, Stage.VERIFY)

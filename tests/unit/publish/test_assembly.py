@@ -12,7 +12,7 @@ from deltamirror.delta.chunks import Chunk, commit_digest, compressed_chunk, pla
 from deltamirror.errors import Internal, Unavailable
 from deltamirror.publish.assembly import commit_data
 from deltamirror.storage.store import Data
-from deltamirror.work import CommitWork
+from deltamirror.work import CommitWork, Verification
 from tests.support.logs.commit_units import carried, work_of
 from tests.support.reference_logs.files import commit_files
 from tests.support.reference_logs.golden import reference
@@ -21,7 +21,7 @@ LINE = b'{"add":{"path":"%06d","partitionValues":{},"size":1,"modificationTime":
 MANY = b'{"commitInfo":{}}\n' + b"".join(LINE % number for number in range(1_000))
 
 
-def assembled(work: CommitWork, verify: str = "basic") -> Data:
+def assembled(work: CommitWork, verify: Verification = Verification.BASIC) -> Data:
     return commit_data(work, carried, table="sales.t", verify=verify)
 
 
@@ -36,16 +36,16 @@ def work_with(*chunks: Chunk) -> CommitWork:
     )
 
 
-def damage(work: CommitWork, verify: str = "basic") -> str:
+def damage(work: CommitWork, verify: Verification = Verification.BASIC) -> str:
     with pytest.raises(Internal, match=r"^version 7 of table 'sales.t' is damaged in the database: ") as caught:
         assembled(work, verify)
     return caught.value.message.partition("database: ")[2]
 
 
 @pytest.mark.requirement("R31")
-@pytest.mark.parametrize("verify", ["off", "basic", "strict"])
+@pytest.mark.parametrize("verify", Verification)
 @pytest.mark.parametrize("lines", [None, 1, 3, 100, 1_000, 5_000])
-def test_many_chunks_give_the_bytes_of_one(lines: int | None, verify: str) -> None:
+def test_many_chunks_give_the_bytes_of_one(lines: int | None, verify: Verification) -> None:
     assert assembled(work_of(7, MANY, lines=lines), verify) == MANY
 
 
@@ -86,7 +86,7 @@ def test_a_commit_that_is_not_complete_is_damaged(lines: int | None) -> None:
     work = work_of(7, MANY, lines=lines)
     chunks = work.chunks or ()
     for wrong in ((), chunks[:-1], (*chunks, chunks[-1]), (*chunks, plain_chunk(b""))):
-        for verify in ("off", "basic"):
+        for verify in (Verification.OFF, Verification.BASIC):
             assert re.search("chunks of|more than", damage(dataclasses.replace(work, chunks=wrong), verify))
 
 
@@ -94,7 +94,7 @@ def test_a_commit_that_is_not_complete_is_damaged(lines: int | None) -> None:
 def test_a_commit_of_another_digest_is_damaged_unless_nobody_asks(lines: int | None) -> None:
     work = dataclasses.replace(work_of(7, MANY, lines=lines), digest=hashlib.sha256(b"").digest())
     assert "its digest is" in damage(work)
-    assert assembled(work, "off") == MANY
+    assert assembled(work, Verification.OFF) == MANY
 
 
 def test_chunks_in_another_order_are_damaged() -> None:
@@ -111,8 +111,8 @@ def test_a_chunk_that_changed_is_damaged() -> None:
         assert "digest" in damage(dataclasses.replace(work, chunks=(changed, *others)))
 
 
-@pytest.mark.parametrize("verify", ["off", "basic"])
-def test_a_chunk_that_cannot_be_decompressed_is_damaged(verify: str) -> None:
+@pytest.mark.parametrize("verify", [Verification.OFF, Verification.BASIC])
+def test_a_chunk_that_cannot_be_decompressed_is_damaged(verify: Verification) -> None:
     work = work_of(7, MANY, lines=100)
     *others, last = work.chunks or ()
     torn = dataclasses.replace(last, data=last.data[: len(last.data) // 2])
@@ -137,7 +137,7 @@ def test_a_chunk_that_cannot_be_decompressed_is_damaged(verify: str) -> None:
 )
 def test_what_has_not_the_shape_of_a_commit_is_not_published(wrong: bytes) -> None:
     assert damage(work_with(plain_chunk(wrong)))
-    assert assembled(work_with(plain_chunk(wrong)), "off") == wrong
+    assert assembled(work_with(plain_chunk(wrong)), Verification.OFF) == wrong
     if wrong.strip():
         assert damage(work_with(plain_chunk(MANY), compressed_chunk(wrong), compressed_chunk(MANY)))
 

@@ -14,7 +14,7 @@ from deltamirror.errors import DeltaMirrorError, Internal, LeaseLost, Unavailabl
 from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from deltamirror.work import CommitOutcome, CommitWork, Failure, Stage
+from deltamirror.work import CommitOutcome, CommitWork, Failure, Stage, Verification
 from tests.support.logs.commit_units import carried, commit_key, held, log_of, publish, unit_of, watched, work_of
 
 FOUNDATION = (
@@ -70,7 +70,7 @@ def test_a_damaged_commit_is_of_checking_and_is_not_put(store: Store) -> None:
     assert (type(failure.error), failure.stage) == (Internal, Stage.CHECK)
     assert "version 1 of table 'sales.t'" in failure.error.message
     assert commit_key(1) not in log_of(store)
-    unchecked = publish(unit_of([WORK[0], damaged], verify="off"), store)
+    unchecked = publish(unit_of([WORK[0], damaged], verify=Verification.OFF), store)
     assert unchecked.failure is None
     assert log_of(store)[commit_key(1)] == APPEND % 1
 

@@ -11,7 +11,7 @@ from deltamirror.publish import commits
 from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
-from deltamirror.work import CommitUnit, CommitWork, StageTimes
+from deltamirror.work import CommitUnit, CommitWork, StageTimes, Verification
 from tests.support.logs.commit_units import carried, held, unit_of, watched, work_of
 
 pytestmark = pytest.mark.requirement("R63")
@@ -44,7 +44,7 @@ def store() -> Store:
 
 
 def unit(**fields: object) -> CommitUnit:
-    return unit_of([work_of(0, LINE), work_of(1, LINE)], checksums=False, verify="strict", **fields)
+    return unit_of([work_of(0, LINE), work_of(1, LINE)], checksums=False, verify=Verification.STRICT, **fields)
 
 
 def delayed_fetch(clock: Clock) -> Callable[[CommitWork], Iterator[Chunk]]:

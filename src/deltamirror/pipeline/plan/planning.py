@@ -21,7 +21,7 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import CheckpointFacts, bytes_between, checkpoint_facts, replay_work
 from deltamirror.txnlog.queue.leases import Claim
 from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
-from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork
+from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork, Verification
 
 __all__ = ["CommitPlan", "plan_checkpoint", "plan_commits", "read_waiting"]
 
@@ -113,7 +113,7 @@ def plan_commits(
         # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
         follows=commit_key(claim.published) if mine.follows else "",
         checksums=False,
-        verify=_verification(claim, settings.mirror.verify),
+        verify=_verification(claim, Verification(settings.mirror.verify)),
         budget=settings.mirror.budget,
     )
     cadence = _cadence(metadata, settings.checkpoint)
@@ -146,9 +146,9 @@ def _metadata(database: Database, claim: Claim, waiting: Waiting, version: int) 
         return in_force(connection, claim.table_id, version)[1]
 
 
-def _verification(claim: Claim, configured: str) -> str:
+def _verification(claim: Claim, configured: Verification) -> Verification:
     """After a failure or a loss, the object is read back before it is recorded as published."""
-    return "strict" if claim.failed and configured == "basic" else configured
+    return Verification.STRICT if claim.failed and configured is Verification.BASIC else configured
 
 
 def _with_checksums(database: Database, unit: CommitUnit, waiting: Waiting) -> CommitUnit:
