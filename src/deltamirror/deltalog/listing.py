@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import takewhile
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from deltamirror.delta import names
 from deltamirror.errors import DeltaMirrorError, InvalidInput, InvalidLocation, NotFound
@@ -21,7 +22,14 @@ __all__ = [
     "read_listing",
 ]
 
-CheckpointKind: TypeAlias = Literal["classic", "parts", "v2"]
+
+class CheckpointKind(StrEnum):
+    """How the rows of a checkpoint are laid out in files."""
+
+    CLASSIC = "classic"  # one file
+    PARTS = "parts"  # several files
+    V2 = "v2"  # one file, and sidecars
+
 
 CheckpointName: TypeAlias = names.Checkpoint | names.CheckpointPart | names.UuidCheckpoint
 
@@ -29,7 +37,11 @@ _FOLDER: Final = f"{names.LOG_DIRECTORY}/"
 _BEYOND_NUMBERS: Final = f"{_FOLDER}:"
 """Names of log files begin with a digit, and a colon follows on the digits: sidecars and the pointer lie beyond."""
 
-_PREFERENCE: Final[Mapping[CheckpointKind, int]] = {"classic": 0, "parts": 1, "v2": 2}
+_PREFERENCE: Final[Mapping[CheckpointKind, int]] = {
+    CheckpointKind.CLASSIC: 0,
+    CheckpointKind.PARTS: 1,
+    CheckpointKind.V2: 2,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,14 +144,16 @@ def _complete(checkpoints: Iterable[tuple[CheckpointName, Meta]]) -> Iterator[Ch
     for file, meta in checkpoints:
         match file:
             case names.Checkpoint(version):
-                yield CheckpointFiles(version=version, kind="classic", metas=(meta,))
+                yield CheckpointFiles(version=version, kind=CheckpointKind.CLASSIC, metas=(meta,))
             case names.UuidCheckpoint(version):
-                yield CheckpointFiles(version=version, kind="v2", metas=(meta,))
+                yield CheckpointFiles(version=version, kind=CheckpointKind.V2, metas=(meta,))
             case names.CheckpointPart(version, part, count):
                 parts[version, count][part] = meta
     for (of_version, of_parts), found in parts.items():
         if len(found) == of_parts:
-            yield CheckpointFiles(version=of_version, kind="parts", metas=tuple(found[each] for each in sorted(found)))
+            yield CheckpointFiles(
+                version=of_version, kind=CheckpointKind.PARTS, metas=tuple(found[each] for each in sorted(found))
+            )
 
 
 def _require_objects(store: Store) -> None:

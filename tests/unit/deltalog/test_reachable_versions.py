@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pytest
 
 from deltamirror.deltalog.gaps import missing_versions, spelled
-from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile, LogListing
+from deltamirror.deltalog.listing import CheckpointFiles, CheckpointKind, CompactionFile, LogListing
 from deltamirror.deltalog.reachable_versions import reach
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
 from deltamirror.storage.store import ETag, Meta
@@ -20,7 +20,7 @@ def listing(commits: Collection[int], checkpoints: Collection[int] = (), *, empt
         location="s3://lake/t",
         commits={each: meta(f"{each:020d}.json", size=0 if each in empty else 10) for each in commits},
         checkpoints=tuple(
-            CheckpointFiles(version=each, kind="classic", metas=(meta(f"{each:020d}.checkpoint.parquet"),))
+            CheckpointFiles(version=each, kind=CheckpointKind.CLASSIC, metas=(meta(f"{each:020d}.checkpoint.parquet"),))
             for each in checkpoints
         ),
         compactions=(CompactionFile(first=0, last=9, meta=meta("x")),),

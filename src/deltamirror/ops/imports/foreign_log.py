@@ -8,7 +8,7 @@ from deltamirror.delta.lines import canonical_json
 from deltamirror.deltalog.admission import require_importable
 from deltamirror.deltalog.checkpoints import checkpoint_pieces
 from deltamirror.deltalog.commits import changed, read_blocks, read_ranges
-from deltamirror.deltalog.listing import LogListing, read_listing
+from deltamirror.deltalog.listing import CheckpointKind, LogListing, read_listing
 from deltamirror.deltalog.reachable_versions import Reach, reach
 from deltamirror.pipeline.run.slices import LogSlice, Part, base_slices, commit_slices
 from deltamirror.storage.open import StoreAddress
@@ -107,7 +107,7 @@ class ForeignLog:
 
     def reusable_base(self) -> ImportedCheckpoint | None:
         """The base, if it is a file that later checkpoints may start from."""
-        if self.base is None or self.base.kind != "classic":
+        if self.base is None or self.base.kind is not CheckpointKind.CLASSIC:
             return None
         [meta] = self.base.metas
         digest = sha256()

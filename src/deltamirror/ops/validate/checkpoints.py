@@ -16,7 +16,7 @@ from deltamirror.delta.features import writer_features_of
 from deltamirror.delta.lines import wire_name
 from deltamirror.deltalog.checkpoint_pieces import is_json
 from deltamirror.deltalog.commits import read_blocks
-from deltamirror.deltalog.listing import CheckpointFiles
+from deltamirror.deltalog.listing import CheckpointFiles, CheckpointKind
 from deltamirror.deltalog.parquet import opened, translated
 from deltamirror.errors import CapacityExceeded, InvalidInput, InvalidLocation
 from deltamirror.ops.validate.commits import decoded_lines
@@ -245,7 +245,7 @@ def _whole(subject: LogObject, files: CheckpointFiles, facts: CheckpointFacts) -
                 yield subject.finding(f"checkpoint.{name}.once", field=name, expected=1, found=facts.counts[name])
     yield from _repeated(subject, "checkpoint.txn.twice", "txn.appId", facts.applications)
     yield from _repeated(subject, "checkpoint.domain.twice", "domainMetadata.domain", facts.domains)
-    if files.kind != "v2" and not facts.sidecars:
+    if files.kind is not CheckpointKind.V2 and not facts.sidecars:
         return
     if facts.heads != [files.version] and facts.is_whole:
         field, found = "checkpointMetadata.version", ", ".join(map(str, facts.heads)) or "nothing"
