@@ -20,6 +20,7 @@ from deltamirror.ops.alerts.rules import channels_in_force
 from deltamirror.ops.alerts.silencing import patterns_of, words_of
 from deltamirror.txnlog.alerts import AlertRow, Silence, alerts_now, end_silence, silence, silences
 from deltamirror.txnlog.alerts.deliveries import Undelivered, undelivered
+from deltamirror.txnlog.alerts.records import AlertState
 
 __all__ = ["alert"]
 
@@ -133,7 +134,9 @@ def _grid(rows: Sequence[AlertRow], quiet: Sequence[Silence]) -> Grid:
 def _colour(row: Sequence[object]) -> str:
     shown = dict(zip(_COLUMNS, row, strict=True))
     return (
-        {"critical": "red", "warning": "yellow"}.get(str(shown["SEVERITY"]), "") if shown["STATE"] == "firing" else ""
+        {"critical": "red", "warning": "yellow"}.get(str(shown["SEVERITY"]), "")
+        if shown["STATE"] == AlertState.FIRING
+        else ""
     )
 
 

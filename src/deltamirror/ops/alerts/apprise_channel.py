@@ -13,6 +13,7 @@ from deltamirror.errors import Unavailable
 from deltamirror.ops.alerts.channels import HINT, wrong_url
 from deltamirror.ops.alerts.messages import Message, text_of
 from deltamirror.ops.alerts.secrecy import without_secrets
+from deltamirror.txnlog.alerts.records import Event
 
 __all__ = ["AppriseChannel"]
 
@@ -40,7 +41,7 @@ class AppriseChannel:
 
     def send(self, message: Message) -> None:
         """Send a title and a text."""
-        kind = apprise.NotifyType.SUCCESS if message.event == "resolved" else _KINDS[message.severity]
+        kind = apprise.NotifyType.SUCCESS if message.event is Event.RESOLVED else _KINDS[message.severity]
         with _listening() as said:
             taken = self._services.notify(title=message.title, body=text_of(message), notify_type=kind)
         if not taken:

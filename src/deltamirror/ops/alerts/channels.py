@@ -17,7 +17,7 @@ from deltamirror.config import AlertChannel, Secret
 from deltamirror.errors import DeltaMirrorError, InvalidSettings, MissingExtra, Unavailable
 from deltamirror.ops.alerts.messages import Message, document, text_of, timestamp
 from deltamirror.ops.alerts.secrecy import login_of, without_secrets
-from deltamirror.txnlog.alerts.records import AlertRow
+from deltamirror.txnlog.alerts.records import AlertRow, Event
 
 __all__ = ["HINT", "Channel", "open_channel", "repeat_of", "wrong_url"]
 
@@ -68,7 +68,7 @@ class _LogChannel:
 
     def send(self, message: Message) -> None:
         """A line for each alert, as far as a text names them."""
-        level = logging.WARNING if message.event == "resolved" else _LEVELS[message.severity]
+        level = logging.WARNING if message.event is Event.RESOLVED else _LEVELS[message.severity]
         for line in text_of(message).splitlines():
             fields = {"rule": message.rule, "event": message.event}
             _log.log(
@@ -126,7 +126,7 @@ class _Slack(_HttpChannel):
 
     def send(self, message: Message) -> None:
         """POST a text with one attachment."""
-        colour = _RESOLVED_COLOUR if message.event == "resolved" else _COLOURS[message.severity]
+        colour = _RESOLVED_COLOUR if message.event is Event.RESOLVED else _COLOURS[message.severity]
         attachment = {"color": colour, "text": _escaped(text_of(message)), "fallback": _escaped(message.title)}
         self._post({"text": _escaped(message.title), "attachments": [attachment]})
 
@@ -138,7 +138,9 @@ class _Alertmanager(_HttpChannel):
         """POST all alerts of the message."""
         now = int(time.time() * 1000)
         ends = now + int(_FORGOTTEN_AFTER * 1000 * (repeat_of(self._settings) or _ALERTMANAGER_REPEAT))
-        body = [_alertmanager_alert(alert, resolved=message.event == "resolved", ends=ends) for alert in message.alerts]
+        body = [
+            _alertmanager_alert(alert, resolved=message.event is Event.RESOLVED, ends=ends) for alert in message.alerts
+        ]
         self._post(body, path="/api/v2/alerts")
 
 

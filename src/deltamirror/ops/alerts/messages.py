@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from deltamirror.txnlog.alerts.records import AlertRow, AlertState
+from deltamirror.txnlog.alerts.records import AlertRow, AlertState, Event
 
 __all__ = ["Message", "document", "text_of", "timestamp", "trial_message"]
 
@@ -18,8 +18,7 @@ _LISTED: Final = 100
 class Message:
     """Alerts of one rule that fire, or are resolved."""
 
-    event: str
-    """``firing`` or ``resolved``; ``test`` for one that an operator sends."""
+    event: Event
     alerts: tuple[AlertRow, ...]
 
     @property
@@ -81,16 +80,16 @@ def trial_message(at: int) -> Message:
         cause="an operator tests this channel",
         action="nothing is to be done",
     )
-    return Message(event="test", alerts=(alert,))
+    return Message(event=Event.TEST, alerts=(alert,))
 
 
 def _named(alert: AlertRow) -> str:
     return f"{alert.scope} {alert.subject}" if alert.subject else f"the {alert.scope}"
 
 
-def _line(alert: AlertRow, event: str) -> str:
+def _line(alert: AlertRow, event: Event) -> str:
     version = "" if alert.version is None else f", version {alert.version}"
-    if event == "resolved":
+    if event is Event.RESOLVED:
         lasted = ((alert.resolved_at or alert.since) - alert.since) / 1000
         return f"{_named(alert)}{version}: resolved after {lasted:.0f} s; the cause was: {alert.cause}"
     lag = "" if alert.lag_ms is None else f", lag {alert.lag_ms / 1000:.0f} s"

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, case, func, select, update
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.steps import Step
-from deltamirror.txnlog.alerts.records import AlertRow, alert_row
+from deltamirror.txnlog.alerts.records import AlertRow, DeliveryState, Event, alert_row
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import alerts, deliveries
@@ -22,8 +22,7 @@ class Claim:
 
     claim: str
     channel: str
-    event: str
-    """``firing`` or ``resolved``."""
+    event: Event
     alerts: tuple[AlertRow, ...]
     attempts: int
     """That failed before."""
@@ -61,14 +60,14 @@ def claim(database: Database, channel: str, *, seconds: float) -> Claim | None:
         return None  # another service was quicker
     rows = tuple(alert_row(row) for row in found)
     attempts = max(row["failed_attempts"] for row in found)
-    return Claim(claim=name, channel=channel, event=due.event, alerts=rows, attempts=attempts)
+    return Claim(claim=name, channel=channel, event=Event(due.event), alerts=rows, attempts=attempts)
 
 
 def record_sent(database: Database, sent: Claim, *, repeat: float) -> None:
     """A message has arrived. While its alerts fire it is due again after so many seconds; 0: never."""
-    again = (deliveries.c.event == "firing") & (repeat > 0)
+    again = (deliveries.c.event == Event.FIRING.value) & (repeat > 0)
     done = {
-        "state": case((again, "waiting"), else_="sent"),
+        "state": case((again, DeliveryState.WAITING.value), else_=DeliveryState.SENT.value),
         "next_attempt_at": CLOCK + int(repeat * 1000),
         "delivered_at": CLOCK,
         "attempts": 0,
@@ -89,7 +88,7 @@ def undelivered(connection: Connection) -> list[Undelivered]:
     """The channels that could not be told of something, the worst first."""
     c = deliveries.c
     failing = select(c.channel, func.max(c.attempts).label("attempts"), func.max(c.error).label("error"))
-    failing = failing.where(c.state == "waiting", c.attempts > 0).group_by(c.channel)
+    failing = failing.where(c.state == DeliveryState.WAITING.value, c.attempts > 0).group_by(c.channel)
     rows = connection.execute(failing.order_by(func.max(c.attempts).desc(), c.channel))
     return [Undelivered(channel=row.channel, attempts=row.attempts, error=row.error or "") for row in rows]
 
@@ -102,7 +101,9 @@ def _record(database: Database, claimed: Claim, values: dict[str, object]) -> No
 
 
 _IS_DUE: Final[ColumnElement[bool]] = (
-    (deliveries.c.state == "waiting") & (deliveries.c.next_attempt_at <= CLOCK) & (deliveries.c.claimed_until <= CLOCK)
+    (deliveries.c.state == DeliveryState.WAITING.value)
+    & (deliveries.c.next_attempt_at <= CLOCK)
+    & (deliveries.c.claimed_until <= CLOCK)
 )
 _NEXT: Final = (
     select(deliveries.c.rule, deliveries.c.event)

@@ -25,6 +25,8 @@ __all__ = [
     "AlertRow",
     "AlertState",
     "Change",
+    "DeliveryState",
+    "Event",
     "Facts",
     "Move",
     "alerts_now",
@@ -44,6 +46,21 @@ class AlertState(StrEnum):
     PENDING = "pending"  # its conditions hold, not yet for as long as its rule asks for
     FIRING = "firing"
     RESOLVED = "resolved"
+
+
+class Event(StrEnum):
+    """What a notification tells of an alert."""
+
+    FIRING = "firing"
+    RESOLVED = "resolved"
+    TEST = "test"  # of no alert: an operator tries a channel
+
+
+class DeliveryState(StrEnum):
+    """Whether a notification has to be sent."""
+
+    WAITING = "waiting"
+    SENT = "sent"
 
 
 class Move(StrEnum):
@@ -241,10 +258,10 @@ def _of(key: AlertKey, table: Any) -> ColumnElement[bool]:
 
 def _order(session: Session, change: Change) -> None:
     """Let channels be told. The claim of a sender that tells the event before is kept until its time ends: in order."""
-    event = "resolved" if change.move is Move.RESOLVE else "firing"
+    event = Event.RESOLVED if change.move is Move.RESOLVE else Event.FIRING
     due = {
-        "event": event,
-        "state": "waiting",
+        "event": event.value,
+        "state": DeliveryState.WAITING.value,
         "attempts": 0,
         "next_attempt_at": change.at,
         "claim": None,
