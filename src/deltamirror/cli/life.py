@@ -8,6 +8,7 @@ from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.errors import Refused
 from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
+from deltamirror.txnlog.tables.registry import MirrorState
 
 __all__ = ["drop", "pause", "rename", "resume"]
 
@@ -64,7 +65,7 @@ def pause(invocation: Invocation, *, name: str | None, all_: bool, unpublished: 
     with catalog_of(invocation) as catalog:
         if name is None:
             pause_all(catalog.database)
-            _answer_all(invocation, "paused", "All tables are paused: commits wait to be published.")
+            _answer_all(invocation, MirrorState.PAUSED, "All tables are paused: commits wait to be published.")
         else:
             catalog.pause(name, unpublished=unpublished)
             said = f"{name} is paused: commits from here on wait to be published."
@@ -84,7 +85,9 @@ def resume(invocation: Invocation, *, name: str | None, all_: bool) -> None:
     with catalog_of(invocation) as catalog:
         if name is None:
             resume_all(catalog.database)
-            _answer_all(invocation, "active", "Tables are mirrored again, but for those that were paused by name.")
+            _answer_all(
+                invocation, MirrorState.ACTIVE, "Tables are mirrored again, but for those that were paused by name."
+            )
         else:
             catalog.resume(name)
             info = catalog.table(name).info()
@@ -99,7 +102,7 @@ def _require_one(name: str | None, *, all_: bool) -> None:
         raise click.UsageError("name a table, or give --all")
 
 
-def _answer_all(invocation: Invocation, state: str, sentence: str) -> None:
+def _answer_all(invocation: Invocation, state: MirrorState, sentence: str) -> None:
     answer({"all": True, "state": state}, Lines((sentence,)), json=invocation.json)
 
 

@@ -22,6 +22,7 @@ from deltamirror.ops.advice import remedy
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.pipeline.failures.policy import policy_of, way_out
 from deltamirror.txnlog.queue.status import TableStatus
+from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.web.address import ListenAddress
 from deltamirror.work import Failure, Lane
 
@@ -71,7 +72,7 @@ def mirror(
 
 
 def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) -> None:
-    backlog = sum(status.lag_versions for status in engine.status() if status.state == "active")
+    backlog = sum(status.lag_versions for status in engine.status() if status.state is MirrorState.ACTIVE)
     with stopped_by_signals(engine.stop, quiet=invocation.json) as asked:
         if backlog:
             # Before there is a bar, which the words of a JVM would tear.

@@ -17,6 +17,7 @@ from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.content.superseded import KeptSuperseded
 from deltamirror.txnlog.queue.escalations import Escalation
 from deltamirror.txnlog.queue.status import Attempt, TableStatus
+from deltamirror.work import Lane
 
 __all__ = ["report_"]
 
@@ -86,4 +87,4 @@ def _told(attempt: Attempt, table: TableStatus) -> Iterator[str]:
 
 
 def _what(lane: str, version: int) -> str:
-    return f"version {version}" if lane == "commits" else f"checkpoint of version {version}"
+    return f"version {version}" if lane == Lane.COMMITS else f"checkpoint of version {version}"

@@ -19,6 +19,7 @@ from deltamirror.ops.documents import status_document
 from deltamirror.ops.slo import report as slo_report
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.queue.status import LastError, TableStatus
+from deltamirror.txnlog.tables.registry import MirrorState
 
 __all__ = ["document", "failure_lines", "grid", "status"]
 
@@ -107,7 +108,7 @@ def grid(tables: Sequence[TableStatus]) -> Grid:
 def _colour(row: Sequence[object]) -> str:
     """Red: the table waits for an operator. Yellow: something failed, and is tried again."""
     shown = dict(zip(_COLUMNS, row, strict=True))
-    return "red" if shown["STATE"] == "quarantined" else "yellow" if shown["ERROR"] else ""
+    return "red" if shown["STATE"] == MirrorState.QUARANTINED else "yellow" if shown["ERROR"] else ""
 
 
 def _row(table: TableStatus) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ import sys
 import termios
 import time
 import tty
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,7 @@ from deltamirror.cli.status import document, failure_lines, grid
 from deltamirror.config import redact_url
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.engine import MirrorEngine
+from deltamirror.txnlog.tables.registry import MirrorState
 
 __all__ = ["top"]
 
@@ -97,8 +99,9 @@ class _Look:
         """All tables in one line."""
         tables = self.overview.tables
         failing = sum(table.error is not None or table.checkpoint_error is not None for table in tables)
-        states = {state: sum(table.state == state for table in tables) for state in ("quarantined", "paused")}
-        counts = [f"{number:,} {what}" for what, number in {"failing": failing, **states}.items() if number]
+        states = Counter(table.state for table in tables)
+        stopped = {str(state): states[state] for state in (MirrorState.QUARANTINED, MirrorState.PAUSED)}
+        counts = [f"{number:,} {what}" for what, number in {"failing": failing, **stopped}.items() if number]
         shut = len(self.overview.store_lines())
         circuits = [f"{counted(shut, 'circuit')} not closed"] if shut else []
         return f"{', '.join([counted(len(tables), 'table'), *counts, *circuits])}; {Backlog.of(tables)}"

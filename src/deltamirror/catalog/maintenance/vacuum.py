@@ -34,7 +34,7 @@ from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.tables.named_files import paths_since, retained_paths
-from deltamirror.txnlog.tables.registry import TableInfo, table_info
+from deltamirror.txnlog.tables.registry import MirrorState, TableInfo, table_info
 
 __all__ = ["Progress", "Record", "Retain", "Vacuum", "Vacuumed"]
 
@@ -50,7 +50,6 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _BATCH: Final = 500
 _AT_ONCE: Final = 8
 _NOT_HIDDEN: Final = ("_change_data", "_delta_index")
-_QUARANTINED: Final = "quarantined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +176,7 @@ class Vacuum:
         info, look = self._info(), LookAhead(self.database, self.live)
         if (seen := look.sighting(info)) is not None and look.mark(info, seen):
             info = self._info()
-        if info.state == _QUARANTINED:
+        if info.state is MirrorState.QUARANTINED:
             raise Diverged(
                 f"table {self.table!r} is in quarantine: its log may name files that the database does not know",
                 hint=f"`deltamirror report {self.table}` shows why; vacuum it once that is settled",

@@ -11,6 +11,7 @@ from deltamirror.pipeline.failures.policy import policy_of, way_out
 from deltamirror.txnlog.alerts.records import Facts
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState
 from deltamirror.txnlog.queue.status import LastError, TableStatus
+from deltamirror.txnlog.tables.registry import MirrorState
 
 __all__ = ["facts_of"]
 
@@ -62,7 +63,7 @@ def _table(table: TableStatus, breaker: Breaker | None) -> tuple[int | None, str
     if table.quarantined_at is not None:
         version = table.diverged_version if error is None else error.version
         return version, table.quarantine_reason or "the table is in quarantine", way_out(table) + more
-    if table.state == "paused":
+    if table.state is MirrorState.PAUSED:
         resume = f"`deltamirror table resume {table.name}`, or `--all` if all tables are paused"
         return waiting, "the mirror of the table is paused", resume
     if error is not None:

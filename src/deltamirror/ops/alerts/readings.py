@@ -14,6 +14,7 @@ from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.queue.attempts import findings_within
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState, all_breakers
 from deltamirror.txnlog.queue.status import TableStatus, all_status
+from deltamirror.txnlog.tables.registry import MirrorState
 
 __all__ = ["DRIFT_WINDOW", "Observation", "Reading", "observe"]
 
@@ -75,7 +76,7 @@ def _catalog_values(tables: Sequence[TableStatus]) -> dict[str, float]:
 
 def _no_progress(tables: Sequence[TableStatus]) -> float:
     """How long versions of active tables wait while nothing at all is published; 0 where none waits."""
-    waiting = [table.lag_ms for table in tables if table.lag_versions > 0 and table.state == "active"]
+    waiting = [table.lag_ms for table in tables if table.lag_versions > 0 and table.state is MirrorState.ACTIVE]
     published = [table.since_published_ms for table in tables if table.since_published_ms is not None]
     return min([max(waiting), *published]) / 1000 if waiting else 0.0
 
@@ -115,7 +116,7 @@ def _table_values(table: TableStatus, drift: int) -> dict[str, float]:
         "failed_versions": float(table.failed),
         "escalations": float(table.escalations),
         "quarantined": float(table.quarantined_at is not None),
-        "paused": float(table.state == "paused"),
+        "paused": float(table.state is MirrorState.PAUSED),
         "drift_objects": float(drift),
         "checkpoint_age_versions": _checkpoint_age(table),
     }

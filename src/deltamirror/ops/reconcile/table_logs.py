@@ -24,6 +24,7 @@ from deltamirror.storage.store import Meta, Obstacle, Store
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.txnlog.queue.findings import Turn
+from deltamirror.txnlog.tables.registry import MirrorState
 
 __all__ = ["Logs"]
 
@@ -58,9 +59,9 @@ class Logs:
     def require_mirrored(self, table: str) -> None:
         """Refuse a table that is paused or in quarantine."""
         (status,) = self.engine.status(table)
-        if status.state != "active":
+        if status.state is not MirrorState.ACTIVE:
             shows = f"config show --table {table}" if status.is_disabled else f"status {table}"
-            hint = way_out(status) if status.state == "quarantined" else f"`deltamirror {shows}` shows why"
+            hint = way_out(status) if status.state is MirrorState.QUARANTINED else f"`deltamirror {shows}` shows why"
             raise Refused(f"table {table!r} is not mirrored: it is {status.state}", hint=hint, table=table)
 
     def is_left_alone(self, log: KeptLog) -> bool:

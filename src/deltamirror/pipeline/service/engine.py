@@ -38,6 +38,7 @@ from deltamirror.txnlog.queue.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.queue.breakers import end_pauses
 from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import TableStatus, all_status, table_status
+from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
 
 __all__ = ["Mirrored", "PublishingEngine"]
@@ -274,12 +275,12 @@ class PublishingEngine:
 
     def _mirrored(self, table: str) -> TableStatus:
         (status,) = self.status(table_name(table))
-        if status.state == "paused":
+        if status.state is MirrorState.PAUSED:
             raise self._paused(table)
         if status.is_disabled:
             message = f"the mirror of table {table!r} is switched off by mirror.enabled"
             raise Refused(message, hint=f"`deltamirror config show --table {table}` shows where", table=table)
-        if status.state == "quarantined":
+        if status.state is MirrorState.QUARANTINED:
             raise Refused(
                 f"table {table!r} is in quarantine: {status.quarantine_reason}",
                 hint=f"{way_out(status)}; `deltamirror report {table}` shows what was found",

@@ -17,7 +17,7 @@ from deltamirror.storage.location import store_prefix
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.tables.registry import TableInfo, list_tables
+from deltamirror.txnlog.tables.registry import MirrorState, TableInfo, list_tables
 
 __all__ = ["Outlook"]
 
@@ -65,7 +65,7 @@ class Outlook:
     def _active(self) -> list[TableInfo]:
         switch = Switch.of(self._live.current)
         with self._database.read() as connection:
-            return [info for info in list_tables(connection, switch) if info.state == "active"]
+            return [info for info in list_tables(connection, switch) if info.state is MirrorState.ACTIVE]
 
     def _begin(self, infos: Sequence[TableInfo], wake: Callable[[], None]) -> None:
         shut, by_store = self._breakers.gate().shut, defaultdict[str, list[TableInfo]](list)

@@ -11,7 +11,7 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service.engine import PublishingEngine
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import bytes_since
-from deltamirror.txnlog.tables.registry import table_info
+from deltamirror.txnlog.tables.registry import MirrorState, table_info
 
 __all__ = ["InlinePublisher"]
 
@@ -55,7 +55,7 @@ class InlinePublisher:
             info = table_info(connection, table, Switch.of(self._live.current))
             published = -1 if info.published is None else info.published
             waiting = sum(num_bytes for _, num_bytes in bytes_since(connection, info.id, published, version))
-        if info.state == "active" and waiting <= self._live.current.mirror.inline_bytes:
+        if info.state is MirrorState.ACTIVE and waiting <= self._live.current.mirror.inline_bytes:
             # Checkpoints take longer than a writer should wait. The one that is due is asked for.
             self._engine.mirror(table, version, checkpoint=False)
 

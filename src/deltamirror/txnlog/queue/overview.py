@@ -159,7 +159,7 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def _disabled(switch: Switch) -> ColumnElement[bool]:
-    """As ``mirror_state`` has it: quarantine goes before."""
+    """As ``MirrorState`` has it: quarantine goes before."""
     return ~is_switched_on(switch) & ~_QUARANTINED
 
 

@@ -25,9 +25,9 @@ from deltamirror.txnlog.database.schema import (
     versions,
 )
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
-from deltamirror.txnlog.tables.registry import mirror_state, table_info
+from deltamirror.txnlog.tables.registry import MirrorState, table_info
 from deltamirror.txnlog.tables.switch import is_switched_on
-from deltamirror.work import Status
+from deltamirror.work import Lane, Status
 
 __all__ = [
     "Attempt",
@@ -105,7 +105,7 @@ class CleanupStatus:
 class LeaseStatus:
     """The process at work on a table, the only one until the lease is given back or ends."""
 
-    lane: str
+    lane: Lane
     owner: str
     """Host, process, and something random."""
     since: int
@@ -119,8 +119,7 @@ class TableStatus:
     table_id: int
     name: str
     location: str
-    state: str
-    """``active``, or ``quarantined``, or ``paused``: by itself, or with all others; or ``disabled`` by settings."""
+    state: MirrorState
     head: int
     head_timestamp: int
     published: int | None
@@ -155,7 +154,7 @@ class TableStatus:
     @property
     def is_disabled(self) -> bool:
         """Whether settings switch its mirror off: its versions wait on purpose, and are not late."""
-        return self.state == "disabled"
+        return self.state is MirrorState.DISABLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +333,7 @@ def _leases(connection: Connection, wanted: ColumnElement[bool]) -> defaultdict[
     held = select(leases).join(tables, own).where(wanted, leases.c.expires_at > CLOCK).order_by(leases.c.lane)
     for row in connection.execute(held):
         found[row.table_id].append(
-            LeaseStatus(lane=row.lane, owner=row.owner, since=row.claimed_at, until=row.expires_at)
+            LeaseStatus(lane=Lane(row.lane), owner=row.owner, since=row.claimed_at, until=row.expires_at)
         )
     return found
 
@@ -354,7 +353,7 @@ def _table(
         table_id=row.table_id,
         name=row.name,
         location=row.location,
-        state=mirror_state(
+        state=MirrorState.of(
             quarantined=row.quarantined_at is not None,
             paused=row.mirror_paused or row.all_paused,
             is_on=bool(row.is_on),

@@ -4,6 +4,7 @@ import re
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, insert, select, union_all, update
@@ -28,6 +29,7 @@ from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.switch import is_switched_on
 
 __all__ = [
+    "MirrorState",
     "PlacesMoved",
     "TableInfo",
     "create_table",
@@ -36,7 +38,6 @@ __all__ = [
     "in_store",
     "insert_table",
     "list_tables",
-    "mirror_state",
     "pause_mirror",
     "rename_table",
     "require_free",
@@ -50,6 +51,27 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_][A-Za-z0-9_\-]*)*
 _LONGEST_NAME = 255
 
 
+class MirrorState(StrEnum):
+    """Whether a table is mirrored, or what keeps it from that."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"  # by itself, or with all others
+    DISABLED = "disabled"  # by settings
+    QUARANTINED = "quarantined"
+
+    @classmethod
+    def of(cls, *, quarantined: bool, paused: bool, is_on: bool) -> "MirrorState":
+        """The state of a table, the first to be undone of several.
+
+        A disabled table waits on purpose, and is not late, paused or not: to end its pause would change nothing yet.
+        """
+        if quarantined:
+            return cls.QUARANTINED
+        if not is_on:
+            return cls.DISABLED
+        return cls.PAUSED if paused else cls.ACTIVE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInfo:
     """A table of the catalog, at a glance."""
@@ -57,7 +79,7 @@ class TableInfo:
     id: int
     name: str
     location: str
-    state: str
+    state: MirrorState
     head: int
     head_timestamp: int
     published: int | None
@@ -299,14 +321,6 @@ def insert_table(
     )
 
 
-def mirror_state(*, quarantined: bool, paused: bool, is_on: bool) -> str:
-    """Whether a table is mirrored: ``active``, or what keeps it from that, the first to be undone of several.
-
-    A disabled table waits on purpose, and is not late, paused or not: to end its pause would change nothing yet.
-    """
-    return "quarantined" if quarantined else "disabled" if not is_on else "paused" if paused else "active"
-
-
 def in_store(prefix: str) -> ColumnElement[bool]:
     """Whether the location of a table begins like this."""
     return func.substr(tables.c.location, 1, len(prefix)) == prefix
@@ -318,7 +332,9 @@ def _info(row: Row[Any]) -> TableInfo:
         id=row.table_id,
         name=row.name,
         location=row.location,
-        state=mirror_state(quarantined=row.quarantined_at is not None, paused=row.mirror_paused, is_on=bool(row.is_on)),
+        state=MirrorState.of(
+            quarantined=row.quarantined_at is not None, paused=row.mirror_paused, is_on=bool(row.is_on)
+        ),
         head=row.version,
         head_timestamp=row.committed_at,
         published=None if published < 0 else published,

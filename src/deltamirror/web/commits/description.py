@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.web.commits.bodies import FRAMES, NDJSON
 from deltamirror.web.problems import PROBLEM
 
@@ -165,7 +166,7 @@ def _table() -> _Document:
     return _object(
         table={"type": "string"},
         location={"type": "string"},
-        state={"enum": ["active", "paused", "disabled", "quarantined"], "description": "Whether it is mirrored."},
+        state={"enum": list(MirrorState), "description": "Whether it is mirrored."},
         head={"type": "integer", "description": "The newest version."},
         timestamp={"type": "integer", "description": "When that was committed, in milliseconds since 1970."},
         published={"type": ["integer", "null"], "description": "The newest version that the mirror has recorded."},

@@ -14,7 +14,7 @@ from deltamirror.txnlog.alerts.records import AlertKey, AlertRow, firing_alerts
 from deltamirror.txnlog.alerts.silences import Silence, active_silences
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import count_files
-from deltamirror.txnlog.queue.breakers import Breaker, all_breakers
+from deltamirror.txnlog.queue.breakers import Breaker, BreakerState, all_breakers
 from deltamirror.txnlog.queue.overview import Show, Sort, TablesPage, Totals, Wanted, tables_page, totals
 from deltamirror.txnlog.queue.status import Attempt, TableStatus, latest_attempts, table_status
 from deltamirror.txnlog.queue.table_records import (
@@ -74,7 +74,7 @@ class Overview:
     @property
     def shut_stores(self) -> int:
         """How many circuits are not closed."""
-        return sum(store.state != "closed" for store in self.stores)
+        return sum(store.state is not BreakerState.CLOSED for store in self.stores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
