@@ -17,7 +17,7 @@ from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import decode_commit
 from deltamirror.deltalog.admission import require_importable
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
-from deltamirror.deltalog.checkpoints import checkpoint_pieces, read_checkpoint, read_piece
+from deltamirror.deltalog.checkpoints import checkpoint_pieces, read_checkpoint, read_pieces
 from deltamirror.deltalog.listing import LogListing, read_listing
 from deltamirror.deltalog.reachable_versions import Reach, reach
 from deltamirror.deltalog.states import commit_time, state_at
@@ -119,7 +119,7 @@ def test_the_pieces_of_a_checkpoint_are_the_checkpoint(table: Path) -> None:
     store = store_of(table)
     for files in read_listing(store).checkpoints:
         whole = read_checkpoint(store, files)
-        pieces = [read_piece(store, piece) for piece in checkpoint_pieces(store, files)]
+        pieces = [each for piece in checkpoint_pieces(store, files) for each in read_pieces(store, [piece])]
         others = [action for each in pieces for action in each.others]
         assert len(others) == 2 + len(whole.transactions) + len(whole.domains)
         assert all(each in others for each in (whole.protocol, whole.metadata, *whole.transactions, *whole.domains))

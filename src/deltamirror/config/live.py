@@ -35,13 +35,11 @@ _LONGEST_WAIT: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadState:
-    """Whether the file as it is can be taken, and when values were taken from it."""
+    """Whether the file as it is can be taken, and how often its values were."""
 
     valid: bool = True
     error: str = ""
     """Why it is refused."""
-    loaded_at: int = 0
-    """When the values in force were loaded, in milliseconds since the epoch."""
     waiting: tuple[str, ...] = ()
     """The keys whose changed values take effect when the process starts again."""
     reloads: int = 0
@@ -72,7 +70,7 @@ class LiveSettings:
     ) -> None:
         self._loaded, self._source = loaded, source
         self._content, self._settled_after = content, settled
-        self._state = ReloadState(loaded_at=_now())
+        self._state = ReloadState()
         self._callbacks: list[Callable[[Settings], None]] = []
         self._watchers: list[Callable[[ReloadState], None]] = []
         self._lock = threading.Lock()
@@ -194,9 +192,7 @@ class LiveSettings:
         self._loaded = replace(loaded, settings=settings)
         state = self._state
         _say(file, changed, () if waiting == state.waiting else waiting, was_refused=not state.valid)
-        self._state = ReloadState(
-            loaded_at=_now(), waiting=waiting, reloads=state.reloads + bool(changed), refusals=state.refusals
-        )
+        self._state = ReloadState(waiting=waiting, reloads=state.reloads + bool(changed), refusals=state.refusals)
 
     def _refuse(self, error: InvalidSettings) -> None:
         said = f"{error.message}; {error.hint}" if error.hint else error.message
@@ -257,7 +253,3 @@ def _emptied(file: Path) -> InvalidSettings:
 def _named(error: Exception) -> str:
     """Without a traceback, which may repeat secrets."""
     return f"{type(error).__name__}: {error}"
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -15,11 +15,10 @@ from deltamirror.config.keys import Key, keys
 from deltamirror.config.load import Loaded, origin_in_block
 from deltamirror.config.settings import Settings
 
-__all__ = ["MIRROR_PROPERTY", "Switch", "ignored_properties", "origins_for", "settings_for", "switched_by"]
+__all__ = ["Switch", "ignored_properties", "origins_for", "settings_for", "switched_by"]
 
 _PER_TABLE: Final = {key.path: key for key in keys(Settings) if key.per_table}
 _ENABLED: Final = _PER_TABLE["mirror.enabled"]
-MIRROR_PROPERTY: Final = _ENABLED.table_property
 
 
 def settings_for(settings: Settings, table: str, properties: Mapping[str, str]) -> Settings:

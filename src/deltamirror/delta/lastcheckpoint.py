@@ -91,7 +91,7 @@ _NOTHING = Reading(None, Trust.DAMAGED)
 def encode(pointer: LastCheckpoint) -> bytes:
     """The bytes of the file: one line that ends with the checksum. Fields that are too long are left out."""
     text = json_text(_within_limits(pointer))
-    return f'{text[:-1]},"checksum":"{_checksum(_parse(text))}"}}\n'.encode()
+    return f'{text[:-1]},"checksum":"{content_checksum(text)}"}}\n'.encode()
 
 
 def decode(data: bytes) -> Reading:

@@ -23,7 +23,7 @@ from deltamirror.deltalog.parquet import opened, translated
 from deltamirror.errors import Unsupported
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["Piece", "checkpoint_pieces", "read_checkpoint", "read_piece", "read_pieces"]
+__all__ = ["Piece", "checkpoint_pieces", "read_checkpoint", "read_pieces"]
 
 _BATCH_ROWS: Final = 100_000
 _OTHERS: Final = ("txn", "metaData", "protocol", "domainMetadata")
@@ -44,13 +44,11 @@ def read_checkpoint(store: Store, files: CheckpointFiles) -> CheckpointState:
         return state_of_actions(whole, version=files.version)
 
 
-def read_piece(store: Store, piece: Piece) -> CheckpointActions:
-    """The actions of a piece: others, files, removes. What the row group has before them is decoded, and dropped."""
-    return next(read_pieces(store, [piece]))
-
-
 def read_pieces(store: Store, pieces: Sequence[Piece]) -> Iterator[CheckpointActions]:
-    """The actions of each piece, in order. Neighbours of one row group are decoded once."""
+    """The actions of each piece, in order: others, files, removes. Neighbours of one row group are decoded once.
+
+    What the row group has before the first of them is decoded, and dropped.
+    """
     for (meta, groups), run in groupby(pieces, key=_source):
         if groups:
             yield from _of_parquet(store, list(run))

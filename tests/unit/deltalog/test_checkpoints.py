@@ -11,7 +11,7 @@ from deltamirror.deltalog import checkpoint_pieces as log_pieces
 from deltamirror.deltalog import checkpoints as log_checkpoints
 from deltamirror.deltalog import parquet as log_parquet
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
-from deltamirror.deltalog.checkpoints import checkpoint_pieces, read_checkpoint, read_piece, read_pieces
+from deltamirror.deltalog.checkpoints import checkpoint_pieces, read_checkpoint, read_pieces
 from deltamirror.deltalog.listing import CheckpointFiles, read_listing
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, InvalidInput, Transient, Unsupported
 from deltamirror.storage.store import Store
@@ -86,7 +86,7 @@ def test_pieces_are_bounded_and_together_the_checkpoint(
     assert sum(piece.rows for piece in pieces) == rows(MANY).num_rows
     assert all(0 < piece.rows <= 300 for piece in pieces)
     assert len(pieces) <= 6
-    one_by_one = [read_piece(store, piece) for piece in pieces]
+    one_by_one = [each for piece in pieces for each in read_pieces(store, [piece])]
     in_a_row = list(read_pieces(store, pieces))
     for one, other in zip(one_by_one, in_a_row, strict=True):
         assert (one.others, one.files, one.removes) == (other.others, other.files, other.removes)
@@ -115,7 +115,7 @@ def test_a_large_file_that_is_gone_is_to_be_tried_again(store: Store, monkeypatc
     (piece,) = checkpoint_pieces(store, found)
     store.delete([found.metas[0].key])
     with pytest.raises(Transient, match="is not what it was"):
-        read_piece(store, piece)
+        list(read_pieces(store, [piece]))
 
 
 def test_a_row_group_that_unpacks_to_more_than_any_writer_makes_is_not_read(

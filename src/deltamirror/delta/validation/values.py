@@ -17,13 +17,12 @@ from typing import Final, TypeAlias
 from deltamirror.delta.partitions import has_negative_fraction, parse_partition, partition_text
 from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
 
-__all__ = ["Parses", "PartitionColumn", "value_test"]
+__all__ = ["Parses", "PartitionColumn"]
 
 Parses: TypeAlias = Callable[[str], bool]
 
 _REMEMBERED: Final = 4096
 _FREE: Final = frozenset({"string", "binary"})
-_ONE_SPELLING: Final = frozenset({"byte", "short", "integer", "long", "boolean", "date"})
 _ZONED: Final = re.compile(r".{8,10}[ T].{7,8}(?:\.[0-9]+)?Z|.{8,10} .{7,8}(?:\.[0-9]+)?")
 _LOCAL: Final = re.compile(r".{8,10} .{7,8}(?:\.[0-9]+)?")
 _BEYOND_MICROSECONDS: Final = re.compile(r"(?<=\.[0-9]{6})[0-9]{1,3}")
@@ -84,17 +83,6 @@ class PartitionColumn:
             return partition_text(text, self.kind)
         except ValueError:
             return text
-
-
-def value_test(kind: DataType) -> Parses | None:
-    """The test whether the log may have a text as a value of the type; ``None`` for every text, as for strings.
-
-    Of integers, booleans and dates, it has the reference writer's spelling.
-    """
-    if isinstance(kind, Primitive) and kind.name in _FREE:
-        return None
-    one_spelling = isinstance(kind, Primitive) and kind.name in _ONE_SPELLING
-    return lru_cache(_REMEMBERED)(partial(_is_canonical if one_spelling else _is_value, kind))
 
 
 def _is_value(kind: DataType, text: str) -> bool:
