@@ -5,8 +5,7 @@ state; ``reading`` has the way back, so that the next checkpoint continues from 
 """
 
 from deltamirror.deltalog.checkpoint.replaying import replay
-from deltamirror.deltalog.checkpoint.rows import file_rows, row_batches
-from deltamirror.deltalog.checkpoint.spark_schema import checkpoint_schema
+from deltamirror.deltalog.checkpoint.rows import checkpoint_schema, file_rows, row_batches
 from deltamirror.deltalog.checkpoint.state import CheckpointState, can_continue
 
 __all__ = [

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features.table import READER_FEATURES_VERSION, WRITER_FEATURES_VERSION
+from deltamirror.delta.schema import from_arrow, schema_string
 from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.columns import combined
 from deltamirror.deltalog.checkpoint.layout import PARTITIONS_PARSED, STATS_PARSED, checkpoint_columns, file_columns
@@ -19,7 +20,7 @@ from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoint.statistics import partition_schema, statistics_schema
 from deltamirror.deltalog.checkpoint.typed_columns import partition_values, statistics
 
-__all__ = ["file_rows", "row_batches"]
+__all__ = ["checkpoint_schema", "file_rows", "row_batches"]
 
 _PIECE_ROWS: Final = 32 * 1024
 _PIECE_BYTES: Final = 512 * 1024 * 1024
@@ -40,6 +41,15 @@ def file_rows(state: CheckpointState) -> pa.Table:
     """The table of a sidecar: add, remove."""
     schema = file_columns(state.metadata, state.protocol)
     return pa.Table.from_batches(_files(state, schema), schema)
+
+
+def checkpoint_schema(columns: pa.Schema) -> str:
+    """Spark's JSON text of the columns of a checkpoint or a sidecar, for the pointer and for the Parquet footer.
+
+    Its fields carry no metadata of their own, not even the ids of mapped columns: Spark 4 loses these as it parses
+    statistics.
+    """
+    return schema_string(from_arrow(columns))
 
 
 def _others(state: CheckpointState) -> Iterator[Mapping[str, object]]:

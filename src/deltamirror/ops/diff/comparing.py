@@ -1,6 +1,6 @@
 """Whether two states of tables are the same: if not, the first difference, and how many there are of each kind."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,6 @@ from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.deltalog.checkpoint.reconciliation import keys_of
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.ops.diff.unequal_rows import unequal, unequal_documents
-from deltamirror.ops.diff.wording import both
 
 __all__ = ["DIFFERING", "ONLY_IN_A", "ONLY_IN_B", "Difference", "compare"]
 
@@ -22,6 +21,7 @@ ONLY_IN_B: Final = "only_in_b"
 DIFFERING: Final = "differing"
 
 # The path is what files are found by; whether an action changed data is a fact of its commit, not of the table.
+_LONGEST: Final = 200
 _COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "dataChange"))
 
 
@@ -96,7 +96,7 @@ def _among_values(kind: str, one: Mapping[str, object], other: Mapping[str, obje
     differing = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
     if differing:
         name = differing[0]
-        yield _Finding(kind, len(differing), f"{kind} {name} {both(one.get(name), other.get(name))}")
+        yield _Finding(kind, len(differing), f"{kind} {name} {_both(one.get(name), other.get(name))}")
 
 
 def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
@@ -146,7 +146,7 @@ class _Pairs:
         pair = differing[0].as_py()
         row, other_row = self.rows[pair].as_py(), self.other_rows[pair].as_py()
         values = _value(self.one, name, row), _value(self.other, name, other_row)
-        return _Finding(f"{DIFFERING}.{name}", len(differing), f"{_named(self.one, row)}: {name} {both(*values)}")
+        return _Finding(f"{DIFFERING}.{name}", len(differing), f"{_named(self.one, row)}: {name} {_both(*values)}")
 
 
 def _value(files: pa.Table, name: str, row: int) -> object:
@@ -158,3 +158,28 @@ def _named(files: pa.Table, row: int) -> str:
     vector = files.column("deletionVector")[row].as_py()
     suffix = "" if vector is None else f" (deletion vector {vector['storageType']}{vector['pathOrInlineDv']})"
     return f"file {files.column('path')[row].as_py()}{suffix}"
+
+
+def _both(one: object, other: object) -> str:
+    """``is 1 in A and absent in B``."""
+    mine, theirs = _shortened(_shown(one), _shown(other))
+    return f"is {mine} in A and {theirs} in B"
+
+
+def _shown(value: object) -> str:
+    return "absent" if value in (None, []) else msgspec.json.encode(value).decode()
+
+
+def _shortened(*texts: str) -> Iterable[str]:
+    """Long texts from a little before the place where they begin to differ."""
+    if max(map(len, texts)) <= _LONGEST:
+        return texts
+    pairs = enumerate(zip(*texts, strict=False))
+    apart = next((place for place, pair in pairs if len(set(pair)) > 1), min(map(len, texts)))
+    start = max(apart - _LONGEST // 4, 0)
+    return [_cut(text, start) for text in texts]
+
+
+def _cut(text: str, start: int) -> str:
+    before, after = "…" if start else "", "…" if len(text) > start + _LONGEST else ""
+    return f"{before}{text[start : start + _LONGEST]}{after}"

@@ -7,8 +7,11 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from deltamirror.batches import batched
 from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.paths import decode_path
+from deltamirror.deltalog.checkpoint.decoded import adds_table
+from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.listing import LogListing, read_listing
 from deltamirror.deltalog.states import state_at
@@ -22,10 +25,10 @@ from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.validate.findings import Finding
 from deltamirror.ops.validate.states import UNDECODABLE
 from deltamirror.ops.validate.validating import validate_log
-from deltamirror.ops.verify.projections import projected_state
 from deltamirror.ops.verify.readers import Reading, read_table
 from deltamirror.ops.verify.report import Compared, Level, StateDifference, TableVerified
 from deltamirror.storage.store import Store
+from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_log
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.work import Difference
@@ -33,6 +36,8 @@ from deltamirror.work import Difference
 __all__ = ["Verifier", "Versions"]
 
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
+_ROWS: Final = 50_000
+"""So many files are Python objects at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ class Verifier:
         for version in versions:
             lines, committed_at = states.at(version)
             taken = snapshot(self._engine.database, log.name, version=version)
-            rows = unexpired(projected_state(taken), committed_at)
+            rows = unexpired(_projected_state(taken), committed_at)
             yield from _difference(Compared.PROJECTIONS, rows, lines)
             found = _log_state(store, listing, version)
             if isinstance(found, CheckpointState):
@@ -182,6 +187,26 @@ def _difference(compared: Compared, found: CheckpointState, lines: CheckpointSta
         yield StateDifference(
             compared=compared, version=lines.version, first=difference.first, counts=difference.counts
         )
+
+
+def _projected_state(taken: Snapshot) -> CheckpointState:
+    """What the rows of SQL say of files, protocol, metadata, transactions and domains; tombstones have none."""
+    return CheckpointState(
+        version=taken.version,
+        protocol=taken.protocol,
+        metadata=taken.metadata,
+        transactions=tuple(sorted(taken.transactions().values(), key=lambda each: each.app_id)),
+        domains=tuple(sorted(taken.domain_metadata().values(), key=lambda each: each.domain)),
+        files=_files(taken),
+        removes=REMOVES.empty_table(),
+    )
+
+
+def _files(taken: Snapshot) -> pa.Table:
+    with taken.database.read() as connection:
+        rows = connection.execution_options(yield_per=_ROWS).execute(taken.files_query())
+        parts = [adds_table([(0, add_of(row)) for row in some]).select(FILES.names) for some in batched(rows, _ROWS)]
+    return pa.concat_tables([FILES.empty_table(), *parts])
 
 
 def _reader_differences(taken: Snapshot, reading: Reading) -> Iterator[StateDifference]:
