@@ -119,7 +119,7 @@ def _commits_query() -> Select[Any]:
 
 def _facts_query() -> Select[Any]:
     c, last = versions.c, tables.c.published_version
-    written = case((checkpoints.c.state == "SUCCESS", checkpoints.c.version))
+    written = case((checkpoints.c.state == Status.SUCCESS, checkpoints.c.version))
     asked_for = (
         select(
             checkpoints.c.table_id,
