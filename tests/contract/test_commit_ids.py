@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from deltamirror import Add, Catalog
-from deltamirror.txnlog.commit.staging import Stage, fresh_commit_id
+from deltamirror.txnlog.commit.staging import Stage, fresh_commit_id, fresh_stage_id
 from tests.support.lakes.lake import add, create, execute, opened, paths
 
 pytestmark = pytest.mark.requirement("R37")
@@ -58,4 +58,4 @@ def test_a_stage_that_draws_the_id_of_a_committed_one_draws_again(
 
 def test_ids_of_stages_are_told_from_all_others() -> None:
     assert {fresh_commit_id() % 2 for _ in range(50)} == {0}
-    assert {fresh_commit_id(staged=True) % 2 for _ in range(50)} == {1}
+    assert {fresh_stage_id() % 2 for _ in range(50)} == {1}

@@ -47,7 +47,7 @@ from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.database.migrations import migrate, require_current
 from deltamirror.txnlog.database.opening import open_database
 from deltamirror.txnlog.tables.reading import Snapshot, cut
-from deltamirror.txnlog.tables.registry import TableInfo, list_tables, pause_mirror, table_at, table_info
+from deltamirror.txnlog.tables.registry import TableInfo, list_tables, pause_mirror, resume_mirror, table_at, table_info
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = ["Catalog"]
@@ -205,13 +205,13 @@ class Catalog:
         """Stop mirroring a table. Commits go on and wait. With unpublished versions, only if told so."""
         name, unpublished = table_name(name), flag(unpublished, "unpublished")
         self.check()
-        pause_mirror(self.database, name, paused=True, unpublished=unpublished)
+        pause_mirror(self.database, name, unpublished=unpublished)
 
     def resume(self, name: str) -> None:
         """Mirror a table again."""
         name = table_name(name)
         self.check()
-        pause_mirror(self.database, name, paused=False)
+        resume_mirror(self.database, name)
 
     def transaction(
         self,

@@ -42,7 +42,12 @@ from deltamirror.rows.changes import (
     RowChange,
     UpdateRows,
 )
-from deltamirror.rows.duties import require_copyable_rows, require_editable_rows, require_updatable_rows
+from deltamirror.rows.duties import (
+    require_copyable_rows,
+    require_editable_rows,
+    require_removable_rows,
+    require_updatable_rows,
+)
 from deltamirror.rows.expressions import Mismatch, Value, assigned, literal_value
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import Scope, condition_of, value_in
@@ -159,8 +164,10 @@ class Deletion(_WithoutData):
         of_rows = pc.scalar(True) if condition is None else condition.of_rows()
         change = DeleteRows(layout.table, of_rows, _columns(condition, layout))
         plan = EditPlan(condition=condition, change=change, removes_only=True)
-        require_editable_rows(layout, rewrites=not plan.of_partitions(layout))
-        if not plan.of_partitions(layout):
+        if plan.of_partitions(layout):
+            require_removable_rows(layout)
+        else:
+            require_editable_rows(layout)
             require_copyable_rows(layout)
         return plan
 
@@ -189,7 +196,7 @@ class Updating(_WithoutData):
 
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Rows that change have to meet the rules of the table."""
-        require_editable_rows(layout, rewrites=True)
+        require_editable_rows(layout)
         require_updatable_rows(layout, rows_checked=rows_checked)
         condition = None if self.predicate is None else condition_of(self.predicate, layout)
         values = assigned_values(self.values, layout, Scope.of(layout))

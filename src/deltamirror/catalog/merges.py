@@ -153,7 +153,7 @@ class Merge:
 
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Check all clauses; no row of the source is looked at yet."""
-        require_editable_rows(layout, rewrites=True)
+        require_editable_rows(layout)
         if self.clauses.not_matched:
             require_writable_rows(layout, rows_checked=rows_checked)
         else:

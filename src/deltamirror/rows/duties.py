@@ -14,6 +14,7 @@ __all__ = [
     "require_editable_rows",
     "require_movable_rows",
     "require_plain_types",
+    "require_removable_rows",
     "require_updatable_rows",
     "require_writable_rows",
 ]
@@ -44,18 +45,20 @@ def require_updatable_rows(layout: Layout, *, rows_checked: bool) -> None:
     _require_none(layout, _OF_NEW_VALUES if rows_checked else frozenset({"identityColumns"}))
 
 
-def require_editable_rows(layout: Layout, *, rewrites: bool) -> None:
-    """Refuse a table whose rows may not change, or whose changes have to be recorded row by row.
-
-    ``rewrites`` says that rows are written; to remove whole files records itself.
-    """
+def require_removable_rows(layout: Layout) -> None:
+    """Refuse a table whose rows may not change; to remove whole files records itself."""
     if append_only(layout.metadata):
         raise Refused(
             f"table {layout.table!r} has delta.appendOnly: its rows are neither deleted nor updated",
             hint="set delta.appendOnly to false first",
             table=layout.table,
         )
-    if rewrites and change_data_feed(layout.metadata):
+
+
+def require_editable_rows(layout: Layout) -> None:
+    """Refuse a table whose rows may not change, or whose changes have to be recorded row by row."""
+    require_removable_rows(layout)
+    if change_data_feed(layout.metadata):
         raise Refused(
             f"table {layout.table!r} has {_CHANGE_FEED}: the change data of rewritten rows is not written here",
             hint="change these rows by Delta Spark, delete whole partitions, or turn the property off",

@@ -46,6 +46,7 @@ __all__ = [
     "claim",
     "discard",
     "fresh_commit_id",
+    "fresh_stage_id",
     "meet_winners",
     "move_ids",
     "move_ids_unlocked",
@@ -57,12 +58,14 @@ _FILES_AT_ONCE = 100_000
 _CHUNKS_AT_ONCE = 50
 
 
-def fresh_commit_id(*, staged: bool = False) -> int:
-    """An id for the rows of a commit: 42 bits of time, so that its rows lie together, and 20 bits of chance.
+def fresh_commit_id() -> int:
+    """An id for the rows of a commit: 42 bits of time, so that its rows lie together, and 20 bits of chance."""
+    return (time.time_ns() // 1_000_000 << 21) | (secrets.randbits(20) << 1)
 
-    The last bit tells the ids of stages from all others: deleting a stage touches the rows of no other commit.
-    """
-    return (time.time_ns() // 1_000_000 << 21) | (secrets.randbits(20) << 1) | staged
+
+def fresh_stage_id() -> int:
+    """One for the rows of a stage. The last bit tells it from all others: to delete a stage touches no other commit."""
+    return fresh_commit_id() | 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +136,7 @@ class Stage:
     def __init__(self, database: Database, table_id: int) -> None:
         self._database = database
         self._table_id = table_id
-        self.commit_id = fresh_commit_id(staged=True)
+        self.commit_id = fresh_stage_id()
         self._has_begun = False
         self._tally = _Tally()
 
@@ -171,7 +174,7 @@ class Stage:
     def _begin(self, session: Session) -> None:
         """Record the stage under an id that has no rows yet: those of another one would be deleted with ours."""
         while _is_taken(session, self.commit_id):
-            self.commit_id = fresh_commit_id(staged=True)
+            self.commit_id = fresh_stage_id()
         session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
 
     def _store(self, blocks: Iterator[Block]) -> None:

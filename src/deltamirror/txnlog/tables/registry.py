@@ -42,6 +42,7 @@ __all__ = [
     "rename_table",
     "require_free",
     "require_name",
+    "resume_mirror",
     "table_at",
     "table_info",
     "tables_of_delta_id",
@@ -190,15 +191,20 @@ def rename_table(database: Database, name: str, new_name: str) -> TableInfo:
         return table_info(session.connection, new_name)
 
 
-def pause_mirror(database: Database, name: str, *, paused: bool, unpublished: bool = True) -> None:
-    """Stop or resume mirroring a table. Commits go on; they wait to be published."""
+def pause_mirror(database: Database, name: str, *, unpublished: bool) -> None:
+    """Stop mirroring a table. Commits go on; they wait to be published."""
     with database.write() as session:
         info = table_info(session.connection, name)
-        if paused:
-            require_published(info, unpublished=unpublished, act="pause")
-        session.execute(update(tables).where(tables.c.table_id == info.id).values(mirror_paused=paused))
-    if not paused:
-        database.announce()
+        require_published(info, unpublished=unpublished, act="pause")
+        session.execute(update(tables).where(tables.c.table_id == info.id).values(mirror_paused=True))
+
+
+def resume_mirror(database: Database, name: str) -> None:
+    """Mirror a table again that was paused."""
+    with database.write() as session:
+        info = table_info(session.connection, name)
+        session.execute(update(tables).where(tables.c.table_id == info.id).values(mirror_paused=False))
+    database.announce()
 
 
 def require_published(info: TableInfo, *, unpublished: bool, act: str) -> None:

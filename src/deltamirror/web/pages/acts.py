@@ -14,7 +14,7 @@ from deltamirror.ops.wording import counted, moment
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.txnlog.alerts import end_silence, silence
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
-from deltamirror.txnlog.tables.registry import pause_mirror, table_info
+from deltamirror.txnlog.tables.registry import pause_mirror, resume_mirror, table_info
 from deltamirror.web.pages.gathering import now_ms
 from deltamirror.wiring import open_logs
 
@@ -50,13 +50,13 @@ class Operations:
 
     def pause(self, table: str, *, operator: str, unpublished: bool) -> str:
         """Stop mirroring a table; what to say about it."""
-        pause_mirror(self._engine.database, table, paused=True, unpublished=unpublished)
+        pause_mirror(self._engine.database, table, unpublished=unpublished)
         _log.info("%s paused %s", operator, table)
         return f"{table} is paused: commits wait to be published."
 
     def resume(self, table: str, *, operator: str) -> str:
         """Mirror a table again; what to say about it."""
-        pause_mirror(self._engine.database, table, paused=False)
+        resume_mirror(self._engine.database, table)
         _log.info("%s resumed %s", operator, table)
         return f"{table} is mirrored again."
 
