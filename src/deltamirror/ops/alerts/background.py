@@ -1,9 +1,6 @@
 """Evaluating rules beside a service's other work."""
 
 import logging
-import threading
-from types import TracebackType
-from typing import Self
 
 from deltamirror.config import LiveSettings, Settings, Switch
 from deltamirror.errors import DeltaMirrorError
@@ -12,6 +9,7 @@ from deltamirror.ops.alerts.evaluation import evaluate
 from deltamirror.ops.alerts.explanations import facts_of
 from deltamirror.ops.alerts.readings import observe
 from deltamirror.ops.alerts.rules import Rule, channels_in_force, rules_in_force, told_channels
+from deltamirror.ops.service_thread import ServiceThread
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.telemetry import metrics
@@ -43,28 +41,13 @@ def evaluate_now(database: Database, settings: Settings) -> list[Change]:
     return record(database, changes)
 
 
-class AlertWatch:
+class AlertWatch(ServiceThread):
     """A thread that evaluates the rules once in an interval, and has notifications sent. It holds up no publishing."""
 
     def __init__(self, database: Database, live: LiveSettings, *, ending: Ending) -> None:
-        self._database, self._live, self._ending = database, live, ending
+        super().__init__(live, ending, name="deltamirror-alert-rules")
+        self._database = database
         self._dispatcher = Dispatcher(database, counted=metrics.count_alert_delivery)
-        self._stop = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="deltamirror-alert-rules", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._unsubscribe = self._live.on_change(lambda _: self._wake.set())
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unsubscribe()
-        self._stop.set()
-        self._wake.set()
-        self._ending.wait(self._is_over)
 
     def evaluate(self) -> list[Change]:
         """One round: evaluate, and begin to send."""
@@ -75,15 +58,15 @@ class AlertWatch:
         self._dispatcher.dispatch(channels_in_force(settings), settings.alerts)
         return made
 
-    def _is_over(self, seconds: float) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive() and self._dispatcher.close(seconds)
+    def is_over(self, seconds: float) -> bool:
+        """Whether the thread has ended, and those that send, or do within so many seconds each."""
+        return super().is_over(seconds) and self._dispatcher.close(seconds)
 
-    def _run(self) -> None:
+    def work(self) -> None:
+        """Round after round."""
         while not self._stop.is_set():
             # Changed settings count at once: a shorter interval does not wait for the longer one.
-            self._wake.wait(self._live.current.alerts.interval)
-            self._wake.clear()
+            self._is_woken(self._live.current.alerts.interval)
             if self._stop.is_set():
                 return
             try:

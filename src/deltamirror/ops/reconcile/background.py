@@ -2,15 +2,14 @@
 
 import logging
 import math
-import threading
 import time
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from deltamirror.config import LiveSettings, Switch
 from deltamirror.errors import LeaseLost
 from deltamirror.ops.reconcile.reconciling import Reconciler
+from deltamirror.ops.service_thread import ServiceThread
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.telemetry.mentions import Mentions
@@ -48,7 +47,7 @@ class Rounds:
     """Why the last round came to nothing; empty if it did not."""
 
 
-class BackgroundReconciler:
+class BackgroundReconciler(ServiceThread):
     """A thread that looks at each log once in an interval, unless another service did. It holds up no publishing.
 
     Where there are very many logs, each is looked at less often: the thread rests after each look, so that a service
@@ -59,29 +58,13 @@ class BackgroundReconciler:
     def __init__(
         self, database: Database, reconciler: Reconciler, *, live: LiveSettings, ending: Ending, lets_go: bool = False
     ) -> None:
-        self._database, self._reconciler, self._live = database, reconciler, live
-        self._ending = ending
+        super().__init__(live, ending, name="deltamirror-reconciler")
+        self._database, self._reconciler = database, reconciler
         self._lets_go = lets_go
         self._at: tuple[str | None, float] = None, time.monotonic()
         self._error = ""
         self._mentions = Mentions()
         self._failed: dict[int, float] = {}
-        self._stop = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="deltamirror-reconciler", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._unsubscribe = self._live.on_change(lambda _: self._wake.set())
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unsubscribe()
-        self._stop.set()
-        self._wake.set()
-        self._ending.wait(self._is_over)
 
     @property
     def is_on(self) -> bool:
@@ -94,11 +77,8 @@ class BackgroundReconciler:
         late = max(0.0, min(time.monotonic() - since, self._reconciler.quiet()))
         return Rounds(is_running=self._thread.is_alive(), table=table, late=late, error=self._error)
 
-    def _is_over(self, seconds: float) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
+    def work(self) -> None:
+        """Round after round."""
         while not self._stop.is_set():
             if not self._rested(min(self._interval / 10, _LONGEST_PAUSE)):
                 continue  # settings have changed, or this ends
@@ -121,9 +101,7 @@ class BackgroundReconciler:
             self._database.let_go()
         pause = seconds if self._interval > 0 else None
         self._at = None, time.monotonic() + (math.inf if pause is None else pause)
-        is_woken = self._wake.wait(pause)
-        self._wake.clear()
-        return not is_woken
+        return not self._is_woken(pause)
 
     def _look_at_all(self) -> None:
         """Look once at each log that is due, those first that wait longest."""
