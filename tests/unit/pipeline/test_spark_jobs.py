@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from deltamirror.config import Settings
-from deltamirror.pipeline.run.spark import runner as runner_module
-from deltamirror.pipeline.run.spark.runner import SparkRunner
+from deltamirror.pipeline.run.spark import jobs as jobs_module
+from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.telemetry.stopwatch import Stopwatch
 from tests.support.monitoring.scraping import value
 
@@ -35,10 +35,10 @@ class Frame:
 def test_the_time_of_a_job_is_measured_and_not_that_of_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     session: Any = SimpleNamespace(createDataFrame=lambda rows: Frame(rows, clock))
-    monkeypatch.setattr(runner_module, "slots_of", lambda _: 2)
-    monkeypatch.setattr(runner_module, "Stopwatch", lambda: Stopwatch(lambda: clock[0]))
+    monkeypatch.setattr(jobs_module, "slots_of", lambda _: 2)
+    monkeypatch.setattr(jobs_module, "Stopwatch", lambda: Stopwatch(lambda: clock[0]))
     before = value("deltamirror_spark_job_seconds_count"), value("deltamirror_spark_job_seconds_sum")
-    for _ in SparkRunner(Settings(), session=session).job(pa.table({"item": [b"a", b"b"]}), iter, "item binary"):
+    for _ in SparkJobs(Settings(), session=session).job(pa.table({"item": [b"a", b"b"]}), iter, "item binary"):
         clock[0] += 1_000
     after = value("deltamirror_spark_job_seconds_count"), value("deltamirror_spark_job_seconds_sum")
     assert (after[0] - before[0], after[1] - before[1]) == (1, 60)

@@ -11,7 +11,7 @@ import pytest
 from deltamirror.config import CatalogSettings, Settings, SparkSettings, load
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidSettings, LeaseLost, MissingExtra, Unavailable
 from deltamirror.executors.failures import from_spark, translated
-from deltamirror.pipeline.run.spark import runner as runner_module
+from deltamirror.pipeline.run.spark import jobs as jobs_module
 from deltamirror.pipeline.run.spark.environment import exported_environment
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.work import CheckpointOutcome, Failure, Lane, Lease, Stage
@@ -90,8 +90,8 @@ def test_a_spark_that_is_just_starting_keeps_nobody_from_closing_and_is_stopped_
         assert released.wait(60)
         return session
 
-    monkeypatch.setattr(runner_module, "start_session", started)
-    monkeypatch.setattr(runner_module, "_STARTS_WITHIN", 0.01)
+    monkeypatch.setattr(jobs_module, "start_session", started)
+    monkeypatch.setattr(jobs_module, "_STARTS_WITHIN", 0.01)
     runner = SparkRunner(Settings())
     thread = threading.Thread(target=runner.start)
     thread.start()

@@ -8,8 +8,8 @@ from deltamirror.config import Settings
 from deltamirror.delta.actions import Add
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.executors.access import executor_store, explained
+from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.mapping import mapped
-from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.rows.compaction import Bin, compacted
 from deltamirror.rows.scanning import TableFiles
 from deltamirror.rows.spark import TaskRows, collected
@@ -22,21 +22,21 @@ class SparkCompactor:
     """Writes on the Spark that the process works with, and on the one that the settings name where there is none."""
 
     def __init__(self, settings: Settings) -> None:
-        self._runner = SparkRunner(settings, session=SparkSession.getActiveSession())
+        self._jobs = SparkJobs(settings, session=SparkSession.getActiveSession())
         self._stores = Stores.with_keys(settings)
 
     def run(self, bins: Sequence[Bin]) -> Sequence[Sequence[Add]]:
         """One job. An error is an answer, too: so the driver knows which files the other tasks have written."""
         if not bins:
             return []
-        answers = list(mapped(self._runner, _written, list(enumerate(bins))))
+        answers = list(mapped(self._jobs, _written, list(enumerate(bins))))
         layout, address = bins[0].order.layout, bins[0].address
         collected(answers, layout, address, self._stores.at(address))
         return [each.adds for each in sorted(answers, key=lambda answer: answer.task)]
 
     def close(self) -> None:
         """Stop Spark, if it was started for this."""
-        self._runner.close()
+        self._jobs.close()
         self._stores.close()
 
 

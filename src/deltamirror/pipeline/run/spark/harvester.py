@@ -9,8 +9,8 @@ from deltamirror.config import Settings
 from deltamirror.executors.access import executor_store
 from deltamirror.pipeline.run.log_reading import LocalHarvester, ahead
 from deltamirror.pipeline.run.slices import LogSlice, Part, batches_of, read_slice
+from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.mapping import mapped
-from deltamirror.pipeline.run.spark.runner import SparkRunner
 
 __all__ = ["SparkHarvester"]
 
@@ -22,7 +22,7 @@ class SparkHarvester:
     """Reads on the Spark that the settings name. A slice that is too large for a job is read by this process."""
 
     def __init__(self, settings: Settings) -> None:
-        self._runner = SparkRunner(settings)
+        self._jobs = SparkJobs(settings)
         self._here = LocalHarvester(settings)
 
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
@@ -31,14 +31,14 @@ class SparkHarvester:
 
     def close(self) -> None:
         """Stop Spark."""
-        self._runner.close()
+        self._jobs.close()
 
     def _batches(self, slices: Iterable[LogSlice]) -> Iterator[list[Part]]:
         for window in packed(slices, attrgetter("num_bytes"), _WINDOW_BYTES):
             if window[0].num_bytes > _WINDOW_BYTES:
                 yield from self._here.read(window)
             else:
-                yield from batches_of(mapped(self._runner, _parts, window))
+                yield from batches_of(mapped(self._jobs, _parts, window))
 
 
 def _parts(work: LogSlice) -> Iterator[Part]:

@@ -8,8 +8,8 @@ from deltamirror.config import LiveSettings, Settings
 from deltamirror.deltalog.comparison import difference
 from deltamirror.executors.access import executor_store
 from deltamirror.pipeline.run.inspection import LocalInspector
+from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.mapping import mapped
-from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import Difference, ExpectedObject
@@ -28,7 +28,7 @@ class SparkInspector(LocalInspector):
 
     def __init__(self, settings: Settings | LiveSettings, calls: StoreCalls | None = None) -> None:
         super().__init__(settings, calls=calls)
-        self._runner = SparkRunner(settings)
+        self._jobs = SparkJobs(settings)
 
     def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
         """What is not as it should be, by one job."""
@@ -38,11 +38,11 @@ class SparkInspector(LocalInspector):
     def close(self) -> None:
         """Stop Spark."""
         super().close()
-        self._runner.close()
+        self._jobs.close()
 
     def _by_job(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
         some = [(address, objects) for objects in batched(expected, _OBJECTS_A_ROW)]
-        return mapped(self._runner, differing, some)
+        return mapped(self._jobs, differing, some)
 
 
 def differing(some: tuple[StoreAddress, Sequence[ExpectedObject]]) -> Iterator[Difference]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.run.spark.executor import rows_of
-from deltamirror.pipeline.run.spark.runner import SparkRunner
+from deltamirror.pipeline.run.spark.jobs import SparkJobs
 
 __all__ = ["answer_rows", "mapped"]
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def mapped(runner: SparkRunner, function: Callable[[T], Iterable[R]], items: Iterable[T]) -> Iterator[R]:
+def mapped(jobs: SparkJobs, function: Callable[[T], Iterable[R]], items: Iterable[T]) -> Iterator[R]:
     """What a function finds for each item, by one job; the first error of ours is raised in the place of its item.
 
     The function is one of a module: executors import it.
     """
     rows = rows_of(list(enumerate(items)))
-    answers = runner.job(rows, partial(answer_rows, function), _ANSWERS)
+    answers = jobs.job(rows, partial(answer_rows, function), _ANSWERS)
     found = [pickle.loads(each) for some in answers for each in some]  # noqa: S301  our own executors wrote it
     for _, answer in sorted(found, key=itemgetter(0)):
         if isinstance(answer, DeltaMirrorError):
