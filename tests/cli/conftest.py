@@ -3,15 +3,11 @@
 import json
 import os
 import shutil
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from deltamirror.cli import cli
+from tests.support.interfaces.prompt import AddLine, Prompt
 
 ADD = {
     "path": "a.parquet",
@@ -20,38 +16,6 @@ ADD = {
     "modificationTime": 1,
     "dataChange": True,
 }
-
-
-class Prompt:
-    """Runs commands in a folder; an unexpected exit status fails the test with all that was said."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, *args: str, stdin: str | bytes = "", exits: int | None = 0) -> Result:
-        result = CliRunner().invoke(cli, args, input=stdin, prog_name="deltamirror")
-        assert exits in (None, result.exit_code), f"{args}: exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
-        assert "Traceback" not in result.stderr
-        return result
-
-    def json(self, *args: str, stdin: str | bytes = "") -> Any:
-        """The JSON document that a command answers."""
-        return json.loads(self(*args, "--json", stdin=stdin).stdout)
-
-    def error(self, *args: str, stdin: str | bytes = "", exits: int) -> dict[str, Any]:
-        """The JSON object of a failure; standard output has to be empty."""
-        result = self(*args, "--json", stdin=stdin, exits=exits)
-        assert result.stdout == ""
-        error: dict[str, Any] = json.loads(result.stderr)["error"]
-        assert error["exit_status"] == exits
-        return error
-
-    def dump(self, name: str = "deltamirror.db") -> list[str]:
-        """Everything that an SQLite catalog holds."""
-        with sqlite3.connect(self.folder / name) as connection:
-            dumped = list(connection.iterdump())
-        connection.close()
-        return dumped
 
 
 @pytest.fixture
@@ -82,7 +46,7 @@ def orders(prompt: Prompt, made_catalogs: Path) -> Prompt:
 
 
 @pytest.fixture
-def add() -> Callable[..., str]:
+def add() -> AddLine:
     """A line with an add; keyword arguments change its fields."""
 
     def line(**fields: object) -> str:

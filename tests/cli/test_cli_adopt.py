@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.interfaces.prompt import AddLine, Prompt
+
 LOCAL = ("mirror", "--once", "--runner", "local")
 PLAIN = ("--property", "delta.enableInCommitTimestamps=false")
 
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.requirement("R39")
 
 
 @pytest.fixture
-def lake(prompt, add):
+def lake(prompt: Prompt, add: AddLine) -> Prompt:
     """A prompt with the published tables ``a`` and ``b``, at version 1, in whose logs somebody else can write."""
     prompt("init")
     for name in ("a", "b"):
@@ -22,19 +24,19 @@ def lake(prompt, add):
     return prompt
 
 
-def log_of(lake, table: str) -> Path:
+def log_of(lake: Prompt, table: str) -> Path:
     found: Path = lake.folder / f"lake/{table}/_delta_log"
     return found
 
 
-def write_as_others(lake, add, table: str, version: int) -> str:
+def write_as_others(lake: Prompt, add: AddLine, table: str, version: int) -> str:
     """A commit of somebody else; what it is."""
     data = '{"commitInfo":{"timestamp":1700000000000,"operation":"WRITE"}}\n' + add(path="theirs", partitionValues={})
     (log_of(lake, table) / f"{version:020}.json").write_text(data)
     return data
 
 
-def test_a_log_that_somebody_else_wrote_to_is_adopted(lake, add) -> None:
+def test_a_log_that_somebody_else_wrote_to_is_adopted(lake: Prompt, add: AddLine) -> None:
     lake("commit", "a", "-", stdin=add(path="c.parquet", partitionValues={}))
     theirs = write_as_others(lake, add, "a", 2)
     lake(*LOCAL, exits=2)
@@ -60,7 +62,7 @@ def test_a_log_that_somebody_else_wrote_to_is_adopted(lake, add) -> None:
     assert (moved["version"], moved["new_version"], moved["reason"]) == (2, 3, None)
 
 
-def test_a_run_that_has_nothing_to_publish_says_that_a_log_is_ahead(lake, add) -> None:
+def test_a_run_that_has_nothing_to_publish_says_that_a_log_is_ahead(lake: Prompt, add: AddLine) -> None:
     write_as_others(lake, add, "a", 2)
     lake("commit", "b", "-", stdin=add(path="more.parquet", partitionValues={}))
     done = json.loads(lake(*LOCAL, "--json", exits=2).stdout)
@@ -72,7 +74,7 @@ def test_a_run_that_has_nothing_to_publish_says_that_a_log_is_ahead(lake, add) -
     assert lake.json(*LOCAL)["diverged"] == {}
 
 
-def test_commits_that_cannot_follow_are_named_and_dropped_only_if_asked_for(lake, add) -> None:
+def test_commits_that_cannot_follow_are_named_and_dropped_only_if_asked_for(lake: Prompt, add: AddLine) -> None:
     remove = {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": True, "partitionValues": {}, "size": 10}
     lake("commit", "a", "-", stdin=json.dumps({"remove": remove}))
     write_as_others(lake, add, "a", 2)
@@ -91,7 +93,7 @@ def test_commits_that_cannot_follow_are_named_and_dropped_only_if_asked_for(lake
     assert ": superseded and dropped: " in lake("report", "a").stdout
 
 
-def test_one_command_adopts_all_logs(lake, add) -> None:
+def test_one_command_adopts_all_logs(lake: Prompt, add: AddLine) -> None:
     assert lake("adopt", "--all").stdout == "Nothing to adopt.\n"
     for name in ("a", "b"):
         write_as_others(lake, add, name, 2)
@@ -104,7 +106,7 @@ def test_one_command_adopts_all_logs(lake, add) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("a", "--all"), ("a", "--split-transactions")], ids=" ".join)
-def test_what_to_adopt_has_to_be_clear(lake, options: tuple[str, ...]) -> None:
+def test_what_to_adopt_has_to_be_clear(lake: Prompt, options: tuple[str, ...]) -> None:
     before = lake.dump()
     assert lake.error("adopt", *options, exits=64)["code"] == "usage"
     assert lake.error("adopt", "no", exits=11)["code"] == "not-found"

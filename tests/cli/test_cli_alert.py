@@ -6,6 +6,7 @@ import pytest
 from deltamirror.config import load
 from deltamirror.ops.alerts.background import evaluate_now
 from deltamirror.wiring import open_catalog
+from tests.support.interfaces.prompt import AddLine, Prompt
 from tests.support.monitoring.receivers import http_receiver
 
 LOCAL = ("mirror", "--once", "--runner", "local")
@@ -24,7 +25,7 @@ def evaluated(folder: Path) -> None:
 
 
 @pytest.mark.requirement("R80")
-def test_a_channel_is_tested_by_a_message(prompt) -> None:
+def test_a_channel_is_tested_by_a_message(prompt: Prompt) -> None:
     with http_receiver() as hook:
         (prompt.folder / "deltamirror.toml").write_text(channel(hook.url))
         assert prompt("alert", "test", "hook").stdout == "Channel hook took the message.\n"
@@ -37,13 +38,13 @@ def test_a_channel_is_tested_by_a_message(prompt) -> None:
     assert "hunter2" not in str(refused)
 
 
-def test_a_channel_that_is_not_there_is_named(prompt) -> None:
+def test_a_channel_that_is_not_there_is_named(prompt: Prompt) -> None:
     error = prompt.error("alert", "test", "pager", exits=11)
     assert (error["message"], error["hint"]) == ("there is no channel 'pager'", "the settings have these: log")
 
 
 @pytest.mark.requirement("R54")
-def test_alerts_are_listed_while_they_fire_and_with_all_afterwards(orders, add) -> None:
+def test_alerts_are_listed_while_they_fire_and_with_all_afterwards(orders: Prompt, add: AddLine) -> None:
     assert orders("alert", "list").stdout == "No alert fires.\n"
     (orders.folder / "deltamirror.toml").write_text(RULE)
     evaluated(orders.folder)
@@ -59,7 +60,7 @@ def test_alerts_are_listed_while_they_fire_and_with_all_afterwards(orders, add) 
 
 
 @pytest.mark.requirement("R81")
-def test_a_rule_or_a_table_is_silenced_and_no_longer(orders) -> None:
+def test_a_rule_or_a_table_is_silenced_and_no_longer(orders: Prompt) -> None:
     (orders.folder / "deltamirror.toml").write_text(RULE)
     evaluated(orders.folder)
     why = ("--for", "2h", "--reason", "moving the bucket")
@@ -89,20 +90,20 @@ def test_a_rule_or_a_table_is_silenced_and_no_longer(orders) -> None:
         (("nothing", "--table", "orders", "--for", "2h", "--reason", "x"), "no rule is called 'nothing'"),
     ],
 )
-def test_a_silence_of_nothing_is_refused(orders, arguments: tuple[str, ...], message: str) -> None:
+def test_a_silence_of_nothing_is_refused(orders: Prompt, arguments: tuple[str, ...], message: str) -> None:
     error = orders.error("alert", "silence", *arguments, exits=11)
     assert error["message"] == message
     assert "lag-warning" in error["hint"]
 
 
-def test_a_length_of_time_has_a_unit(orders) -> None:
+def test_a_length_of_time_has_a_unit(orders: Prompt) -> None:
     for wrong in ("2", "-2h", "0s", "2 weeks"):
         error = orders.error("alert", "silence", "orders", "--for", wrong, "--reason", "x", exits=64)
         assert "is no length of time such as 90s, 15m, 2h or 1d" in error["message"]
 
 
 @pytest.mark.requirement("R77")
-def test_the_status_shows_the_objectives_and_what_is_left_of_their_budgets(orders) -> None:
+def test_the_status_shows_the_objectives_and_what_is_left_of_their_budgets(orders: Prompt) -> None:
     orders(*LOCAL)
     document = orders.json("status", "--slo")
     hour = document["overall"][0]

@@ -2,12 +2,14 @@ import json
 
 import pytest
 
+from tests.support.interfaces.prompt import AddLine, Prompt
+
 LOCAL = ("mirror", "--once", "--runner", "local")
 HERE = ("--runner", "local")
 
 
 @pytest.mark.requirement("R22")
-def test_the_newest_published_version_gets_its_checkpoint_once(orders, add) -> None:
+def test_the_newest_published_version_gets_its_checkpoint_once(orders: Prompt, add: AddLine) -> None:
     orders("commit", "orders", "-", stdin=add())
     orders(*LOCAL)
     first = orders.json("checkpoint", "orders", *HERE)
@@ -22,7 +24,7 @@ def test_the_newest_published_version_gets_its_checkpoint_once(orders, add) -> N
 
 
 def test_it_is_written_by_the_runner_of_the_mirror_unless_another_one_is_named(
-    orders, monkeypatch: pytest.MonkeyPatch
+    orders: Prompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders(*LOCAL)
     monkeypatch.setenv("DELTAMIRROR_MIRROR__RUNNER", "spark")
@@ -31,23 +33,23 @@ def test_it_is_written_by_the_runner_of_the_mirror_unless_another_one_is_named(
     assert orders("checkpoint", "orders", *HERE).stdout.startswith("orders has a checkpoint of version 0 (")
 
 
-def test_a_master_is_for_spark(orders) -> None:
+def test_a_master_is_for_spark(orders: Prompt) -> None:
     assert "--master is for Spark" in orders("checkpoint", "orders", *HERE, "--master", "local[1]", exits=64).stderr
 
 
-def test_a_table_without_a_published_version_has_nothing_to_write(orders) -> None:
+def test_a_table_without_a_published_version_has_nothing_to_write(orders: Prompt) -> None:
     error = orders.error("checkpoint", "orders", exits=16)
     assert error["code"] == "refused"
     assert "deltamirror mirror --once" in error["hint"]
 
 
-def test_a_paused_table_is_refused(orders) -> None:
+def test_a_paused_table_is_refused(orders: Prompt) -> None:
     orders(*LOCAL)
     orders("table", "pause", "orders")
     assert orders.error("checkpoint", "orders", exits=16)["hint"] == "run `deltamirror table resume orders`"
 
 
-def test_a_table_that_is_paused_with_all_others_is_refused_with_what_resumes_them(orders) -> None:
+def test_a_table_that_is_paused_with_all_others_is_refused_with_what_resumes_them(orders: Prompt) -> None:
     orders(*LOCAL)
     orders("table", "pause", "--all")
     error = orders.error("checkpoint", "orders", exits=16)
@@ -57,11 +59,11 @@ def test_a_table_that_is_paused_with_all_others_is_refused_with_what_resumes_the
     )
 
 
-def test_a_table_that_is_not_there_is_not_found(orders) -> None:
+def test_a_table_that_is_not_there_is_not_found(orders: Prompt) -> None:
     assert orders.error("checkpoint", "nope", exits=11)["table"] == "nope"
 
 
-def test_a_checkpoint_that_cannot_be_written_says_why_and_the_status_shows_it(orders) -> None:
+def test_a_checkpoint_that_cannot_be_written_says_why_and_the_status_shows_it(orders: Prompt) -> None:
     orders(*LOCAL)
     in_the_way = orders.folder / f"lake/orders/_delta_log/{0:020}.checkpoint.parquet"
     in_the_way.mkdir()

@@ -1,17 +1,20 @@
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog
 from deltamirror.config import Settings, keys
 from deltamirror.delta.lines import encode
+from tests.support.interfaces.prompt import AddLine, Prompt
 
 
-def values(document: dict) -> dict[str, tuple[object, str]]:
+def values(document: dict[str, Any]) -> dict[str, tuple[object, str]]:
     return {entry["key"]: (entry["value"], entry["origin"]) for entry in document["settings"]}
 
 
 @pytest.mark.requirement("R75")
-def test_show_names_the_origin_of_every_value(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_names_the_origin_of_every_value(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     (prompt.folder / "deltamirror.toml").write_text("[catalog]\nchunk_lines = 9\n")
     monkeypatch.setenv("DELTAMIRROR_WRITER__RETRIES", "5")
     shown = prompt.json("config", "show", "--catalog", "duckdb:///x.duckdb")
@@ -24,7 +27,7 @@ def test_show_names_the_origin_of_every_value(prompt, monkeypatch: pytest.Monkey
 
 @pytest.mark.requirement("R46")
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_show_never_shows_a_password(prompt, form: list[str]) -> None:
+def test_show_never_shows_a_password(prompt: Prompt, form: list[str]) -> None:
     result = prompt("config", "show", "--catalog", "postgresql://me:hunter2@db/x?sslpassword=hunter2", *form)
     assert "postgresql://me:***@db/x?sslpassword=***" in result.stdout
     assert "hunter2" not in result.output
@@ -32,7 +35,7 @@ def test_show_never_shows_a_password(prompt, form: list[str]) -> None:
 
 @pytest.mark.requirement("R46")
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_show_never_shows_a_secret(prompt, form: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_never_shows_a_secret(prompt: Prompt, form: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for key in (key for key in keys(Settings) if key.secret):
         monkeypatch.setenv(key.variable, "hunter2")
     monkeypatch.setenv("DELTAMIRROR_STORAGE__ACCESS_KEY_ID", "id")
@@ -41,19 +44,19 @@ def test_show_never_shows_a_secret(prompt, form: list[str], monkeypatch: pytest.
     assert "hunter2" not in result.output
 
 
-def test_show_as_text_is_aligned_and_without_escapes(prompt) -> None:
+def test_show_as_text_is_aligned_and_without_escapes(prompt: Prompt) -> None:
     lines = prompt("config", "show").stdout.splitlines()
     assert lines[0].split() == ["SETTING", "VALUE", "FROM"]
     assert all(line.index("default") == lines[0].index("FROM") for line in lines[1:])
     assert "\x1b" not in "".join(lines)
 
 
-def test_check_says_that_settings_are_good(prompt) -> None:
+def test_check_says_that_settings_are_good(prompt: Prompt) -> None:
     assert prompt("config", "check").stdout == "The settings are good (no file).\n"
     assert prompt.json("config", "check") == {"file": None, "problems": []}
 
 
-def test_check_finds_every_problem_at_once(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_finds_every_problem_at_once(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     (prompt.folder / "deltamirror.toml").write_text("[catalog]\nchunk_line = 9\nbusy_timeout = 'x'\n")
     monkeypatch.setenv("DELTAMIRROR_CATALOG_URL", "sqlite:///x.db")
     result = prompt("config", "check", exits=10)
@@ -65,21 +68,21 @@ def test_check_finds_every_problem_at_once(prompt, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("command", [["table", "list"], ["init"], ["config", "show"]])
-def test_a_wrong_setting_stops_every_command_with_10(prompt, command: list[str]) -> None:
+def test_a_wrong_setting_stops_every_command_with_10(prompt: Prompt, command: list[str]) -> None:
     (prompt.folder / "deltamirror.toml").write_text("\n[catalogue]\n")
     result = prompt(*command, exits=10)
     assert result.stderr == "error: deltamirror.toml:2: unknown section `catalogue`\nhint: did you mean `catalog`?\n"
     assert not (prompt.folder / "deltamirror.db").exists()
 
 
-def test_a_file_of_another_name_is_taken_with_config(prompt) -> None:
+def test_a_file_of_another_name_is_taken_with_config(prompt: Prompt) -> None:
     (prompt.folder / "other.toml").write_text("log.level = 'error'\n")
     assert values(prompt.json("config", "show", "--config", "other.toml"))["log.level"] == ("error", "other.toml:1")
     assert prompt.error("config", "show", "--config", "missing.toml", exits=10)["source"] == "missing.toml"
 
 
 @pytest.mark.requirement("R75")
-def test_show_for_a_table_names_the_block_or_the_property_that_a_value_comes_from(orders) -> None:
+def test_show_for_a_table_names_the_block_or_the_property_that_a_value_comes_from(orders: Prompt) -> None:
     (orders.folder / "deltamirror.toml").write_text(
         "[[tables]]\nmatch = 'ord*'\nmirror.enabled = false\ncheckpoint.bytes = 7\n"
     )
@@ -103,7 +106,7 @@ def test_show_for_a_table_names_the_block_or_the_property_that_a_value_comes_fro
 
 
 @pytest.mark.requirement("R116")
-def test_a_table_that_is_switched_off_is_disabled_and_never_late(orders, add) -> None:
+def test_a_table_that_is_switched_off_is_disabled_and_never_late(orders: Prompt, add: AddLine) -> None:
     (orders.folder / "deltamirror.toml").write_text("[[tables]]\nmatch = 'orders'\nmirror.enabled = false\n")
     assert orders.json("mirror", "--once", "--runner", "local")["versions"] == 0
     [status] = orders.json("status", "--check", "--max-lag", "0")["tables"]

@@ -10,11 +10,12 @@ import pytest
 from deltamirror.cli.readers import READERS, Reader
 from deltamirror.cli.tour import CHAPTERS
 from tests.support.interfaces.commands import typed, without_jvm
+from tests.support.interfaces.prompt import Prompt
 
 TOUR = ("demo", "--runner", "local")
 
 
-def test_the_tour_shows_each_chapter_its_code_and_what_came_of_it(prompt) -> None:
+def test_the_tour_shows_each_chapter_its_code_and_what_came_of_it(prompt: Prompt) -> None:
     told = prompt.json(*TOUR)["chapters"]
     assert [chapter["title"] for chapter in told] == [chapter.title for chapter in CHAPTERS]
     assert all(chapter["code"] and chapter["outcome"] for chapter in told)
@@ -37,7 +38,7 @@ def test_the_tour_shows_each_chapter_its_code_and_what_came_of_it(prompt) -> Non
 
 @pytest.mark.parametrize(("missing", "packages"), [("deltalake", "deltalake"), ("duckdb_extension_delta", "duckdb")])
 def test_a_reader_that_is_not_installed_is_named_with_the_way_to_get_it(
-    prompt, monkeypatch: pytest.MonkeyPatch, missing: str, packages: str
+    prompt: Prompt, monkeypatch: pytest.MonkeyPatch, missing: str, packages: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     seen = prompt.json(*TOUR)["chapters"][-1]["outcome"]
@@ -45,13 +46,13 @@ def test_a_reader_that_is_not_installed_is_named_with_the_way_to_get_it(
     assert seen[-1] == "all readers see the same rows"
 
 
-def test_readers_that_differ_are_not_passed_over(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_that_differ_are_not_passed_over(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     lying = Reader("liar", "", lambda folder: pa.table({"id": [1]}))
     monkeypatch.setattr("deltamirror.cli.tour.READERS", (*READERS, lying))
     assert "the readers differ" in prompt.error(*TOUR, exits=1)["message"]
 
 
-def test_the_tour_leaves_nothing_behind(prompt, monkeypatch) -> None:
+def test_the_tour_leaves_nothing_behind(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(prompt.folder))
     said = prompt(*TOUR).stdout
     assert list(prompt.folder.iterdir()) == []
@@ -60,7 +61,7 @@ def test_the_tour_leaves_nothing_behind(prompt, monkeypatch) -> None:
     assert not any(line.endswith(" ") for line in said.splitlines())
 
 
-def test_what_the_tour_suggests_works_in_its_folder(prompt, monkeypatch) -> None:
+def test_what_the_tour_suggests_works_in_its_folder(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     said = prompt(*TOUR, "--folder", "lake").stdout
     monkeypatch.chdir(prompt.folder / "lake")
     suggested = re.findall(r"^    \S*deltamirror (.+)", said, re.MULTILINE)
@@ -69,7 +70,9 @@ def test_what_the_tour_suggests_works_in_its_folder(prompt, monkeypatch) -> None
         prompt(*shlex.split(command))
 
 
-def test_what_the_tour_suggests_can_be_typed_where_the_command_is_not_on_the_path(prompt, monkeypatch) -> None:
+def test_what_the_tour_suggests_can_be_typed_where_the_command_is_not_on_the_path(
+    prompt: Prompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     beside = prompt.folder / "bin" / "deltamirror"
     beside.parent.mkdir()
     beside.touch()
@@ -78,14 +81,14 @@ def test_what_the_tour_suggests_can_be_typed_where_the_command_is_not_on_the_pat
     assert f"\n    {beside} table list\n" in prompt(*TOUR).stdout
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_error(prompt) -> None:
+def test_a_folder_that_cannot_be_made_is_one_clear_error(prompt: Prompt) -> None:
     (prompt.folder / "file").touch()
     error = prompt.error(*TOUR, "--folder", "file/inside", exits=21)
     assert "file/inside" in error["message"]
     assert error["hint"]
 
 
-def test_the_tour_does_not_touch_a_catalog_that_is_there(orders) -> None:
+def test_the_tour_does_not_touch_a_catalog_that_is_there(orders: Prompt) -> None:
     before = orders.dump(), sorted(orders.folder.iterdir())
     assert orders.error(*TOUR, "--folder", ".", exits=12)["code"] == "already-exists"
     assert (orders.dump(), sorted(orders.folder.iterdir())) == before

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.interfaces.prompt import AddLine, Prompt
+
 LOCAL = ("mirror", "--once", "--runner", "local")
 
 
 @pytest.fixture
-def lived(orders, add):
+def lived(orders: Prompt, add: AddLine) -> Prompt:
     """A prompt with the table ``orders`` at version 3, published, with a file more in each version."""
     for name in "abc":
         orders("commit", "orders", "-", stdin=add(path=f"{name}.parquet", stats='{"numRecords":1}'))
@@ -19,7 +21,7 @@ def lived(orders, add):
     return orders
 
 
-def differing(prompt: Any, *sides: str) -> dict[str, Any]:
+def differing(prompt: Prompt, *sides: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(prompt("diff", *sides, "--json", exits=2).stdout)
     assert not found["equal"]
     return found
@@ -35,18 +37,18 @@ def differing(prompt: Any, *sides: str) -> dict[str, Any]:
         ("lake/orders@0", "orders@0"),
     ],
 )
-def test_what_is_published_equals_what_is_committed(lived, sides: tuple[str, str]) -> None:
+def test_what_is_published_equals_what_is_committed(lived: Prompt, sides: tuple[str, str]) -> None:
     found = lived.json("diff", *sides)
     assert (found["equal"], found["first"], found["counts"]) == (True, None, {})
     assert found["a"]["version"] == found["b"]["version"]
 
 
-def test_equal_tables_are_told_in_one_line(lived) -> None:
+def test_equal_tables_are_told_in_one_line(lived: Prompt) -> None:
     said = lived("diff", "orders", "lake/orders").stdout
     assert said == "Equal: orders at version 3, and lake/orders at version 3.\n"
 
 
-def test_two_versions_of_a_table_differ_by_their_files(lived) -> None:
+def test_two_versions_of_a_table_differ_by_their_files(lived: Prompt) -> None:
     found = differing(lived, "orders@1", "orders")
     assert found == {
         "equal": False,
@@ -57,7 +59,7 @@ def test_two_versions_of_a_table_differ_by_their_files(lived) -> None:
     }
 
 
-def test_differences_are_told_and_counted_by_kind(lived) -> None:
+def test_differences_are_told_and_counted_by_kind(lived: Prompt) -> None:
     shutil.copytree(lived.folder / "lake/orders", lived.folder / "copy")
     lived("table", "alter", "orders", "--set", "delta.appendOnly=false")
     commit = lived.folder / f"copy/_delta_log/{3:020}.json"
@@ -75,68 +77,68 @@ def test_differences_are_told_and_counted_by_kind(lived) -> None:
     ]
 
 
-def test_a_rebuilt_log_equals_its_table(lived) -> None:
+def test_a_rebuilt_log_equals_its_table(lived: Prompt) -> None:
     lived("rebuild", "orders", "--to", "again", "--versions", "2..3")
     for version in (2, 3):
         assert lived.json("diff", f"orders@{version}", f"./again@{version}")["equal"]
 
 
-def test_a_checkpoint_says_what_the_commits_said(lived) -> None:
+def test_a_checkpoint_says_what_the_commits_said(lived: Prompt) -> None:
     lived("checkpoint", "orders", "--runner", "local")
     assert lived.json("diff", "orders", "lake/orders")["equal"]
 
 
-def test_two_locations_need_no_catalog(lived) -> None:
+def test_two_locations_need_no_catalog(lived: Prompt) -> None:
     (lived.folder / "deltamirror.db").unlink()
     assert lived.json("diff", "lake/orders", f"file://{lived.folder}/lake/orders")["equal"]
     assert not (lived.folder / "deltamirror.db").exists()
 
 
-def test_a_folder_whose_name_ends_like_a_version_is_written_with_a_slash(lived) -> None:
+def test_a_folder_whose_name_ends_like_a_version_is_written_with_a_slash(lived: Prompt) -> None:
     shutil.copytree(lived.folder / "lake/orders", lived.folder / "old@1")
     assert lived.json("diff", "orders", "./old@1/")["equal"]
 
 
-def test_a_table_that_is_not_there_is_not_found(lived) -> None:
+def test_a_table_that_is_not_there_is_not_found(lived: Prompt) -> None:
     error = lived.error("diff", "orders", "nope", exits=11)
     assert error["table"] == "nope"
     assert "./nope" in error["hint"]
 
 
 @pytest.mark.parametrize("side", ["orders@9", "lake/orders@9"])
-def test_a_version_that_is_not_there_is_not_found(lived, side: str) -> None:
+def test_a_version_that_is_not_there_is_not_found(lived: Prompt, side: str) -> None:
     assert lived.error("diff", "orders", side, exits=11)["version"] == 9
 
 
 @pytest.mark.parametrize("side", ["orders@x", "orders@-1", "orders@", "orders@1.5", "orders@9999999999999999999"])
-def test_what_is_no_version_is_refused(lived, side: str) -> None:
+def test_what_is_no_version_is_refused(lived: Prompt, side: str) -> None:
     error = lived.error("diff", "orders", side, exits=10)
     assert "is not a version" in error["message"]
     assert "orders@7" in error["hint"]
 
 
-def test_a_location_without_a_log_is_told_apart(lived) -> None:
+def test_a_location_without_a_log_is_told_apart(lived: Prompt) -> None:
     (lived.folder / "empty").mkdir()
     error = lived.error("diff", "orders", "./empty", exits=11)
     assert str(lived.folder / "empty") in error["message"]
     assert lived.error("diff", "./nowhere", "orders", exits=11)["message"]
 
 
-def test_a_damaged_commit_is_named(lived) -> None:
+def test_a_damaged_commit_is_named(lived: Prompt) -> None:
     commit = lived.folder / f"lake/orders/_delta_log/{2:020}.json"
     commit.write_text(commit.read_text()[:-20])
     error = lived.error("diff", "orders", "lake/orders", exits=10)
     assert f"{2:020}.json" in error["message"]
 
 
-def test_one_side_alone_is_a_usage_error(lived) -> None:
+def test_one_side_alone_is_a_usage_error(lived: Prompt) -> None:
     lived.error("diff", "orders", exits=64)
     lived.error("diff", exits=64)
 
 
-def test_an_empty_side_is_refused(lived) -> None:
+def test_an_empty_side_is_refused(lived: Prompt) -> None:
     lived.error("diff", "orders", "", exits=11)
 
 
-def test_a_catalog_that_is_not_there_is_told(prompt, tmp_path: Path) -> None:
+def test_a_catalog_that_is_not_there_is_told(prompt: Prompt, tmp_path: Path) -> None:
     assert prompt.error("diff", "orders", "lake/orders", exits=17)["code"] == "catalog-mismatch"

@@ -7,6 +7,7 @@ import pytest
 from deltamirror import MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from tests.support.interfaces.commands import following
+from tests.support.interfaces.prompt import AddLine, Prompt
 from tests.support.mirrors.local import following as running
 from tests.support.mirrors.local import local_settings, until
 from tests.support.monitoring.health import asked, served, until_part
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.requirement("R64")
 QUICK = {"DELTAMIRROR_MIRROR__RUNNER": "local", "DELTAMIRROR_MIRROR__POLL": "0.05"}
 
 
-def test_a_service_tells_of_its_health_where_it_was_told_to_listen(orders, add) -> None:
+def test_a_service_tells_of_its_health_where_it_was_told_to_listen(orders: Prompt, add: AddLine) -> None:
     with following("--listen", "0", folder=orders.folder, settings=QUICK) as service:
         assert "Health and metrics: http://127.0.0.1:" in service.started
         orders("commit", "orders", "-", "--wait", "300", stdin=add())
@@ -36,7 +37,7 @@ def test_a_service_tells_of_its_health_where_it_was_told_to_listen(orders, add) 
 
 
 @pytest.mark.requirement("R118")
-def test_the_reconciler_runs_as_a_process_of_its_own(orders, add) -> None:
+def test_the_reconciler_runs_as_a_process_of_its_own(orders: Prompt, add: AddLine) -> None:
     """What is lost from a log is written again, though the service beside it compares no logs."""
     first = orders.folder / "lake" / "orders" / LOG_DIRECTORY / commit_name(1)
     orders("commit", "orders", "-", stdin=add())
@@ -62,7 +63,7 @@ def test_the_reconciler_runs_as_a_process_of_its_own(orders, add) -> None:
         assert "1 commits and 0 checkpoints were gone from the log of table 'orders'" in complained
 
 
-def test_the_health_of_a_catalog_is_that_of_its_records_and_stores(orders, add) -> None:
+def test_the_health_of_a_catalog_is_that_of_its_records_and_stores(orders: Prompt, add: AddLine) -> None:
     orders("commit", "orders", "-", stdin=add())
     orders("mirror", "--once", "--runner", "local")
     document = orders.json("health")
@@ -90,11 +91,11 @@ def test_the_health_of_a_catalog_is_that_of_its_records_and_stores(orders, add) 
         (("health", "--url", "ftp://host"), "such as http://127.0.0.1:9180"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(orders, words: tuple[str, ...], said: str) -> None:
+def test_options_that_make_no_sense_are_refused(orders: Prompt, words: tuple[str, ...], said: str) -> None:
     assert said in orders.error(*words, exits=64)["message"]
 
 
-def test_a_missing_library_is_named_before_anything_begins(orders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_before_anything_begins(orders: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "deltamirror.web.listener", raising=False)
     error = orders.error("mirror", "--follow", "--listen", "0", "--runner", "local", exits=18)
@@ -102,7 +103,7 @@ def test_a_missing_library_is_named_before_anything_begins(orders, monkeypatch: 
     assert "pip install 'deltamirror[server]'" in error["hint"]
 
 
-def test_who_answers_with_something_else_is_not_healthy(orders) -> None:
+def test_who_answers_with_something_else_is_not_healthy(orders: Prompt) -> None:
     with held_port() as port:
         error = orders.error("health", "--url", f"127.0.0.1:{port}", exits=20)
     assert f"http://127.0.0.1:{port}/readyz does not answer with its health" in error["message"]

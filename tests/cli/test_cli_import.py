@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.imports.foreign_logs import HISTORY, put_classic, put_log, state_after
 from tests.support.interfaces.commands import typed, variables, without_jvm
+from tests.support.interfaces.prompt import Prompt
 from tests.support.logs.checkpoint_tables import rows
 from tests.support.logs.checkpoints import commit, file
 
@@ -23,14 +23,14 @@ BELOW = ("--root", "lake")
 
 
 @pytest.fixture
-def lake(prompt) -> Any:
+def lake(prompt: Prompt) -> Prompt:
     """A prompt with an empty catalog, and beside it the table ``lake/a`` of somebody else, versions 0 to 3."""
     prompt("init")
     put_log(place(prompt, "a"), dict(enumerate(HISTORY)))
     return prompt
 
 
-def place(prompt: Any, name: str) -> Store:
+def place(prompt: Prompt, name: str) -> Store:
     return store_at(str(prompt.folder / "lake" / name), StorageSettings())
 
 
@@ -40,12 +40,12 @@ def put_later_log(store: Store) -> None:
     put_classic(store, 2, rows(state_after(HISTORY[:3])))
 
 
-def tables(prompt: Any) -> list[str]:
+def tables(prompt: Prompt) -> list[str]:
     return [table["name"] for table in prompt.json("table", "list")["tables"]]
 
 
 @pytest.mark.requirement("R33")
-def test_a_table_that_exists_comes_under_sql_with_its_history(lake) -> None:
+def test_a_table_that_exists_comes_under_sql_with_its_history(lake: Prompt) -> None:
     before = {path: path.read_bytes() for path in lake.folder.glob("lake/**/*.*")}
     said = lake("import", "lake/a", "--name", "sales.a")
     location = f"file://{lake.folder}/lake/a"
@@ -61,14 +61,14 @@ def test_a_table_that_exists_comes_under_sql_with_its_history(lake) -> None:
     assert (lake.folder / "lake/a/_delta_log" / names.commit_name(4)).exists()
 
 
-def test_the_answer_is_one_document(lake) -> None:
+def test_the_answer_is_one_document(lake: Prompt) -> None:
     location = f"file://{lake.folder}/lake/a"
     found = {"name": "a", "location": location, "first": 0, "last": 3, "base": None}
     assert lake.json("import", "lake/a", "--name", "a", "--dry-run") == {**found, "num_files": None}
     assert lake.json("import", "lake/a", "--name", "a") == {**found, "num_files": 6}
 
 
-def test_a_log_without_its_beginning_is_imported_from_its_checkpoint(lake) -> None:
+def test_a_log_without_its_beginning_is_imported_from_its_checkpoint(lake: Prompt) -> None:
     put_later_log(place(lake, "b"))
     name = names.checkpoint_name(2)
     said = lake("import", "lake/b", "--name", "b").stdout
@@ -76,25 +76,25 @@ def test_a_log_without_its_beginning_is_imported_from_its_checkpoint(lake) -> No
     assert lake.json("table", "show", "b")["table"]["log_start"] == 2
 
 
-def test_one_may_begin_later_than_the_log(lake) -> None:
+def test_one_may_begin_later_than_the_log(lake: Prompt) -> None:
     put_classic(place(lake, "a"), 2, rows(state_after(HISTORY[:3])))
     assert lake.json("import", "lake/a", "--name", "a", "--from-version", "1")["first"] == 2
     assert [entry["version"] for entry in lake.json("table", "history", "a")["history"]] == [3, 2]
 
 
-def test_one_version_is_told_as_one(lake) -> None:
+def test_one_version_is_told_as_one(lake: Prompt) -> None:
     put_log(place(lake, "b"), {0: HISTORY[0]})
     assert ": version 0; 0 files.\n" in lake("import", "lake/b", "--name", "b").stdout
 
 
-def test_what_is_only_tried_leaves_the_catalog_as_it_is(lake) -> None:
+def test_what_is_only_tried_leaves_the_catalog_as_it_is(lake: Prompt) -> None:
     before = lake.dump()
     said = lake("import", "lake/a", "--name", "a", "--dry-run").stdout
     assert said == f"file://{lake.folder}/lake/a can be imported as a: versions 0 to 3.\n"
     assert lake.dump() == before
 
 
-def test_of_many_versions_the_progress_is_shown(lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_versions_the_progress_is_shown(lake: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "_MOST_ROWS", 50)  # a row for each version and one for its file
     put_log(place(lake, "a"), {version: commit(file(str(version))) for version in range(LAST + 1, 250)})
     for tried in (["--dry-run"], []):
@@ -104,7 +104,7 @@ def test_of_many_versions_the_progress_is_shown(lake, monkeypatch: pytest.Monkey
         assert (len(done), done[-1]) == (10, 250)
 
 
-def test_a_document_comes_without_progress(lake) -> None:
+def test_a_document_comes_without_progress(lake: Prompt) -> None:
     put_log(place(lake, "a"), {version: commit(file(str(version))) for version in range(LAST + 1, 250)})
     assert lake("import", "lake/a", "--name", "a", "--json").stderr == ""
 
@@ -113,7 +113,7 @@ def test_a_document_comes_without_progress(lake) -> None:
 
 
 @pytest.fixture
-def many(lake) -> Any:
+def many(lake: Prompt) -> Prompt:
     """Beside ``a``: ``raw/b``, which begins with a checkpoint, ``raw/old/c``, which is damaged, and other files."""
     put_later_log(place(lake, "raw/b"))
     put_log(place(lake, "raw/old/c"), {0: HISTORY[0], 2: HISTORY[2]})
@@ -123,7 +123,7 @@ def many(lake) -> Any:
 
 
 @pytest.mark.requirement("R33")
-def test_all_tables_below_a_pattern_are_imported_but_for_those_that_cannot_be(many) -> None:
+def test_all_tables_below_a_pattern_are_imported_but_for_those_that_cannot_be(many: Prompt) -> None:
     done = many("import", "--glob", "lake/**", *BELOW, exits=2)
     *lines, summary = done.stdout.splitlines()
     assert summary == "2 of 3 tables imported."
@@ -133,14 +133,14 @@ def test_all_tables_below_a_pattern_are_imported_but_for_those_that_cannot_be(ma
     assert tables(many) == ["a", "raw.b"]
 
 
-def test_those_that_could_not_be_imported_are_imported_once_they_are_mended(many) -> None:
+def test_those_that_could_not_be_imported_are_imported_once_they_are_mended(many: Prompt) -> None:
     many("import", "--glob", "lake/raw/**", *BELOW, exits=2)
     put_log(place(many, "raw/old/c"), {1: HISTORY[1]})
     assert many("import", "--glob", "lake/raw/old/*", *BELOW).stdout.endswith("1 of 1 table imported.\n")
     assert tables(many) == ["raw.b", "raw.old.c"]
 
 
-def test_what_was_imported_before_is_passed_over_whatever_its_name(many) -> None:
+def test_what_was_imported_before_is_passed_over_whatever_its_name(many: Prompt) -> None:
     shutil.rmtree(many.folder / "lake/raw/old")
     many("import", "lake/raw/b", "--name", "b")
     said = many("import", "--glob", "lake/**", *BELOW).stdout
@@ -164,13 +164,13 @@ def test_what_was_imported_before_is_passed_over_whatever_its_name(many) -> None
         ("lake/?", {"a"}),
     ],
 )
-def test_a_pattern_means_folders(many, pattern: str, found: set[str]) -> None:
+def test_a_pattern_means_folders(many: Prompt, pattern: str, found: set[str]) -> None:
     shutil.rmtree(many.folder / "lake/raw/old")
     many("import", "--glob", pattern, *BELOW)
     assert set(tables(many)) == found
 
 
-def test_a_table_has_the_name_of_its_folders_whatever_pattern_finds_it(many) -> None:
+def test_a_table_has_the_name_of_its_folders_whatever_pattern_finds_it(many: Prompt) -> None:
     """Without a root, those below the root of the disk; a bucket is the root of its tables."""
     folders = [*many.folder.parts[1:], "lake", "raw", "b"]
     name = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", folder) for folder in folders)
@@ -181,7 +181,7 @@ def test_a_table_has_the_name_of_its_folders_whatever_pattern_finds_it(many) -> 
     assert listed["name"] == name
 
 
-def test_a_name_that_two_tables_would_have_is_refused_with_both_places(many) -> None:
+def test_a_name_that_two_tables_would_have_is_refused_with_both_places(many: Prompt) -> None:
     for folder in ("raw/b c", "raw/b_c"):
         put_log(place(many, folder), dict(enumerate(HISTORY)))
     pattern = ("import", "--glob", "lake/raw/b?c", *BELOW)
@@ -192,12 +192,12 @@ def test_a_name_that_two_tables_would_have_is_refused_with_both_places(many) -> 
     assert tables(many) == ["raw.b_c"]
 
 
-def test_a_root_is_above_every_table(many) -> None:
+def test_a_root_is_above_every_table(many: Prompt) -> None:
     said = many("import", "--glob", "lake/**", "--root", "lake/raw", exits=10).stderr
     assert "lake/a is not below the root file:///" in said
 
 
-def test_what_became_of_each_is_in_the_document(many) -> None:
+def test_what_became_of_each_is_in_the_document(many: Prompt) -> None:
     document = json.loads(many("import", "--glob", "lake/**", *BELOW, "--json", exits=2).stdout)
     assert document["refused"] == 1
     a, b, c = document["tables"]
@@ -207,7 +207,7 @@ def test_what_became_of_each_is_in_the_document(many) -> None:
     assert c["error"]["hint"]
 
 
-def test_all_of_them_may_be_only_tried(many) -> None:
+def test_all_of_them_may_be_only_tried(many: Prompt) -> None:
     before = many.dump()
     said = many("import", "--glob", "lake/**", "--dry-run", exits=2).stdout
     assert said.endswith("2 of 3 tables can be imported.\n")
@@ -216,25 +216,25 @@ def test_all_of_them_may_be_only_tried(many) -> None:
     assert many.dump() == before
 
 
-def test_a_list_says_which_and_by_what_name(many) -> None:
+def test_a_list_says_which_and_by_what_name(many: Prompt) -> None:
     (many.folder / "tables.txt").write_text("# the tables\n\nlake/a\nlake/raw/b  sales.b\n")
     assert many("import", "--list", "tables.txt", *BELOW).stdout.endswith("2 of 2 tables imported.\n")
     assert tables(many) == ["a", "sales.b"]
 
 
-def test_a_list_may_come_through_a_pipe(many) -> None:
+def test_a_list_may_come_through_a_pipe(many: Prompt) -> None:
     many("import", "--list", "-", stdin="lake/a other\n")
     assert tables(many) == ["other"]
 
 
-def test_a_location_that_a_list_has_twice_is_imported_once(many) -> None:
+def test_a_location_that_a_list_has_twice_is_imported_once(many: Prompt) -> None:
     said = many("import", "--list", "-", stdin="lake/a one\nlake/a two\n", exits=2).stdout
     assert said.endswith("1 of 2 tables imported.\n")
     assert "Not imported: lake/a: " in said
     assert len(tables(many)) == 1
 
 
-def test_tables_in_a_bucket_are_found(lake, s3_bucket: str, s3_settings: StorageSettings) -> None:
+def test_tables_in_a_bucket_are_found(lake: Prompt, s3_bucket: str, s3_settings: StorageSettings) -> None:
     for name in ("x", "deep/y"):
         put_log(store_at(f"s3://{s3_bucket}/lake/{name}", s3_settings), dict(enumerate(HISTORY)))
     arguments = ("import", "--glob", f"s3://{s3_bucket}/**", "--json")
@@ -248,7 +248,7 @@ def test_tables_in_a_bucket_are_found(lake, s3_bucket: str, s3_settings: Storage
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.requirement("R33")
-def test_tables_are_imported_on_spark_but_for_a_damaged_one(lake) -> None:
+def test_tables_are_imported_on_spark_but_for_a_damaged_one(lake: Prompt) -> None:
     put_later_log(place(lake, "b"))
     put_log(place(lake, "b"), {version: commit(file(str(version))) for version in range(LAST + 1, 30)})
     (lake.folder / "lake/a/_delta_log" / names.commit_name(2)).write_bytes(b"{")
@@ -263,7 +263,7 @@ def test_tables_are_imported_on_spark_but_for_a_damaged_one(lake) -> None:
     assert lake.json("diff", "b", "lake/b")["equal"]
 
 
-def test_a_table_that_the_catalog_has_by_another_path_is_passed_over(lake) -> None:
+def test_a_table_that_the_catalog_has_by_another_path_is_passed_over(lake: Prompt) -> None:
     lake("import", "lake/a", "--name", "a")
     (lake.folder / "link").symlink_to("lake")
     said = lake("import", "--glob", "link/*", "--root", ".").stdout

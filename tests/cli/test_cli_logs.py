@@ -2,6 +2,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_lines_for_collectors_are_json(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.requirement("R46")
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_secret_reaches_the_log(form, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_secret_reaches_the_log(form: Literal["text", "json"], capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(LogSettings(format=form))
     logger = logging.getLogger("deltamirror.txnlog")
     try:
@@ -61,7 +62,7 @@ def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(("level", "written"), [("warning", False), ("debug", True)])
 def test_libraries_are_heard_only_where_all_details_are_wanted(
-    level, written: bool, capsys: pytest.CaptureFixture[str]
+    level: Literal["warning", "debug"], written: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logs(LogSettings(level=level))
     logging.getLogger("sqlalchemy.pool").error("a connection was lost")

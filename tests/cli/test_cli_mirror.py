@@ -23,6 +23,7 @@ from tests.support.interfaces.commands import (
     typed_on_a_terminal,
     variables,
 )
+from tests.support.interfaces.prompt import AddLine, Prompt
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 STARTING = "starting Spark…\n"
@@ -49,7 +50,7 @@ def with_backlog(folder: Path, versions: int) -> None:
 
 
 @pytest.mark.requirement("R22")
-def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders, add) -> None:
+def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders: Prompt, add: AddLine) -> None:
     orders("commit", "orders", "-", stdin=add())
     done = orders.json(*LOCAL)
     assert done == {
@@ -70,7 +71,7 @@ def test_what_is_due_is_published_once_and_the_answer_says_how_much(orders, add)
     assert orders(*LOCAL).stdout == "Nothing was due.\n"
 
 
-def test_the_log_names_tables_by_their_names(orders, add) -> None:
+def test_the_log_names_tables_by_their_names(orders: Prompt, add: AddLine) -> None:
     settings = {**PATIENT, "DELTAMIRROR_LOG__LEVEL": "info", "DELTAMIRROR_CHECKPOINT__INTERVAL": "1"}
     with_backlog(orders.folder, 1)
     log = orders.folder / "lake/orders/_delta_log"
@@ -89,7 +90,7 @@ def test_the_log_names_tables_by_their_names(orders, add) -> None:
 
 
 @pytest.mark.requirement("R86")
-def test_lines_for_collectors_have_fields_and_a_trace_for_each_job(orders) -> None:
+def test_lines_for_collectors_have_fields_and_a_trace_for_each_job(orders: Prompt) -> None:
     settings = {**PATIENT, "DELTAMIRROR_LOG__FORMAT": "json", "DELTAMIRROR_LOG__LEVEL": "info"}
     with_backlog(orders.folder, 10)
     said = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
@@ -101,14 +102,16 @@ def test_lines_for_collectors_have_fields_and_a_trace_for_each_job(orders) -> No
     assert published["trace"] != checkpoint["trace"]
 
 
-def test_the_summary_counts_versions_tables_and_checkpoints(orders, add) -> None:
+def test_the_summary_counts_versions_tables_and_checkpoints(orders: Prompt, add: AddLine) -> None:
     with_backlog(orders.folder, 10)
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
     assert orders(*LOCAL).stdout == "Published 12 versions of 2 tables and wrote 1 checkpoint.\n"
     assert (orders.folder / "lake/orders/_delta_log/_last_checkpoint").exists()
 
 
-def test_the_runner_comes_from_the_settings_unless_the_command_names_one(orders, monkeypatch) -> None:
+def test_the_runner_comes_from_the_settings_unless_the_command_names_one(
+    orders: Prompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DELTAMIRROR_MIRROR__RUNNER", "local")
     assert orders.json("mirror", "--once")["versions"] == 1
 
@@ -124,17 +127,19 @@ def test_the_runner_comes_from_the_settings_unless_the_command_names_one(orders,
     ],
     ids=" ".join,
 )
-def test_what_to_run_has_to_be_clear(orders, options: list[str]) -> None:
+def test_what_to_run_has_to_be_clear(orders: Prompt, options: list[str]) -> None:
     before = orders.dump()
     assert orders.error("mirror", *options, exits=64)["code"] == "usage"
     assert orders.dump() == before
 
 
-def test_a_database_without_a_catalog_points_to_init(prompt) -> None:
+def test_a_database_without_a_catalog_points_to_init(prompt: Prompt) -> None:
     assert "deltamirror init" in prompt.error(*LOCAL, exits=17)["hint"]
 
 
-def test_a_run_that_was_interrupted_says_what_is_left(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_interrupted_says_what_is_left(
+    orders: Prompt, add: AddLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(engine: MirrorEngine, **_: object) -> None:
         """As if the signal came before anything was claimed."""
         signal.raise_signal(signal.SIGTERM)
@@ -144,7 +149,7 @@ def test_a_run_that_was_interrupted_says_what_is_left(orders, add, monkeypatch: 
     assert left == "Nothing was published.\n1 version not published; `deltamirror mirror --once` goes on.\n"
 
 
-def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders, add) -> None:
+def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders: Prompt, add: AddLine) -> None:
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
     theirs = orders.folder / "lake/orders/_delta_log" / f"{1:020}.json"
     orders(*LOCAL)
@@ -165,7 +170,7 @@ def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders,
     assert log_of(orders.folder, "orders") == commits(range(2))
 
 
-def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(orders) -> None:
+def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(orders: Prompt) -> None:
     with_backlog(orders.folder, LONG_BACKLOG)
     settings = {**PATIENT, "DELTAMIRROR_MIRROR__BATCH_VERSIONS": "50"}
     done = typed(*LOCAL, folder=orders.folder, settings=settings)
@@ -176,7 +181,7 @@ def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(orders) ->
     assert (done.stderr, json.loads(done.stdout)["versions"]) == ("", LONG_BACKLOG + 1)
 
 
-def test_a_long_backlog_is_a_bar_on_a_terminal(orders) -> None:
+def test_a_long_backlog_is_a_bar_on_a_terminal(orders: Prompt) -> None:
     with_backlog(orders.folder, LONG_BACKLOG)
     shown = typed_on_a_terminal(*LOCAL, folder=orders.folder, columns=100)
     assert "published" in shown
@@ -185,7 +190,9 @@ def test_a_long_backlog_is_a_bar_on_a_terminal(orders) -> None:
 
 
 @pytest.mark.requirement("R23")
-def test_a_service_publishes_commits_and_checkpoints_as_they_come_and_ends_in_order(orders, add) -> None:
+def test_a_service_publishes_commits_and_checkpoints_as_they_come_and_ends_in_order(
+    orders: Prompt, add: AddLine
+) -> None:
     with following(folder=orders.folder, settings=FOLLOWER) as service:
         assert service.started.startswith("Mirroring sqlite:///deltamirror.db in this process; ")
         for version in range(1, 11):
@@ -200,7 +207,7 @@ def test_a_service_publishes_commits_and_checkpoints_as_they_come_and_ends_in_or
     assert pointer["version"] == 10
 
 
-def test_a_service_tells_programs_that_it_started_and_what_it_did(orders) -> None:
+def test_a_service_tells_programs_that_it_started_and_what_it_did(orders: Prompt) -> None:
     with following("--json", folder=orders.folder, settings=FOLLOWER) as service:
         started = json.loads(service.started)["started"]
         assert (started["catalog"], started["runner"]) == ("sqlite:///deltamirror.db", "local")
@@ -217,7 +224,9 @@ def test_the_password_of_the_catalog_is_not_in_the_first_line(postgres_url: str,
         assert service.stop()[0] == 0
 
 
-def test_a_second_interrupt_ends_at_once_whatever_hangs(orders, s3_bucket: str, s3_settings: StorageSettings) -> None:
+def test_a_second_interrupt_ends_at_once_whatever_hangs(
+    orders: Prompt, s3_bucket: str, s3_settings: StorageSettings
+) -> None:
     create = ["table", "create", "hung", "--location", f"s3://{s3_bucket}/hung", "--schema", "id long"]
     assert typed(*create, folder=orders.folder, settings=variables(s3_settings)).returncode == 0
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -236,7 +245,7 @@ def test_a_second_interrupt_ends_at_once_whatever_hangs(orders, s3_bucket: str, 
 
 
 @pytest.mark.requirement("R33")
-def test_pausing_one_table_or_all_takes_effect_without_a_restart(orders, add) -> None:
+def test_pausing_one_table_or_all_takes_effect_without_a_restart(orders: Prompt, add: AddLine) -> None:
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
     orders(*LOCAL)
     with following(folder=orders.folder, settings=FOLLOWER) as service:
@@ -258,7 +267,7 @@ def test_pausing_one_table_or_all_takes_effect_without_a_restart(orders, add) ->
 
 
 @pytest.mark.requirement("R33")
-def test_with_everything_paused_nothing_is_written(orders, add) -> None:
+def test_with_everything_paused_nothing_is_written(orders: Prompt, add: AddLine) -> None:
     orders("table", "pause", "--all")
     orders("commit", "orders", "-", stdin=add())
     assert orders(*LOCAL).stdout == "Nothing was due.\n2 versions not published; `deltamirror status` shows why.\n"
@@ -272,11 +281,11 @@ def test_with_everything_paused_nothing_is_written(orders, add) -> None:
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
 @pytest.mark.parametrize("target", [[], ["orders", "--all"]])
-def test_pause_and_resume_need_a_table_or_all(orders, command: str, target: list[str]) -> None:
+def test_pause_and_resume_need_a_table_or_all(orders: Prompt, command: str, target: list[str]) -> None:
     assert orders.error("table", command, *target, exits=64)["code"] == "usage"
 
 
-def test_a_wait_in_vain_ends_with_3_and_the_version_that_is_committed(orders, add) -> None:
+def test_a_wait_in_vain_ends_with_3_and_the_version_that_is_committed(orders: Prompt, add: AddLine) -> None:
     error = orders.error("commit", "orders", "-", "--wait", "0.01", stdin=add(), exits=3)
     assert (error["code"], error["table"], error["version"]) == ("late", "orders", 1)
     assert "version 1" in error["message"]
@@ -284,13 +293,15 @@ def test_a_wait_in_vain_ends_with_3_and_the_version_that_is_committed(orders, ad
 
 
 @pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
-def test_a_wait_is_a_number_of_seconds(orders, add, seconds: str) -> None:
+def test_a_wait_is_a_number_of_seconds(orders: Prompt, add: AddLine, seconds: str) -> None:
     before = orders.dump()
     assert orders.error("commit", "orders", "-", "--wait", seconds, stdin=add(), exits=64)["code"] == "usage"
     assert orders.dump() == before
 
 
-def test_who_gives_up_waiting_is_told_the_version(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_gives_up_waiting_is_told_the_version(
+    orders: Prompt, add: AddLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -300,7 +311,9 @@ def test_who_gives_up_waiting_is_told_the_version(orders, add, monkeypatch: pyte
 
 
 @pytest.mark.requirement("R110")
-def test_a_writer_publishes_its_own_small_commits_if_told_to(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_publishes_its_own_small_commits_if_told_to(
+    orders: Prompt, add: AddLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders("commit", "orders", "-", stdin=add())
     assert log_of(orders.folder) == []
     monkeypatch.setenv("DELTAMIRROR_MIRROR__INLINE", "true")
@@ -310,7 +323,9 @@ def test_a_writer_publishes_its_own_small_commits_if_told_to(orders, add, monkey
 
 
 @pytest.mark.requirement("R110")
-def test_a_writer_that_cannot_publish_has_committed_all_the_same(orders, add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_cannot_publish_has_committed_all_the_same(
+    orders: Prompt, add: AddLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (orders.folder / "lake").write_text("in the way")
     monkeypatch.setenv("DELTAMIRROR_MIRROR__INLINE", "true")
     done = orders("commit", "orders", "-", stdin=add())
@@ -320,7 +335,7 @@ def test_a_writer_that_cannot_publish_has_committed_all_the_same(orders, add, mo
     assert orders.json(*LOCAL)["versions"] == 2
 
 
-def test_a_spark_that_nobody_answers_for_is_unavailable_and_fails_no_table(orders) -> None:
+def test_a_spark_that_nobody_answers_for_is_unavailable_and_fails_no_table(orders: Prompt) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         error = orders.error("mirror", "--once", "--master", f"spark://127.0.0.1:{nobody.getsockname()[1]}", exits=20)
@@ -389,14 +404,18 @@ def spark_like(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return put
 
 
-def test_a_service_says_that_spark_starts_and_starts_it_though_nothing_is_due(orders, spark_like) -> None:
+def test_a_service_says_that_spark_starts_and_starts_it_though_nothing_is_due(
+    orders: Prompt, spark_like: Callable[..., None]
+) -> None:
     orders(*LOCAL)
     spark_like(then=lambda: os.kill(os.getpid(), signal.SIGTERM))
     said = orders("mirror", "--follow", "--runner", "spark").stderr
     assert said.index(STARTING) < said.index("[started]")
 
 
-def test_one_run_starts_spark_before_it_runs_anything_and_only_if_something_waits(orders, add, spark_like) -> None:
+def test_one_run_starts_spark_before_it_runs_anything_and_only_if_something_waits(
+    orders: Prompt, add: AddLine, spark_like: Callable[..., None]
+) -> None:
     spark_like()
     assert orders("mirror", "--once", "--runner", "spark").stderr == f"{STARTING}[started]\n[run]\n"
     assert orders("mirror", "--once", "--runner", "spark").stderr == ""

@@ -6,12 +6,13 @@ import pyarrow as pa
 import pytest
 
 from deltamirror import Catalog
+from tests.support.interfaces.prompt import Prompt
 
 pytestmark = pytest.mark.requirement("R89")
 
 
 @pytest.fixture
-def scattered(orders):
+def scattered(orders: Prompt) -> Prompt:
     """A prompt with the table ``orders``, which has three files of one row each, two of them of one day."""
     with Catalog(f"sqlite:///{orders.folder}/deltamirror.db") as catalog:
         for number, day in enumerate((1, 1, 2)):
@@ -19,7 +20,7 @@ def scattered(orders):
     return orders
 
 
-def test_small_files_become_one_and_the_answer_says_so(scattered) -> None:
+def test_small_files_become_one_and_the_answer_says_so(scattered: Prompt) -> None:
     none = scattered("optimize", "orders", "--where", "day > '2024-01-01'").stdout
     assert none.startswith("orders has no files to be put together; version 3 is still its head.")
     assert scattered("optimize", "orders").stdout.startswith("Optimized orders: 2 files became 1; it is at version 4.")
@@ -27,7 +28,7 @@ def test_small_files_become_one_and_the_answer_says_so(scattered) -> None:
     assert (again["changed"], again["version"], again["metrics"]) == (False, 4, {})
 
 
-def test_wrong_words_are_named(scattered) -> None:
+def test_wrong_words_are_named(scattered: Prompt) -> None:
     assert "not partitioned by 'id'" in scattered("optimize", "orders", "--where", "id = 1", exits=10).stderr
     assert "it is empty" in scattered("optimize", "orders", "--where", "", exits=64).stderr
     assert "0 is not a number from 1" in scattered("optimize", "orders", "--target-size", "0", exits=64).stderr

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.interfaces.prompt import AddLine, Prompt
+
 LOCAL = ("mirror", "--once", "--runner", "local")
 NAMED = re.compile(r"`deltamirror ([^`]+)`")
 RUNS = {"repair", "adopt", "rebuild", "reconcile", "mirror", "checkpoint"}
@@ -16,7 +18,7 @@ RUNS = {"repair", "adopt", "rebuild", "reconcile", "mirror", "checkpoint"}
 
 
 @pytest.fixture
-def lived(orders, add) -> Any:
+def lived(orders: Prompt, add: AddLine) -> Prompt:
     """A prompt with the table ``orders`` at version 3, published, and at version 4, which is not."""
     for name in "abc":
         orders("commit", "orders", "-", stdin=add(path=f"{name}.parquet"))
@@ -25,51 +27,51 @@ def lived(orders, add) -> Any:
     return orders
 
 
-def file_of(prompt: Any, version: int) -> Path:
+def file_of(prompt: Prompt, version: int) -> Path:
     found: Path = prompt.folder / f"lake/orders/_delta_log/{version:020}.json"
     return found
 
 
-def lose_place(prompt: Any) -> None:
+def lose_place(prompt: Prompt) -> None:
     shutil.rmtree(prompt.folder / "lake/orders")
 
 
-def alter(prompt: Any) -> None:
+def alter(prompt: Prompt) -> None:
     file_of(prompt, 2).write_bytes(file_of(prompt, 2).read_bytes() + b"\n")
 
 
-def put_foreign(prompt: Any) -> None:
+def put_foreign(prompt: Prompt) -> None:
     other = file_of(prompt, 3).read_bytes().replace(b"c.parquet", b"theirs.parquet")
     later = re.sub(rb'(?<="inCommitTimestamp":)[0-9]+', lambda found: b"%d" % (int(found[0]) + 1), other)
     file_of(prompt, 4).write_bytes(later)
 
 
-def do_both(prompt: Any) -> None:
+def do_both(prompt: Prompt) -> None:
     alter(prompt)
     put_foreign(prompt)
 
 
-def bring_back(prompt: Any) -> None:
+def bring_back(prompt: Prompt) -> None:
     (prompt.folder / "lake/orders").mkdir()
 
 
-def block_by_folder(prompt: Any) -> None:
+def block_by_folder(prompt: Prompt) -> None:
     file_of(prompt, 2).unlink()
     file_of(prompt, 2).mkdir()
 
 
-def block_by_pipe(prompt: Any) -> None:
+def block_by_pipe(prompt: Prompt) -> None:
     file_of(prompt, 2).unlink()
     os.mkfifo(file_of(prompt, 2))
 
 
-def link_log(prompt: Any) -> None:
+def link_log(prompt: Prompt) -> None:
     log = file_of(prompt, 0).parent
     log.rename(prompt.folder / "elsewhere")
     log.symlink_to(prompt.folder / "elsewhere")
 
 
-def put_log_back(prompt: Any) -> None:
+def put_log_back(prompt: Prompt) -> None:
     log = file_of(prompt, 0).parent
     log.unlink()
     (prompt.folder / "elsewhere").rename(log)
@@ -78,9 +80,9 @@ def put_log_back(prompt: Any) -> None:
 class Reason(NamedTuple):
     """What puts a table into quarantine."""
 
-    damage: Callable[[Any], None]
+    damage: Callable[[Prompt], None]
     exit_status: int
-    by_hand: Callable[[Any], None] = lambda _: None
+    by_hand: Callable[[Prompt], None] = lambda _: None
     """The part of the advice that is no command."""
 
 
@@ -97,7 +99,7 @@ REASONS = {
 
 
 @pytest.fixture(params=REASONS)
-def stopped(lived, request: pytest.FixtureRequest) -> tuple[Any, Reason]:
+def stopped(lived: Prompt, request: pytest.FixtureRequest) -> tuple[Prompt, Reason]:
     """The table in quarantine."""
     reason = REASONS[request.param]
     reason.damage(lived)
@@ -105,7 +107,7 @@ def stopped(lived, request: pytest.FixtureRequest) -> tuple[Any, Reason]:
     return lived, reason
 
 
-def test_versions_that_wait_in_quarantine_are_a_failure_that_stands(stopped) -> None:
+def test_versions_that_wait_in_quarantine_are_a_failure_that_stands(stopped: tuple[Prompt, Reason]) -> None:
     prompt, (_, exit_status, _) = stopped
     for _ in range(2):
         said = prompt(*LOCAL, exits=None)
@@ -114,7 +116,7 @@ def test_versions_that_wait_in_quarantine_are_a_failure_that_stands(stopped) -> 
         assert NAMED.search(said.stdout)
 
 
-def test_the_one_advice_of_a_quarantine_works(stopped) -> None:
+def test_the_one_advice_of_a_quarantine_works(stopped: tuple[Prompt, Reason]) -> None:
     prompt, reason = stopped
     shown, listed, [table] = prompt("status", "orders").stdout, prompt("status").stdout, statuses(prompt)
     assert shown.count("what to do: ") == 1
@@ -133,7 +135,7 @@ def test_the_one_advice_of_a_quarantine_works(stopped) -> None:
     assert [(each["state"], each["lag_versions"], each["error"]) for each in statuses(prompt)] == [("active", 0, None)]
 
 
-def statuses(prompt: Any) -> list[dict[str, Any]]:
+def statuses(prompt: Prompt) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = prompt.json("status")["tables"]
     return found
 
@@ -143,7 +145,7 @@ def commands(text: str) -> list[str]:
     return [each for each in NAMED.findall(" ".join(text.split())) if each.split()[0] in RUNS]
 
 
-def test_a_place_that_is_brought_back_is_repaired(lived) -> None:
+def test_a_place_that_is_brought_back_is_repaired(lived: Prompt) -> None:
     lose_place(lived)
     lived("reconcile", "--strategy", "full", "--runner", "local", exits=11)
     lived("repair", "orders", exits=11)

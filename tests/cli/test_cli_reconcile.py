@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.interfaces.commands import following
+from tests.support.interfaces.prompt import AddLine, Prompt
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 
 
 @pytest.fixture
-def lived(orders, add):
+def lived(orders: Prompt, add: AddLine) -> Prompt:
     """A prompt with the table ``orders`` at version 3, published."""
     for name in "abc":
         orders("commit", "orders", "-", stdin=add(path=f"{name}.parquet"))
@@ -19,12 +20,12 @@ def lived(orders, add):
     return orders
 
 
-def file_of(lived, version: int) -> Path:
+def file_of(lived: Prompt, version: int) -> Path:
     found: Path = lived.folder / f"lake/orders/_delta_log/{version:020}.json"
     return found
 
 
-def alter(lived, version: int) -> bytes:
+def alter(lived: Prompt, version: int) -> bytes:
     data: bytes = file_of(lived, version).read_bytes() + b"\n"
     file_of(lived, version).write_bytes(data)
     return data
@@ -32,7 +33,7 @@ def alter(lived, version: int) -> bytes:
 
 @pytest.mark.requirement("R56")
 @pytest.mark.parametrize("strategy", ["smart", "full"])
-def test_what_is_gone_is_told_and_written_again(lived, strategy: str) -> None:
+def test_what_is_gone_is_told_and_written_again(lived: Prompt, strategy: str) -> None:
     before = file_of(lived, 2).read_bytes()
     file_of(lived, 2).unlink()
     said = lived("reconcile", "--strategy", strategy, "--runner", "local").stdout
@@ -45,7 +46,7 @@ def test_what_is_gone_is_told_and_written_again(lived, strategy: str) -> None:
     )  # fmt: skip
 
 
-def test_incremental_publishes_what_is_not_and_reads_nothing(lived, add) -> None:
+def test_incremental_publishes_what_is_not_and_reads_nothing(lived: Prompt, add: AddLine) -> None:
     lived("commit", "orders", "-", stdin=add(path="d.parquet"))
     file_of(lived, 2).unlink()
     answer = lived.json("reconcile", "--strategy", "incremental", "--runner", "local")
@@ -56,7 +57,7 @@ def test_incremental_publishes_what_is_not_and_reads_nothing(lived, add) -> None
 
 @pytest.mark.requirement("R39")
 @pytest.mark.requirement("R84")
-def test_an_altered_commit_stops_the_table_is_reported_and_repaired(lived, add) -> None:
+def test_an_altered_commit_stops_the_table_is_reported_and_repaired(lived: Prompt, add: AddLine) -> None:
     theirs = alter(lived, 1)
     said = lived("reconcile", "--runner", "local", exits=2).stdout
     assert "orders, version 1: changed after publication, and not overwritten\n" in said
@@ -87,7 +88,7 @@ def test_an_altered_commit_stops_the_table_is_reported_and_repaired(lived, add) 
     assert lived("repair", "orders").stdout == "orders is published up to version 4 (10 objects compared).\n"
 
 
-def test_a_report_of_a_table_without_failures_says_so(lived) -> None:
+def test_a_report_of_a_table_without_failures_says_so(lived: Prompt) -> None:
     location = f"file://{lived.folder}/lake/orders"
     assert lived("report", "orders").stdout == (
         f"orders, active: published up to version 3 of 3, at {location}\nNo attempt failed.\n"
@@ -96,7 +97,7 @@ def test_a_report_of_a_table_without_failures_says_so(lived) -> None:
 
 
 @pytest.mark.requirement("R54")
-def test_a_lasting_failure_is_in_status_and_report_until_it_is_solved(lived, add) -> None:
+def test_a_lasting_failure_is_in_status_and_report_until_it_is_solved(lived: Prompt, add: AddLine) -> None:
     lived("commit", "orders", "-", stdin=add(path="d.parquet"))
     file_of(lived, 4).write_bytes(b"{}\n")
     lived(*LOCAL, exits=2)
@@ -123,12 +124,12 @@ def test_a_lasting_failure_is_in_status_and_report_until_it_is_solved(lived, add
         (("reconcile", "--strategy", "clever"), 64, "usage"),
     ],
 )
-def test_wrong_input_is_told_as_such(lived, command: tuple[str, ...], status: int, code: str) -> None:
+def test_wrong_input_is_told_as_such(lived: Prompt, command: tuple[str, ...], status: int, code: str) -> None:
     assert lived.error(*command, exits=status)["code"] == code
 
 
 @pytest.mark.requirement("R53")
-def test_a_service_compares_logs_by_itself(lived, add) -> None:
+def test_a_service_compares_logs_by_itself(lived: Prompt, add: AddLine) -> None:
     before = file_of(lived, 2).read_bytes()
     settings = {"DELTAMIRROR_MIRROR__RUNNER": "local", "DELTAMIRROR_RECONCILE__INTERVAL": "0.5"}
     file_of(lived, 2).unlink()

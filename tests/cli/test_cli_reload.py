@@ -10,6 +10,7 @@ import pytest
 
 from deltamirror import Catalog
 from tests.support.interfaces.commands import COMMAND, Service, environment, following, running
+from tests.support.interfaces.prompt import Prompt
 from tests.support.lakes.lake import add
 from tests.support.mirrors.local import committed_files, make_table, published_files
 
@@ -23,7 +24,7 @@ def awaited(service: Service, said: str) -> str:
 
 
 @pytest.fixture
-def plain(prompt) -> Path:
+def plain(prompt: Prompt) -> Path:
     prompt("init")
     prompt("table", "create", "orders", "--location", "lake/orders", "--schema", "id long")
     return prompt.folder

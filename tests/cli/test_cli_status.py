@@ -3,6 +3,7 @@ import re
 import sqlite3
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,14 @@ from deltamirror.ops.advice import remedy
 from deltamirror.txnlog.queue.breakers import Breaker
 from deltamirror.txnlog.queue.status import CheckpointStatus, CleanupStatus, LastError, TableStatus
 from tests.support.interfaces.commands import typed_in_colour, typed_on_a_terminal
+from tests.support.interfaces.prompt import AddLine, Prompt
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mirroring.md"
 
 
 @pytest.fixture
-def outage(orders, add):
+def outage(orders: Prompt, add: AddLine) -> Prompt:
     """A table whose first version is published, with two more that cannot be: a file is in the way of its log."""
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
     orders(*LOCAL)
@@ -29,7 +31,7 @@ def outage(orders, add):
     return orders
 
 
-def asked(folder: Path, query: str) -> list[tuple[object, ...]]:
+def asked(folder: Path, query: str) -> list[tuple[Any, ...]]:
     with sqlite3.connect(folder / "deltamirror.db") as connection:
         found = connection.execute(query).fetchall()
     connection.close()
@@ -37,7 +39,7 @@ def asked(folder: Path, query: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.requirement("R27")
-def test_during_an_outage_the_numbers_are_those_of_sql(outage) -> None:
+def test_during_an_outage_the_numbers_are_those_of_sql(outage: Prompt) -> None:
     other, orders = sorted(outage.json("status")["tables"], key=lambda table: table["lag_versions"])
     in_sql = """
         SELECT h.version, t.published_version, count(*),
@@ -55,7 +57,7 @@ def test_during_an_outage_the_numbers_are_those_of_sql(outage) -> None:
 
 
 @pytest.mark.requirement("R27")
-def test_an_error_says_what_where_how_often_and_what_to_do(outage) -> None:
+def test_an_error_says_what_where_how_often_and_what_to_do(outage: Prompt) -> None:
     outage(*LOCAL, exits=10)
     [orders] = outage.json("status", "orders")["tables"]
     error = orders["error"]
@@ -68,7 +70,7 @@ def test_an_error_says_what_where_how_often_and_what_to_do(outage) -> None:
         assert word in said
 
 
-def test_people_see_a_row_a_table_and_what_to_do_about_failures(outage) -> None:
+def test_people_see_a_row_a_table_and_what_to_do_about_failures(outage: Prompt) -> None:
     header, first, second, advice = outage("status").stdout.splitlines()
     assert header.split()[:5] == ["TABLE", "STATE", "HEAD", "PUBLISHED", "LAG"]
     assert first.split()[:5] == ["orders", "active", "2", "0", "2"]
@@ -84,7 +86,7 @@ def words(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("args", [("status",), ("status", "orders")], ids=" ".join)
-def test_no_word_is_broken_on_a_terminal_of_80_columns(outage, args: tuple[str, ...]) -> None:
+def test_no_word_is_broken_on_a_terminal_of_80_columns(outage: Prompt, args: tuple[str, ...]) -> None:
     elsewhere = outage(*args).stdout
     shown = typed_on_a_terminal(*args, folder=outage.folder, columns=80)
     assert max(map(len, elsewhere.splitlines())) > 80
@@ -93,7 +95,7 @@ def test_no_word_is_broken_on_a_terminal_of_80_columns(outage, args: tuple[str, 
     assert words(elsewhere) - words(shown) <= {"PENDING", "CHECKPOINT", "ERROR"}
 
 
-def test_rows_that_need_somebody_have_a_colour_on_a_terminal(outage) -> None:
+def test_rows_that_need_somebody_have_a_colour_on_a_terminal(outage: Prompt) -> None:
     with sqlite3.connect(outage.folder / "deltamirror.db") as connection:
         connection.execute("UPDATE dl_tables SET quarantined_at = 1, quarantine_reason = 'x' WHERE name = 'other'")
     connection.close()
@@ -123,7 +125,7 @@ def test_what_to_do_fits_the_store_and_what_was_met(
     assert unsaid not in advice
 
 
-def test_a_check_tells_lag_from_divergence_from_good(outage) -> None:
+def test_a_check_tells_lag_from_divergence_from_good(outage: Prompt) -> None:
     outage("status", "--check")
     assert json.loads(outage("status", "--check", "--max-lag", "0", "--json", exits=3).stdout)["tables"]
     outage("status", "other", "--check", "--max-lag", "0")
@@ -136,21 +138,21 @@ def test_a_check_tells_lag_from_divergence_from_good(outage) -> None:
 
 
 @pytest.mark.parametrize("options", [["--max-lag", "5"], ["--check", "--max-lag", "-1"], ["a", "b"]], ids=" ".join)
-def test_what_cannot_be_meant_is_a_usage_error(orders, options: list[str]) -> None:
+def test_what_cannot_be_meant_is_a_usage_error(orders: Prompt, options: list[str]) -> None:
     assert orders.error("status", *options, exits=64)["code"] == "usage"
 
 
-def test_a_table_that_is_not_there_is_not_found(orders) -> None:
+def test_a_table_that_is_not_there_is_not_found(orders: Prompt) -> None:
     assert orders.error("status", "nope", exits=11)["table"] == "nope"
 
 
-def test_no_tables_are_no_error(prompt) -> None:
+def test_no_tables_are_no_error(prompt: Prompt) -> None:
     prompt("init")
     assert prompt("status", "--check").stdout.startswith("No tables.")
     assert prompt.json("status") == {"all_paused": False, "stores": [], "tables": []}
 
 
-def test_a_pause_of_all_tables_shows(orders) -> None:
+def test_a_pause_of_all_tables_shows(orders: Prompt) -> None:
     orders("table", "pause", "--all")
     shown = orders.json("status")
     assert shown["all_paused"]
@@ -172,7 +174,7 @@ def _names(row: str) -> list[str]:
 
 
 @pytest.fixture
-def shut(orders):
+def shut(orders: Prompt) -> Prompt:
     """A catalog whose local disk is left alone, with what happened before."""
     orders(*LOCAL)
     breaker = ("file:///", "open", 5, 1, 0, 2_000, 4_000_000_000_000, None, "unavailable", "cannot write: HTTP 503")
@@ -185,7 +187,7 @@ def shut(orders):
 
 
 @pytest.mark.requirement("R55")
-def test_a_store_that_is_left_alone_shows_with_its_history(shut) -> None:
+def test_a_store_that_is_left_alone_shows_with_its_history(shut: Prompt) -> None:
     *_, line = shut("status").stdout.splitlines()
     assert line == (
         "the circuit for file:/// is open until 2096-10-02 07:06:40.000Z; next probe then; 5 failures in a row, "
@@ -198,7 +200,7 @@ def test_a_store_that_is_left_alone_shows_with_its_history(shut) -> None:
 
 
 @pytest.mark.requirement("R55")
-def test_who_mirrors_by_hand_tries_the_store_at_once(shut, add) -> None:
+def test_who_mirrors_by_hand_tries_the_store_at_once(shut: Prompt, add: AddLine) -> None:
     for name in "abc":
         shut("commit", "orders", "-", stdin=add(path=name))
     shut(*LOCAL)

@@ -1,9 +1,12 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from tests.support.interfaces.prompt import AddLine, Prompt
 
 SPARK_SCHEMA = {
     "type": "struct",
@@ -14,12 +17,12 @@ SPARK_SCHEMA = {
 }
 
 
-def fields(prompt, name: str) -> list[tuple[str, object]]:
+def fields(prompt: Prompt, name: str) -> list[tuple[str, object]]:
     return [(f["name"], f["type"]) for f in prompt.json("table", "show", name)["table"]["schema"]["fields"]]
 
 
 @pytest.mark.requirement("R107")
-def test_init_may_be_repeated(prompt) -> None:
+def test_init_may_be_repeated(prompt: Prompt) -> None:
     first = prompt.json("init")
     assert first == prompt.json("init")
     assert first["catalog"] == "sqlite:///deltamirror.db"
@@ -27,7 +30,7 @@ def test_init_may_be_repeated(prompt) -> None:
 
 
 @pytest.mark.requirement("R40")
-def test_a_table_lives_its_life_in_every_database(prompt, catalog_url: str, add) -> None:
+def test_a_table_lives_its_life_in_every_database(prompt: Prompt, catalog_url: str, add: AddLine) -> None:
     address = ["--catalog", catalog_url]
     prompt("init", *address)
     created = prompt.json("table", "create", "t", "--location", "t", "--schema", "id long, day date", *address)
@@ -39,7 +42,7 @@ def test_a_table_lives_its_life_in_every_database(prompt, catalog_url: str, add)
     assert prompt.json("table", "list", *address) == {"tables": []}
 
 
-def test_create_answers_with_the_table(prompt) -> None:
+def test_create_answers_with_the_table(prompt: Prompt) -> None:
     prompt("init")
     said = prompt("table", "create", "sales.orders", "--location", "lake/orders", "--schema", "id long").stdout
     assert said == f"Created sales.orders at file://{prompt.folder}/lake/orders, version 0.\n"
@@ -48,7 +51,7 @@ def test_create_answers_with_the_table(prompt) -> None:
     assert shown["location"] == f"file://{prompt.folder}/lake/orders"
 
 
-def test_create_takes_partitions_properties_features_and_a_description(prompt) -> None:
+def test_create_takes_partitions_properties_features_and_a_description(prompt: Prompt) -> None:
     prompt("init")
     options = ["--partition-by", "day,region", "--property", "delta.appendOnly=true", "--property", "owner=a=b"]
     schema = "id long NOT NULL, day date, region string"
@@ -91,14 +94,14 @@ def _parquet_file(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("made", [_json_file, _arrow_file, _arrow_message, _parquet_file])
-def test_a_schema_comes_from_json_arrow_or_parquet(prompt, made) -> None:
+def test_a_schema_comes_from_json_arrow_or_parquet(prompt: Prompt, made: Callable[[Path], str]) -> None:
     prompt("init")
     prompt("table", "create", "t", "--location", "t", "--schema-file", made(prompt.folder))
     assert fields(prompt, "t") == [("id", "long"), ("day", "date")]
 
 
 @pytest.mark.parametrize("content", [b"\x00\x01", b"PAR1nonsense", b"{not json", b"ARROW1nonsense"])
-def test_a_file_that_is_no_schema_is_one_clear_error(prompt, content: bytes) -> None:
+def test_a_file_that_is_no_schema_is_one_clear_error(prompt: Prompt, content: bytes) -> None:
     prompt("init")
     (prompt.folder / "x").write_bytes(content)
     error = prompt.error("table", "create", "t", "--location", "t", "--schema-file", "x", exits=10)
@@ -106,7 +109,7 @@ def test_a_file_that_is_no_schema_is_one_clear_error(prompt, content: bytes) -> 
     assert prompt.json("table", "list") == {"tables": []}
 
 
-def test_list_shows_every_table(orders) -> None:
+def test_list_shows_every_table(orders: Prompt) -> None:
     orders("table", "create", "a", "--location", "lake/a", "--schema", "id long")
     tables = orders.json("table", "list")["tables"]
     assert [(t["name"], t["head"], t["state"]) for t in tables] == [("a", 0, "active"), ("orders", 0, "active")]
@@ -115,12 +118,12 @@ def test_list_shows_every_table(orders) -> None:
     assert [line.split()[0] for line in lines[1:]] == ["a", "orders"]
 
 
-def test_an_empty_catalog_says_what_to_do(prompt) -> None:
+def test_an_empty_catalog_says_what_to_do(prompt: Prompt) -> None:
     prompt("init")
     assert prompt("table", "list").stdout == "No tables. `deltamirror table create` makes one.\n"
 
 
-def test_files_of_a_version_a_time_and_a_partition(orders, add) -> None:
+def test_files_of_a_version_a_time_and_a_partition(orders: Prompt, add: AddLine) -> None:
     orders("commit", "orders", "-", stdin=add(path="a.parquet"))
     second = orders.json("commit", "orders", "-", stdin=add(path="b.parquet", partitionValues={"day": "2024-01-02"}))
     orders("commit", "orders", "-", stdin=add(path="c.parquet", partitionValues={"day": None}))
@@ -136,7 +139,7 @@ def test_files_of_a_version_a_time_and_a_partition(orders, add) -> None:
     assert paths("--partition", "day=2024-01-02", "--version", "1") == []
 
 
-def test_files_are_listed_with_size_time_and_partition(orders, add) -> None:
+def test_files_are_listed_with_size_time_and_partition(orders: Prompt, add: AddLine) -> None:
     orders("commit", "orders", "-", stdin=add(path="a%20b.parquet", size=123456, modificationTime=1704067200000))
     lines = orders("table", "files", "orders").stdout.splitlines()
     assert lines[0].split() == ["SIZE", "MODIFIED", "PARTITION", "PATH"]
@@ -146,7 +149,7 @@ def test_files_are_listed_with_size_time_and_partition(orders, add) -> None:
     assert file["partition_values"] == {"day": "2024-01-01"}
 
 
-def test_history_tells_what_each_commit_did(orders, add) -> None:
+def test_history_tells_what_each_commit_did(orders: Prompt, add: AddLine) -> None:
     orders("commit", "orders", "-", "--operation", "DELIVERY", stdin=add() + add(path="b.parquet"))
     newest, oldest = orders.json("table", "history", "orders")["history"]
     assert (newest["version"], newest["operation"], newest["num_added"]) == (1, "DELIVERY", 2)
@@ -155,7 +158,7 @@ def test_history_tells_what_each_commit_did(orders, add) -> None:
     assert "DELIVERY" in orders("table", "history", "orders").stdout
 
 
-def test_a_paused_table_takes_commits_that_wait_for_resume(orders, add) -> None:
+def test_a_paused_table_takes_commits_that_wait_for_resume(orders: Prompt, add: AddLine) -> None:
     assert orders.json("table", "pause", "orders", "--unpublished")["state"] == "paused"
     assert orders.json("commit", "orders", "-", stdin=add())["version"] == 1
     assert orders.json("table", "show", "orders")["table"]["state"] == "paused"
@@ -164,7 +167,7 @@ def test_a_paused_table_takes_commits_that_wait_for_resume(orders, add) -> None:
 
 
 @pytest.mark.parametrize("command", ["pause", "drop"])
-def test_unpublished_versions_need_a_word_more(orders, command: str) -> None:
+def test_unpublished_versions_need_a_word_more(orders: Prompt, command: str) -> None:
     yes = ["--yes"] if command == "drop" else []
     error = orders.error("table", command, "orders", *yes, exits=16)
     assert error["code"] == "refused"
@@ -172,19 +175,19 @@ def test_unpublished_versions_need_a_word_more(orders, command: str) -> None:
     assert orders.json("table", "show", "orders")["table"]["state"] == "active"
 
 
-def test_drop_asks_and_no_is_no(orders) -> None:
+def test_drop_asks_and_no_is_no(orders: Prompt) -> None:
     result = orders("table", "drop", "orders", "--unpublished", stdin="n\n", exits=16)
     assert "Drop orders from the catalog?" in result.stderr
     assert "not dropped" in result.stderr
     assert len(orders.json("table", "list")["tables"]) == 1
 
 
-def test_drop_without_an_answer_drops_nothing(orders) -> None:
+def test_drop_without_an_answer_drops_nothing(orders: Prompt) -> None:
     assert "--yes" in orders("table", "drop", "orders", "--unpublished", exits=64).stderr
     assert len(orders.json("table", "list")["tables"]) == 1
 
 
-def test_drop_never_deletes_files_and_says_so(orders) -> None:
+def test_drop_never_deletes_files_and_says_so(orders: Prompt) -> None:
     data = orders.folder / "lake/orders/a.parquet"
     data.parent.mkdir(parents=True)
     data.write_bytes(b"data")

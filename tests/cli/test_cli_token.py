@@ -4,9 +4,10 @@ import re
 import urllib.request
 
 from tests.support.interfaces.commands import running
+from tests.support.interfaces.prompt import Prompt
 
 
-def test_a_token_is_shown_once(orders) -> None:
+def test_a_token_is_shown_once(orders: Prompt) -> None:
     made = orders.json("token", "issue", "ada", "--rights", "operate,read", "--tables", "sales.*", "--expires", "30d")
     assert re.fullmatch(r"dm_[0-9a-f]{16}_[\w-]{43}", made["token"])
     assert (made["rights"], made["tables"], made["state"]) == (["read", "operate"], "sales.*", "live")
@@ -20,7 +21,7 @@ def test_a_token_is_shown_once(orders) -> None:
     assert "until it is revoked" in said
 
 
-def test_wrong_input_is_named(orders) -> None:
+def test_wrong_input_is_named(orders: Prompt) -> None:
     orders("token", "issue", "ada", "--rights", "read")
     assert (
         "none of read, operate, write" in orders.error("token", "issue", "b", "--rights", "admin", exits=64)["message"]
@@ -32,19 +33,19 @@ def test_wrong_input_is_named(orders) -> None:
     assert "No tokens" in orders("token", "list", "--catalog", _other(orders)).stdout
 
 
-def _other(orders) -> str:
+def _other(orders: Prompt) -> str:
     orders("init", "--catalog", "sqlite:///other.db")
     return "sqlite:///other.db"
 
 
-def test_the_page_is_served_until_a_signal(orders) -> None:
+def test_the_page_is_served_until_a_signal(orders: Prompt) -> None:
     with running("serve", "--listen", "127.0.0.1:0", folder=orders.folder) as server:
         with urllib.request.urlopen(server.url) as answer:  # noqa: S310 - our own address
             assert b"orders" in answer.read()
         assert server.stop() == (0, "Stopped.\n", "")
 
 
-def test_an_address_that_others_reach_is_refused_without_tls(orders) -> None:
+def test_an_address_that_others_reach_is_refused_without_tls(orders: Prompt) -> None:
     error = orders.error("serve", "--listen", "0.0.0.0:0", exits=10)
     assert "serve.tls_cert" in error["hint"]
     assert "--insecure-http" in error["hint"]

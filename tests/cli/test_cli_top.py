@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.interfaces.commands import COMMAND, environment, typed_on_a_terminal
+from tests.support.interfaces.prompt import AddLine, Prompt
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 PATIENCE = 120
 
 
 @pytest.fixture
-def outage(orders, add):
+def outage(orders: Prompt, add: AddLine) -> Prompt:
     """``orders`` is published but for its last version, which fails; ``other`` lags by more, and was never tried."""
     orders(*LOCAL)
     (orders.folder / "lake/orders").rename(orders.folder / "aside")
@@ -37,7 +38,7 @@ def outage(orders, add):
     return orders
 
 
-def test_tables_come_by_their_lag_and_failures_with_what_to_do(outage) -> None:
+def test_tables_come_by_their_lag_and_failures_with_what_to_do(outage: Prompt) -> None:
     shown = outage("top", "--once").stdout.splitlines()
     assert shown[0].startswith("sqlite:///deltamirror.db  20")
     assert re.fullmatch(r"3 tables, 1 failing; backlog 2 versions of 2 tables, the oldest for 1 min \d+ s", shown[1])
@@ -46,7 +47,7 @@ def test_tables_come_by_their_lag_and_failures_with_what_to_do(outage) -> None:
     assert "move away what is in the place of the table's folder" in shown[7]
 
 
-def test_programs_get_one_document(outage) -> None:
+def test_programs_get_one_document(outage: Prompt) -> None:
     told = outage.json("top")
     assert [table["name"] for table in told["tables"]] == ["other", "orders", "a_table_without_work"]
     assert told["backlog"]["versions"] == 2
@@ -54,7 +55,7 @@ def test_programs_get_one_document(outage) -> None:
     assert (told["services"], told["all_paused"]) == ([], False)
 
 
-def test_circuits_and_services_are_shown(outage) -> None:
+def test_circuits_and_services_are_shown(outage: Prompt) -> None:
     with sqlite3.connect(outage.folder / "deltamirror.db") as connection:
         connection.execute(
             "INSERT INTO dl_breakers (store, state, failures, successes, changed_at, retry_at)"
@@ -76,7 +77,7 @@ def words(text: str) -> set[str]:
     return {word for word in re.split(r"[\s,;:]+", text) if re.search("[A-Za-z]{4}", word)}
 
 
-def test_no_word_is_broken_on_a_terminal_of_80_columns(outage) -> None:
+def test_no_word_is_broken_on_a_terminal_of_80_columns(outage: Prompt) -> None:
     elsewhere = outage("top", "--once").stdout
     shown = typed_on_a_terminal("top", "--once", folder=outage.folder, columns=80)
     assert max(map(len, elsewhere.splitlines())) > 80
@@ -137,7 +138,7 @@ def screen(folder: Path, *arguments: str, columns: int = 80, lines: int = 24) ->
         shown.close()
 
 
-def test_a_terminal_is_drawn_again_without_being_cleared_until_q(outage, add) -> None:
+def test_a_terminal_is_drawn_again_without_being_cleared_until_q(outage: Prompt, add: AddLine) -> None:
     database = outage.folder / "deltamirror.db"
     with screen(outage.folder, "--interval", "0.1", columns=200, lines=9) as shown:
         assert not re.search("orders +active", shown.until("0 tables above, 2 below"))
@@ -160,7 +161,7 @@ def renamed(database: Path, before: str, after: str) -> None:
     connection.close()
 
 
-def test_sigterm_ends_it_in_order_and_gives_the_screen_back(orders) -> None:
+def test_sigterm_ends_it_in_order_and_gives_the_screen_back(orders: Prompt) -> None:
     with screen(orders.folder) as shown:
         shown.until("no service holds")
         shown.process.send_signal(signal.SIGTERM)
@@ -170,11 +171,11 @@ def test_sigterm_ends_it_in_order_and_gives_the_screen_back(orders) -> None:
 
 
 @pytest.mark.parametrize("options", [["--interval", "0"], ["--interval", "x"], ["orders"]], ids=" ".join)
-def test_what_cannot_be_meant_is_a_usage_error(orders, options: list[str]) -> None:
+def test_what_cannot_be_meant_is_a_usage_error(orders: Prompt, options: list[str]) -> None:
     assert orders.error("top", *options, exits=64)["code"] == "usage"
 
 
-def test_no_tables_are_no_error(prompt) -> None:
+def test_no_tables_are_no_error(prompt: Prompt) -> None:
     prompt("init")
     told = prompt("top").stdout.splitlines()
     assert told[1:3] == ["0 tables; every version is published", "No tables. `deltamirror table create` makes one."]

@@ -11,6 +11,7 @@ import pytest
 import deltamirror
 from deltamirror.cli import cli
 from tests.support.interfaces.command_lines import subcommands
+from tests.support.interfaces.prompt import Prompt
 
 COMMAND = [sys.executable, "-m", "deltamirror.cli"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(deltamirror.__file__).parent.parent)}
@@ -23,7 +24,7 @@ def leaves(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str
 
 
 @pytest.mark.parametrize("path", leaves(cli), ids=" ".join)
-def test_every_command_explains_itself_and_takes_the_common_options(prompt, path) -> None:
+def test_every_command_explains_itself_and_takes_the_common_options(prompt: Prompt, path: tuple[str, ...]) -> None:
     text = prompt(*path, "--help").stdout
     assert text.startswith("Usage: deltamirror " + " ".join(path))
     for option in ("--json", "--config", "--catalog", "--debug"):
@@ -56,7 +57,7 @@ def test_every_command_explains_itself_and_takes_the_common_options(prompt, path
     ],
     ids=" ".join,
 )
-def test_a_usage_error_exits_with_64_and_points_to_help(prompt, args: list[str]) -> None:
+def test_a_usage_error_exits_with_64_and_points_to_help(prompt: Prompt, args: list[str]) -> None:
     result = prompt(*args, exits=64)
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
@@ -67,12 +68,12 @@ def test_a_usage_error_exits_with_64_and_points_to_help(prompt, args: list[str])
 
 
 @pytest.mark.parametrize("args", [[], ["table"], ["config"]])
-def test_a_group_without_a_command_shows_its_help(prompt, args: list[str]) -> None:
+def test_a_group_without_a_command_shows_its_help(prompt: Prompt, args: list[str]) -> None:
     result = prompt(*args, exits=64)
     assert result.stderr.startswith("Usage: deltamirror")
 
 
-def test_common_options_work_before_and_after_the_command(prompt) -> None:
+def test_common_options_work_before_and_after_the_command(prompt: Prompt) -> None:
     before = prompt("--json", "--catalog", "sqlite:///x.db", "config", "show").stdout
     after = prompt("config", "show", "--json", "--catalog", "sqlite:///x.db").stdout
     assert json.loads(before) == json.loads(after)
@@ -81,7 +82,7 @@ def test_common_options_work_before_and_after_the_command(prompt) -> None:
     assert url == "sqlite:///y.db"
 
 
-def test_the_version_is_shown(prompt) -> None:
+def test_the_version_is_shown(prompt: Prompt) -> None:
     assert prompt("--version").stdout.startswith("deltamirror ")
 
 
@@ -104,7 +105,7 @@ def test_a_traceback_is_shown_only_when_asked_for(tmp_path: Path) -> None:
     assert "\nerror: " in debugged.stderr
 
 
-def test_a_defect_is_one_line_and_exits_with_1(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_one_line_and_exits_with_1(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError("division by zero at postgresql://me:hunter2@db/x")
 
@@ -114,7 +115,7 @@ def test_a_defect_is_one_line_and_exits_with_1(prompt, monkeypatch: pytest.Monke
     assert prompt.error("table", "list", exits=1)["code"] == "internal"
 
 
-def test_an_interrupt_exits_with_130(prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_exits_with_130(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 

@@ -4,11 +4,13 @@ import os
 
 import pytest
 
+from tests.support.interfaces.prompt import AddLine, Prompt
+
 pytestmark = pytest.mark.requirement("R89")
 
 
 @pytest.fixture
-def left(orders, add):
+def left(orders: Prompt, add: AddLine) -> Prompt:
     """A prompt with the table ``orders``, and an old file in its folder that no commit names."""
     orders("commit", "orders", "-", stdin=add())
     file = orders.folder / "lake/orders/left.parquet"
@@ -18,7 +20,7 @@ def left(orders, add):
     return orders
 
 
-def test_what_a_dry_run_shows_is_what_goes(left) -> None:
+def test_what_a_dry_run_shows_is_what_goes(left: Prompt) -> None:
     file = left.folder / "lake/orders/left.parquet"
     said = left("vacuum", "orders", "--dry-run").stdout.splitlines()
     assert said[:2] == ["left.parquet", "Would be deleted: 1 file, 4 bytes."]
@@ -37,12 +39,12 @@ def test_what_a_dry_run_shows_is_what_goes(left) -> None:
     assert (again["files"], again["num_files"], again["version"]) == ([], 0, None)
 
 
-def test_less_than_the_retention_is_refused_unless_told(left) -> None:
+def test_less_than_the_retention_is_refused_unless_told(left: Prompt) -> None:
     error = left.error("vacuum", "orders", "--retain", "2h", exits=16)
     assert (error["code"], "168 hours" in error["message"]) == ("refused", True)
     assert left.json("vacuum", "orders", "--retain", "0s", "--no-retention-check")["num_deleted"] == 1
 
 
-def test_a_length_of_time_that_is_none_is_named(left) -> None:
+def test_a_length_of_time_that_is_none_is_named(left: Prompt) -> None:
     for retain in ("", "7", "7 days", "-1d", "1e9d", "99999999d"):
         assert f"`{retain}` is no length of time" in left("vacuum", "orders", "--retain", retain, exits=64).stderr

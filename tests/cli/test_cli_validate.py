@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.interfaces.prompt import AddLine, Prompt
+
 pytestmark = pytest.mark.requirement("R72")
 
 LOCAL = ("mirror", "--once", "--runner", "local")
@@ -15,14 +17,14 @@ FIRST, SECOND = (f"{LOG}/{version:020}.json" for version in (0, 1))
 
 
 @pytest.fixture
-def lived(orders, add):
+def lived(orders: Prompt, add: AddLine) -> Prompt:
     """A prompt with the table ``orders`` at version 1, published."""
     orders("commit", "orders", "-", stdin=add(stats='{"numRecords":1}'))
     orders(*LOCAL)
     return orders
 
 
-def findings(prompt: Any, target: str) -> list[dict[str, Any]]:
+def findings(prompt: Prompt, target: str) -> list[dict[str, Any]]:
     found = json.loads(prompt("validate", target, "--json", exits=2).stdout)
     assert not found["valid"]
     kept: list[dict[str, Any]] = found["findings"]
@@ -30,22 +32,22 @@ def findings(prompt: Any, target: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("target", ["lake/orders", "./lake/orders/", LOG, f"{LOG}/", FIRST, f"{LOG}/{1:020}.crc"])
-def test_a_log_in_order_is_valid_however_it_is_named(lived, target: str) -> None:
+def test_a_log_in_order_is_valid_however_it_is_named(lived: Prompt, target: str) -> None:
     found = lived.json("validate", target)
     assert (found["valid"], found["findings"], found["version"]) == (True, [], 1)
 
 
-def test_a_log_is_valid_from_within_its_folder(lived, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_valid_from_within_its_folder(lived: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lived.folder / "lake" / "orders")
     assert lived.json("validate", "_delta_log")["valid"]
 
 
-def test_it_says_so_in_one_line(lived) -> None:
+def test_it_says_so_in_one_line(lived: Prompt) -> None:
     said = lived("validate", "lake/orders").stdout
     assert said == f"file://{lived.folder}/lake/orders, 4 files: no rule is broken; readers can open version 1.\n"
 
 
-def test_a_finding_names_place_rule_and_remedy(lived) -> None:
+def test_a_finding_names_place_rule_and_remedy(lived: Prompt) -> None:
     path = lived.folder / SECOND
     path.write_text(path.read_text().replace('"size":10', '"size":-10'))
     [finding, *_] = findings(lived, "lake/orders")
@@ -68,7 +70,7 @@ def test_a_finding_names_place_rule_and_remedy(lived) -> None:
     assert said.endswith(f"{key}: 1 finding.\n")
 
 
-def test_a_file_that_lies_in_no_log_is_checked_by_itself(lived) -> None:
+def test_a_file_that_lies_in_no_log_is_checked_by_itself(lived: Prompt) -> None:
     shutil.copy(lived.folder / FIRST, lived.folder / "mine.jsonl")
     assert lived.json("validate", "mine.jsonl")["valid"]
     (lived.folder / "mine.jsonl").write_text('{"add":{}}\n')
@@ -95,11 +97,11 @@ def test_a_file_that_lies_in_no_log_is_checked_by_itself(lived) -> None:
         ("ftp://lake/t", 10, "unknown scheme"),
     ],
 )
-def test_a_target_that_is_none_is_told_so(lived, target: str, exits: int, words: str) -> None:
+def test_a_target_that_is_none_is_told_so(lived: Prompt, target: str, exits: int, words: str) -> None:
     assert words in lived.error("validate", target, exits=exits)["message"]
 
 
-def test_no_catalog_is_needed_and_nothing_is_written(lived) -> None:
+def test_no_catalog_is_needed_and_nothing_is_written(lived: Prompt) -> None:
     (lived.folder / "deltamirror.db").unlink()
     before = _content(lived.folder)
     lived("validate", "lake/orders")

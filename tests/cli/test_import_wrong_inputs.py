@@ -16,6 +16,7 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.imports.foreign_logs import HISTORY, parquet, put_classic, put_log, state_after
 from tests.support.interfaces.commands import can_lose_power, typed, typed_without_power, variables
+from tests.support.interfaces.prompt import Prompt
 from tests.support.logs.checkpoint_tables import rows
 from tests.support.logs.checkpoints import commit, file, first_commit
 from tests.support.suite.skips import missing_kernel_feature
@@ -25,14 +26,14 @@ METADATA = next(line for line in HISTORY[0].splitlines(keepends=True) if line.st
 
 
 @pytest.fixture
-def there(orders) -> Iterator[Any]:
+def there(orders: Prompt) -> Iterator[Prompt]:
     """A prompt with the table ``orders`` at ``lake/orders``; whatever a test does, the catalog is the same after it."""
     before = orders.dump()
     yield orders
     assert orders.dump() == before
 
 
-def place(prompt: Any, name: str = "lake/t") -> Store:
+def place(prompt: Prompt, name: str = "lake/t") -> Store:
     return store_at(str(prompt.folder / name), StorageSettings())
 
 
@@ -139,7 +140,7 @@ WRONG: list[tuple[Callable[[Store], None], int, str, str]] = [
 @pytest.mark.parametrize("tried", [[], ["--dry-run"]], ids=["", "dry"])
 @pytest.mark.parametrize(("make", "exits", "code", "told"), WRONG, ids=[each[0].__name__ for each in WRONG])
 def test_what_cannot_be_imported_is_refused_with_the_reason(
-    there, make: Callable[[Store], None], exits: int, code: str, told: str, tried: list[str]
+    there: Prompt, make: Callable[[Store], None], exits: int, code: str, told: str, tried: list[str]
 ) -> None:
     make(place(there))
     error = there.error("import", "lake/t", "--name", "t", *tried, exits=exits)
@@ -149,7 +150,7 @@ def test_what_cannot_be_imported_is_refused_with_the_reason(
     assert error["hint"]
 
 
-def test_a_reason_is_one_line_and_what_to_do_another(there) -> None:
+def test_a_reason_is_one_line_and_what_to_do_another(there: Prompt) -> None:
     late_log(place(there))
     said = there("import", "lake/t", "--name", "t", exits=10)
     assert said.stdout == ""
@@ -168,13 +169,13 @@ def test_a_reason_is_one_line_and_what_to_do_another(there) -> None:
         ("two", 64, "--from-version"),
     ],
 )
-def test_a_version_to_begin_with_that_does_not_work(there, version: str, exits: int, told: str) -> None:
+def test_a_version_to_begin_with_that_does_not_work(there: Prompt, version: str, exits: int, told: str) -> None:
     put_log(place(there), history())
     error = there.error("import", "lake/t", "--name", "t", "--from-version", version, exits=exits)
     assert told in error["message"]
 
 
-def test_a_beginning_that_is_gone_names_the_version_that_can_be_had(there) -> None:
+def test_a_beginning_that_is_gone_names_the_version_that_can_be_had(there: Prompt) -> None:
     put_log(place(there), {2: HISTORY[2], 3: HISTORY[3]})
     put_classic(place(there), 2, rows(state_after(HISTORY[:3])))
     error = there.error("import", "lake/t", "--name", "t", "--from-version", "0", exits=10)
@@ -200,7 +201,7 @@ def test_a_beginning_that_is_gone_names_the_version_that_can_be_had(there) -> No
         ("notes.txt", "t", 10, "is a file"),
     ],
 )
-def test_a_name_or_a_place_that_does_not_work(there, location: str, name: str, exits: int, told: str) -> None:
+def test_a_name_or_a_place_that_does_not_work(there: Prompt, location: str, name: str, exits: int, told: str) -> None:
     put_log(place(there), history())
     (there.folder / "notes.txt").write_text("no folder")
     assert told in there.error("import", location, "--name", name, exits=exits)["message"]
@@ -224,7 +225,7 @@ def test_a_name_or_a_place_that_does_not_work(there, location: str, name: str, e
     ],
     ids=" ".join,
 )
-def test_options_that_do_not_go_together(there, arguments: list[str], told: str) -> None:
+def test_options_that_do_not_go_together(there: Prompt, arguments: list[str], told: str) -> None:
     assert told in there.error("import", *arguments, exits=64)["message"]
 
 
@@ -237,11 +238,11 @@ def test_options_that_do_not_go_together(there, arguments: list[str], told: str)
         (["--list", "-"], 11, "no Delta table in these places"),
     ],
 )
-def test_many_tables_of_which_there_are_none(there, arguments: list[str], exits: int, told: str) -> None:
+def test_many_tables_of_which_there_are_none(there: Prompt, arguments: list[str], exits: int, told: str) -> None:
     assert told in there.error("import", *arguments, stdin="# empty\n", exits=exits)["message"]
 
 
-def test_a_line_of_a_list_with_too_many_words_is_named(there) -> None:
+def test_a_line_of_a_list_with_too_many_words_is_named(there: Prompt) -> None:
     error = there.error("import", "--list", "-", stdin="lake/t\nlake/my table of it\n", exits=10)
     assert "line 2 of the list has 4 words" in error["message"]
 
@@ -259,7 +260,7 @@ def failure_of(done: subprocess.CompletedProcess[str], *, exits: int) -> dict[st
 
 @pytest.mark.requirement("R107")
 @pytest.mark.parametrize("arguments", [["lake/t", "--name", "t"], ["--glob", "lake/**"]], ids=" ".join)
-def test_a_folder_that_may_not_be_listed_is_permission_denied(there, arguments: list[str]) -> None:
+def test_a_folder_that_may_not_be_listed_is_permission_denied(there: Prompt, arguments: list[str]) -> None:
     if not can_lose_power():
         missing_kernel_feature("a process that gives up its power (unshare --user)")
     put_log(place(there), history())
@@ -277,7 +278,7 @@ def test_a_folder_that_may_not_be_listed_is_permission_denied(there, arguments: 
 
 
 @pytest.mark.requirement("R107")
-def test_a_wrong_key_is_permission_denied(there, s3_bucket: str, s3_settings: StorageSettings) -> None:
+def test_a_wrong_key_is_permission_denied(there: Prompt, s3_bucket: str, s3_settings: StorageSettings) -> None:
     put_log(store_at(f"s3://{s3_bucket}/t", s3_settings), history())
     wrong = variables(replace(s3_settings, secret_access_key=Secret(SECRET)))
     arguments = ("import", f"s3://{s3_bucket}/t", "--name", "t", "--json")
@@ -287,7 +288,9 @@ def test_a_wrong_key_is_permission_denied(there, s3_bucket: str, s3_settings: St
 
 
 @pytest.mark.parametrize("arguments", [["{}/t", "--name", "t"], ["--glob", "{}/**"]], ids=" ".join)
-def test_a_bucket_that_does_not_exist_is_not_found(there, s3_settings: StorageSettings, arguments: list[str]) -> None:
+def test_a_bucket_that_does_not_exist_is_not_found(
+    there: Prompt, s3_settings: StorageSettings, arguments: list[str]
+) -> None:
     given = [each.format("s3://no-such-bucket") for each in arguments]
     done = typed("import", *given, "--json", folder=there.folder, settings=variables(s3_settings))
     error = failure_of(done, exits=11)

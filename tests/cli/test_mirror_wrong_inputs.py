@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from deltamirror.config import Secret, StorageSettings
 from tests.support.interfaces.commands import can_mount, typed, typed_on_a_disk, variables
+from tests.support.interfaces.prompt import AddLine, Prompt
 from tests.support.servers.seaweed_server import SeaweedServer
 from tests.support.suite.skips import missing_kernel_feature
 
@@ -20,20 +21,20 @@ SECRET = "hunter2-is-not-the-key"
 
 
 @pytest.fixture
-def two(orders) -> Any:
+def two(orders: Prompt) -> Prompt:
     """The table ``orders`` and, on a disk that is fine, the table ``other``."""
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
     return orders
 
 
-def in_bucket(prompt: Any, bucket: str, settings: StorageSettings) -> None:
+def in_bucket(prompt: Prompt, bucket: str, settings: StorageSettings) -> None:
     create = ["table", "create", "broken", "--location", f"s3://{bucket}/broken", "--schema", "id long"]
     done = typed(*create, folder=prompt.folder, settings=variables(settings))
     assert done.returncode == 0, done.stderr
 
 
 def assert_only_one_table_fails(
-    prompt: Any, done: subprocess.CompletedProcess[str], *, table: str, code: str, exits: int
+    prompt: Prompt, done: subprocess.CompletedProcess[str], *, table: str, code: str, exits: int
 ) -> Mapping[str, Any]:
     """One failure, with its class; the status says the same; the others are published."""
     assert done.returncode == exits, done.stderr
@@ -50,14 +51,14 @@ def assert_only_one_table_fails(
     return failure  # type: ignore[no-any-return]
 
 
-def published_after_repair(prompt: Any, settings: Mapping[str, str], *, table: str) -> None:
+def published_after_repair(prompt: Prompt, settings: Mapping[str, str], *, table: str) -> None:
     done = typed(*LOCAL, "--json", folder=prompt.folder, settings=settings)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["tables"]) == {table}
 
 
 @pytest.mark.requirement("R46")
-def test_a_wrong_key_is_permission_denied(two, s3_bucket: str, s3_settings: StorageSettings) -> None:
+def test_a_wrong_key_is_permission_denied(two: Prompt, s3_bucket: str, s3_settings: StorageSettings) -> None:
     in_bucket(two, s3_bucket, s3_settings)
     wrong = replace(s3_settings, secret_access_key=Secret(SECRET))
     done = typed(*LOCAL, "--json", folder=two.folder, settings=variables(wrong))
@@ -66,7 +67,7 @@ def test_a_wrong_key_is_permission_denied(two, s3_bucket: str, s3_settings: Stor
 
 
 def test_a_bucket_that_does_not_exist_is_not_found(
-    two, seaweed_server: SeaweedServer, s3_bucket: str, s3_settings: StorageSettings
+    two: Prompt, seaweed_server: SeaweedServer, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
     vanishing = seaweed_server.create_bucket()
     in_bucket(two, vanishing, s3_settings)
@@ -76,14 +77,14 @@ def test_a_bucket_that_does_not_exist_is_not_found(
     assert vanishing in failure["message"]
 
 
-def test_a_table_is_not_created_in_a_bucket_that_does_not_exist(two, s3_settings: StorageSettings) -> None:
+def test_a_table_is_not_created_in_a_bucket_that_does_not_exist(two: Prompt, s3_settings: StorageSettings) -> None:
     create = ["table", "create", "broken", "--location", "s3://no-such-bucket/broken", "--schema", "id long"]
     done = typed(*create, folder=two.folder, settings=variables(s3_settings))
     assert done.returncode == 11
     assert "no-such-bucket" in done.stderr
 
 
-def test_an_endpoint_that_is_down_is_unavailable(two, s3_bucket: str, s3_settings: StorageSettings) -> None:
+def test_an_endpoint_that_is_down_is_unavailable(two: Prompt, s3_bucket: str, s3_settings: StorageSettings) -> None:
     in_bucket(two, s3_bucket, s3_settings)
     with socket.socket() as nobody:
         # Bound, but nobody listens: the port refuses, and is given to nobody else.
@@ -94,7 +95,7 @@ def test_an_endpoint_that_is_down_is_unavailable(two, s3_bucket: str, s3_setting
     published_after_repair(two, variables(s3_settings), table="broken")
 
 
-def test_a_location_that_is_a_file_is_invalid(two) -> None:
+def test_a_location_that_is_a_file_is_invalid(two: Prompt) -> None:
     (two.folder / "lake").mkdir()
     (two.folder / "lake/orders").write_text("in the way")
     done = typed(*LOCAL, "--json", folder=two.folder)
@@ -104,7 +105,7 @@ def test_a_location_that_is_a_file_is_invalid(two) -> None:
     published_after_repair(two, {}, table="orders")
 
 
-def disk(prompt: Any, options: str) -> subprocess.CompletedProcess[str]:
+def disk(prompt: Prompt, options: str) -> subprocess.CompletedProcess[str]:
     if not can_mount():
         missing_kernel_feature("a disk of its own for a process (unshare --map-root-user --mount)")
     place = prompt.folder / "lake/orders"
@@ -112,13 +113,13 @@ def disk(prompt: Any, options: str) -> subprocess.CompletedProcess[str]:
     return typed_on_a_disk(*LOCAL, "--json", folder=prompt.folder, mounted=place, options=options)
 
 
-def test_a_read_only_disk_is_permission_denied(two) -> None:
+def test_a_read_only_disk_is_permission_denied(two: Prompt) -> None:
     failure = assert_only_one_table_fails(two, disk(two, "ro"), table="orders", code="permission-denied", exits=21)
     assert "Read-only" in failure["message"]
     published_after_repair(two, {}, table="orders")
 
 
-def test_a_full_disk_is_capacity_exceeded_at_the_version_that_did_not_fit(two, add) -> None:
+def test_a_full_disk_is_capacity_exceeded_at_the_version_that_did_not_fit(two: Prompt, add: AddLine) -> None:
     for number in range(3):
         two("commit", "orders", "-", stdin=add(path=f"{number}.parquet"))
     done = disk(two, "size=8k")
@@ -128,6 +129,6 @@ def test_a_full_disk_is_capacity_exceeded_at_the_version_that_did_not_fit(two, a
     assert orders["published"] == failure["version"] - 1
 
 
-def test_the_location_of_another_table_is_refused_when_the_table_is_created(two) -> None:
+def test_the_location_of_another_table_is_refused_when_the_table_is_created(two: Prompt) -> None:
     create = ["table", "create", "third", "--schema", "id long", "--location"]
     assert two.error(*create, str(Path("lake/orders")), exits=12)["table"] == "orders"

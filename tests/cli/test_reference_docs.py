@@ -65,7 +65,7 @@ def test_every_error_code_and_exit_status_is_on_the_page() -> None:
 
 
 def test_exit_statuses_2_and_3_mean_drift_and_lag_and_the_shells_own_mean_nothing_else() -> None:
-    meanings = {}
+    meanings: dict[int, set[str]] = {}
     for name in errors.__all__:
         meanings.setdefault(getattr(errors, name).exit_status, set()).add(name)
     assert (meanings[2], meanings[3]) == ({"Diverged"}, {"Late"})

@@ -13,6 +13,7 @@ from deltamirror.cli.summaries import Summaries
 from deltamirror.errors import Unavailable
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Outcome, Published, Stage
 from tests.support.interfaces.commands import following
+from tests.support.interfaces.prompt import Prompt
 
 NONE = Backlog(versions=0, tables=0, lag_ms=0)
 SOME = Backlog(versions=5, tables=2, lag_ms=243_000)
@@ -37,6 +38,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[logging.LogRecord]]
         logger.addHandler(handler)
         yield handler.records
         logger.removeHandler(handler)
+
+
+def versions_of(lines: list[logging.LogRecord]) -> list[int]:
+    return [vars(line)["versions"] for line in lines]
 
 
 def tally_of(*outcomes: Outcome) -> Tally:
@@ -86,7 +91,7 @@ def test_a_service_without_work_says_so_once(lines: list[logging.LogRecord]) -> 
     tally.observe(published(1, 0))
     for _ in range(3):
         summaries.tell(lambda: SOME)
-    assert [line.versions for line in lines[2:]] == [1, 0]
+    assert versions_of(lines[2:]) == [1, 0]
 
 
 def test_what_is_published_while_the_backlog_is_asked_for_is_told_the_next_time(
@@ -101,7 +106,7 @@ def test_what_is_published_while_the_backlog_is_asked_for_is_told_the_next_time(
     summaries = Summaries(tally)
     summaries.tell(ask)
     summaries.tell(lambda: NONE)
-    assert [line.versions for line in lines] == [0, 1]
+    assert versions_of(lines) == [0, 1]
 
 
 def test_a_database_that_does_not_answer_hides_nothing_that_was_done(lines: list[logging.LogRecord]) -> None:
@@ -114,7 +119,7 @@ def test_a_database_that_does_not_answer_hides_nothing_that_was_done(lines: list
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_service_says_it_whatever_the_level_of_the_log_is(orders, form: str) -> None:
+def test_a_service_says_it_whatever_the_level_of_the_log_is(orders: Prompt, form: str) -> None:
     settings = {**FOLLOWER, "DELTAMIRROR_LOG__SUMMARY": "0.2", "DELTAMIRROR_LOG__FORMAT": form}
     with following(folder=orders.folder, settings=settings) as service:
         said = [service.line()]

@@ -6,6 +6,8 @@ from deltamirror import Catalog
 from deltamirror.errors import AlreadyExists, InvalidInput, NotFound
 from deltamirror.txnlog.access.patterns import ALL_TABLES, TablePattern
 from deltamirror.txnlog.access.tokens import (
+    AccessToken,
+    Issued,
     Right,
     all_tokens,
     has_tokens,
@@ -19,11 +21,13 @@ from deltamirror.txnlog.queue.overview import Sort, Wanted, tables_page
 from tests.support.lakes.lake import execute
 
 
-def issued(catalog: Catalog, name: str = "ada", *, seconds: float | None = None, tables: TablePattern = ALL_TABLES):
+def issued(
+    catalog: Catalog, name: str = "ada", *, seconds: float | None = None, tables: TablePattern = ALL_TABLES
+) -> Issued:
     return issue_token(catalog.database, name, rights=[Right.OPERATE], tables=tables, seconds=seconds)
 
 
-def verified(catalog: Catalog, text: str):
+def verified(catalog: Catalog, text: str) -> AccessToken | None:
     with catalog.database.read() as connection:
         return verified_token(connection, text)
 
@@ -35,7 +39,10 @@ def test_a_token_is_what_it_was_issued_as_until_it_is_revoked(catalog: Catalog) 
     assert (found.name, found.rights, found.tables.text, found.expires_at) == ("ada", (Right.OPERATE,), "sales.*", None)
     assert (found.allows(Right.READ), found.allows(Right.OPERATE), found.allows(Right.WRITE)) == (True, True, False)
     touch_token(catalog.database, found.id)
-    assert verified(catalog, made.text).last_used_at >= found.created_at
+    used = verified(catalog, made.text)
+    assert used is not None
+    assert used.last_used_at is not None
+    assert used.last_used_at >= found.created_at
     with pytest.raises(AlreadyExists, match="'ada'"):
         issued(catalog)
     revoke_token(catalog.database, "ada")

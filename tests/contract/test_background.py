@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from deltamirror import Catalog, MirrorEngine
 from deltamirror.ops.reconcile import background
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler, TableReconciled
-from deltamirror.txnlog.queue.expected_objects import KeptLog
+from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_logs
 from tests.support.mirrors.local import (
     append,
     committed_files,
@@ -32,7 +33,7 @@ SECRET = "postgresql://me:hunter2@db/lake"
 def test_a_defect_is_told_and_the_other_logs_are_compared_and_so_is_this_one_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, kept_logs = Reconciler.look, background.kept_logs
+    look = Reconciler.look
     broken, compared = iter([True]), {name: threading.Event() for name in ("a", "b")}
 
     def looked(self: Reconciler, log: KeptLog) -> TableReconciled:
@@ -42,7 +43,7 @@ def test_a_defect_is_told_and_the_other_logs_are_compared_and_so_is_this_one_lat
         compared[log.name].set()
         return found
 
-    def listed(*arguments: object, **options: object) -> list[KeptLog]:
+    def listed(*arguments: Any, **options: Any) -> list[KeptLog]:
         if next(broken, False):
             raise KeyError(SECRET)
         return kept_logs(*arguments, **options)

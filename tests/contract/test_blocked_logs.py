@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import deltalake
@@ -169,8 +170,8 @@ def test_a_link_in_the_place_of_the_log_is_followed_by_no_operation(
     with Catalog(f"sqlite:///{tmp_path}/second.db") as second:
         second.init()
         second.create_table("own", location=str(tmp_path / "u"), schema="id long")
-        acts = {each: lambda act=act: act(engine) for each, act in ON_TABLES.items()}
-        acts |= {each: lambda act=act: act(second, table.location) for each, act in ON_LOCATIONS.items()}
+        acts: dict[str, Callable[[], object]] = {each: partial(act, engine) for each, act in ON_TABLES.items()}
+        acts |= {each: partial(act, second, table.location) for each, act in ON_LOCATIONS.items()}
         for each, act in acts.items():
             try:
                 act()

@@ -27,9 +27,10 @@ from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
+from deltamirror.txnlog.queue.cleanups import CleaningTurn
 from deltamirror.txnlog.queue.expected_objects import kept_log
 from deltamirror.txnlog.queue.leases import release, take
-from deltamirror.work import Lane
+from deltamirror.work import Lane, Lease
 from tests.support.lakes.aging import HEAD, START, Spot, age, cleaning, lived, log_names, spot_of
 from tests.support.lakes.lake import add, execute, paths
 from tests.support.mirrors.local import following, log_of
@@ -290,9 +291,9 @@ def test_whoever_lost_the_turn_deletes_nothing_more_and_the_next_one_finishes_it
     assert recorded(lake)[3]
 
 
-def _then(call, act):
+def _then(call: Callable[..., None], act: Callable[[], object]) -> Callable[..., None]:
     """A call of a store, after whose first use something happens."""
-    done = []
+    done = list[object]()
 
     def calling(*arguments: object) -> None:
         call(*arguments)
@@ -337,10 +338,10 @@ def test_a_log_is_not_rebuilt_in_its_own_place_while_it_is_cleaned(
     assert log_names(store_of(table)) == expected_names(START)
 
 
-def _cleaned_by(engine: MirrorEngine, catalog: Catalog, lease) -> None:
+def _cleaned_by(engine: MirrorEngine, catalog: Catalog, lease: Lease) -> None:
     """Clean a log under somebody else's name, who then gives back the turn."""
     cleaner = engine._cleaner
-    turn = cleaning_module.CleaningTurn(catalog.database, lease, seconds=60)
+    turn = CleaningTurn(catalog.database, lease, seconds=60)
     store = cleaner._store(cleaner._log_of("t"))
     found = cleaner._planned("t", store)
     turn.begin(found.log_start)

@@ -146,6 +146,7 @@ def test_a_time_that_the_writer_leaves_out_is_filled_in(catalog: Catalog, table:
     assert isinstance(txn, Txn)
     assert isinstance(removed, Remove)
     assert txn.last_updated == removed.deletion_timestamp is not None
+    assert txn.last_updated is not None
     assert abs(txn.last_updated - table.info().head_timestamp) < 60_000
 
 

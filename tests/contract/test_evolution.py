@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from deltamirror import Add, Catalog, Table
+from deltamirror.catalog.transaction import Transaction
 from deltamirror.delta.actions import Action, CommitInfo, Metadata, Protocol
 from deltamirror.delta.features import upgrade
 from deltamirror.delta.lines import encode_commit
@@ -53,7 +54,7 @@ def changed(table: Table, schema: str | None = None, **values: Any) -> Metadata:
 
 def typed(table: Table, name: str, kind: str) -> Metadata:
     """The metadata with another type of a column."""
-    decoded = msgspec.json.decode(table.snapshot().metadata.schema_string)
+    decoded = msgspec.json.decode(str(table.snapshot().metadata.schema_string))
     next(field for field in decoded["fields"] if field["name"] == name)["type"] = kind
     return changed(table, schema_string(parse_schema(decoded)))
 
@@ -73,8 +74,9 @@ def by_exact_version(catalog: Catalog, table: Table) -> None:
 
 
 def by_large_commit(catalog: Catalog, table: Table) -> None:
+    actions: list[Action] = [typed(table, "id", "string"), *MANY]
     with catalog.transaction() as tx:
-        tx.stage("t", iter([typed(table, "id", "string"), *MANY]))
+        tx.stage("t", iter(actions))
 
 
 def by_lines(catalog: Catalog, table: Table, *beside: Add) -> None:
@@ -181,10 +183,11 @@ def test_row_tracking_is_enabled_once_every_file_has_ids(catalog: Catalog, table
 
 def test_demands_on_rows_need_a_word_on_every_road_that_they_were_checked(catalog: Catalog, table: Table) -> None:
     demand = {"delta.constraints.positive": "id > 0"}
-    for road in (
+    roads: list[Callable[[Transaction], object]] = [
         lambda tx: tx.set_metadata("t", properties=demand),
         lambda tx: tx.stage("t", [changed(table, configuration=demand), protocol_of(table, "checkConstraints")]),
-    ):
+    ]
+    for road in roads:
         with pytest.raises(InvalidAction) as caught, catalog.transaction() as tx:
             road(tx)
         assert caught.value.rule == "metaData.change.rows-unchecked"

@@ -72,12 +72,12 @@ def test_an_append_for_a_table_that_is_remembered_otherwise_is_refused_once(
 ) -> None:
     with elsewhere(catalog):
         table.alter(columns=["more string"])
-    assert reason_of(lambda: table.append(files("stale"))) == "metadata-changed"  # type: ignore[arg-type]
-    table.append(files("fresh"))  # type: ignore[arg-type]
+    assert reason_of(lambda: table.append(files("stale"))) == "metadata-changed"
+    table.append(files("fresh"))
     with elsewhere(catalog):
         table.alter(columns=["even_more string"])
     table.snapshot()
-    table.append(files("seen"))  # type: ignore[arg-type]
+    table.append(files("seen"))
     assert not any("stale" in path for path in paths(table))
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from deltamirror import Add, Catalog, Committed, Table, Txn
 from deltamirror.config import WriterSettings
+from deltamirror.delta.actions import Action
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidAction, TokenReused
 from deltamirror.txnlog.commit.request import Change, Request
@@ -336,7 +337,7 @@ def test_the_answer_names_all_tables_of_the_transaction(catalog: Catalog, table:
     create(catalog, "u")
 
     def send() -> Committed:
-        actions = {"t": [Txn(app_id="loader", version=1), add("a")], "u": [add("b")]}
+        actions: dict[str, list[Action]] = {"t": [Txn(app_id="loader", version=1), add("a")], "u": [add("b")]}
         changes = tuple(Change(table=name, actions=each) for name, each in actions.items())
         return catalog.writer.commit(Request(changes=changes))
 

@@ -4,7 +4,7 @@ import hashlib
 import pickle
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from deltamirror.errors import (
     Unsupported,
 )
 from deltamirror.txnlog.content.rows import file_row, remove_row
-from deltamirror.txnlog.imports.importing import ImportedCheckpoint
+from deltamirror.txnlog.imports.importing import Import, ImportedCheckpoint
 from deltamirror.txnlog.imports.parts import base_part, imported_commit_id
 from deltamirror.txnlog.queue.backlog import (
     commit_work,
@@ -62,11 +62,11 @@ def commit(*actions: Action) -> bytes:
     return lines.encode_commit(actions)
 
 
-def info(**fields: object) -> CommitInfo:
-    return CommitInfo(operation="WRITE", **fields)  # type: ignore[arg-type]
+def info(**fields: Any) -> CommitInfo:
+    return CommitInfo(operation="WRITE", **fields)
 
 
-def file(path: str, **fields: object) -> Add:
+def file(path: str, **fields: Any) -> Add:
     return add(path, partition_values={"p": None}, **fields)
 
 
@@ -333,7 +333,11 @@ def test_who_was_taken_over_stores_nothing_more(catalog: Catalog) -> None:
 
 
 def test_an_owner_who_is_heard_of_is_not_taken_over(catalog: Catalog) -> None:
-    for keep in (lambda each: each.touch(), lambda each: each.store(file_parts(each.table_id, 0, HISTORY[0]))):
+    keeps: list[Callable[[Import], object]] = [
+        lambda each: each.touch(),
+        lambda each: each.store(file_parts(each.table_id, 0, HISTORY[0])),
+    ]
+    for keep in keeps:
         importing = begun(catalog, owner="one")
         abandon(catalog)
         keep(importing)
@@ -735,7 +739,7 @@ def test_a_checkpoint_after_an_import_is_the_same_from_the_imported_one_and_from
     shutil.copytree(tmp_path / "t", tmp_path / "u")
     written = []
     for name, reuse in (("t", True), ("u", False)):
-        kind = {"name": name, "reuse": reuse, "with_file": with_file}
+        kind: dict[str, Any] = {"name": name, "reuse": reuse, "with_file": with_file}
         table = imported_from_checkpoint(catalog, tmp_path / name, files, **kind)
         gone = next(iter(state_after(12, files).files.values()))
         table.remove([remove_of(gone, deletion_timestamp=2**53)])

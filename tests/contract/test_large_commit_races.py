@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from deltamirror import Add, Catalog, DeletionVector, Table
 from deltamirror.delta.actions import Action
@@ -170,7 +171,7 @@ def test_what_was_checked_against_other_metadata_is_not_committed(
             table.alter(properties={"delta.appendOnly": "true"})
         else:
             with catalog.transaction() as tx:
-                repartitioned = type(metadata)(**{**as_dict(metadata), "partition_columns": ["day"]})
+                repartitioned = replace(metadata, partition_columns=["day"])
                 tx.stage("t", [repartitioned, *map(remove_of, OLD)], read_version=1)
 
     meanwhile(alter)
@@ -178,10 +179,6 @@ def test_what_was_checked_against_other_metadata_is_not_committed(
         table.append(FRESH)
     assert caught.value.reason == "metadata-changed"
     assert row_counts(catalog)["dl_stages"] == 0
-
-
-def as_dict(metadata: object) -> dict[str, object]:
-    return {name: getattr(metadata, name) for name in metadata.__struct_fields__}  # type: ignore[attr-defined]
 
 
 def test_a_table_that_was_dropped_while_staging_takes_nothing(

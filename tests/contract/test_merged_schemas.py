@@ -1,5 +1,6 @@
 """Rows that bring columns along: ``merge_schema`` changes the table in the commit that adds the rows."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ MORE = pa.table(
 
 
 @pytest.fixture
-def catalog(sqlite_lake: str) -> Catalog:
+def catalog(sqlite_lake: str) -> Iterator[Catalog]:
     with Catalog(sqlite_lake) as found:
         yield found
 

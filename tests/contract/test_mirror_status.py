@@ -113,7 +113,7 @@ def test_during_an_outage_the_numbers_equal_a_direct_count(catalog: Catalog) -> 
     assert {each.name: each.failed for each in found_all if each.failed} == counted(catalog, "FAILED")
     assert {each.name: each.failed for each in found_all} == {"a": 0, "b": 1, "c": 1}
     assert all(each.pending + each.failed == each.lag_versions for each in found_all)
-    assert [each and each.error and each.error.version for each in found_all] == [None, 2, 1]
+    assert [each.error and each.error.version for each in found_all] == [None, 2, 1]
     assert all(status_of(catalog, each.name).failed == each.failed for each in found_all)
 
 

@@ -1,5 +1,7 @@
 """All tables at once: found, sorted and paged by the database."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import event
 
@@ -46,7 +48,7 @@ def five(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def names(catalog: Catalog, switch: Switch = ALL_ON, **wanted: object) -> list[str]:
+def names(catalog: Catalog, switch: Switch = ALL_ON, **wanted: Any) -> list[str]:
     with catalog.database.read() as connection:
         return [table.name for table in tables_page(connection, Wanted(**wanted), switch).tables]
 

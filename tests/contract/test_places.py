@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -14,6 +15,7 @@ from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage import clients
 from deltamirror.storage.open import store_at
+from deltamirror.storage.presence import has_delta_log
 from deltamirror.txnlog.tables.registry import insert_table
 from tests.support.databases.catalogs import ENGINES
 from tests.support.imports.foreign_logs import HISTORY, put_log
@@ -101,8 +103,12 @@ def test_a_folder_that_is_taken_in_meanwhile_by_another_path_is_refused(
 
     with opened(sqlite_lake) as other:
         if act == "create":
-            looked = catalog_module.has_delta_log
-            monkeypatch.setattr(catalog_module, "has_delta_log", lambda *given: (meanwhile(other), looked(*given))[1])
+
+            def looked(*given: Any) -> bool:
+                meanwhile(other)
+                return has_delta_log(*given)
+
+            monkeypatch.setattr(catalog_module, "has_delta_log", looked)
             with pytest.raises(AlreadyExists, match="by another path"):
                 create(catalog, "u", links / "current" / "t")
         else:

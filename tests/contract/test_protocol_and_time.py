@@ -185,4 +185,4 @@ def test_a_time_before_the_table_is_not_found(catalog: Catalog) -> None:
         table.snapshot(as_of=times[0] - 1)
     for wrong in ({"version": 1, "as_of": times[1]}, {"as_of": "yesterday"}):
         with pytest.raises(InvalidInput):
-            table.snapshot(**wrong)  # type: ignore[arg-type]
+            table.snapshot(**wrong)

@@ -1,7 +1,7 @@
 """Slips of a program: what is meant plainly is accepted, everything else is told what it was, and what to do."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -77,7 +77,7 @@ def made(catalog: Catalog) -> Iterator[str]:
 
 def file(path: str = "a.parquet", **values: object) -> Add:
     partitions = {"day": None, "at": None, "paid": None, "price": None, **values}
-    return add(path, partition_values=partitions)  # type: ignore[arg-type]  # the very slip
+    return add(path, partition_values=partitions)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_meant_plainly_is_accepted(catalog: Catalog, made: str, tmp_path
 )
 @pytest.mark.parametrize("road", ["append", "stage", "mapping"])
 def test_a_partition_value_of_python_is_spelled_as_the_log_does(
-    orders: Table, catalog: Catalog, column: str, value: object, text: str | None, road: str
+    orders: Table, catalog: Catalog, column: str, value: Any, text: str | None, road: str
 ) -> None:
     given = file(**{column: value})
     with catalog.transaction(token=uuid4().hex) as tx:
@@ -171,8 +171,9 @@ def test_a_partition_value_that_has_no_spelling_is_refused_and_not_null(orders: 
         orders.append([file(day=value)])
 
 
-Act = Callable[[Catalog], object]
-MADE = {"location": "made", "schema": "id long"}
+Act = Callable[[Any], object]
+"""Of a catalog; a type checker would find the slips."""
+MADE: dict[str, Any] = {"location": "made", "schema": "id long"}
 SLIPS: dict[str, tuple[Act, str, str]] = {
     "files(3)": (lambda c: c.table("orders").snapshot().files(3), "partitions has to be a mapping", "partitions={"),
     "files({3: x})": (lambda c: c.table("orders").snapshot().files({3: "x"}), "each key of partitions", "each key"),
@@ -244,7 +245,7 @@ SLIPS: dict[str, tuple[Act, str, str]] = {
     ),
     "schema=type": (lambda c: c.create_table("made", location="made", schema=spark.LongType()), "struct", "struct"),
     "schema=Field(text)": (
-        lambda c: c.create_table("made", location="made", schema=StructType((Field("id", "long"),))),  # type: ignore[arg-type]
+        lambda c: c.create_table("made", location="made", schema=StructType((Field("id", "long"),))),  # type: ignore[arg-type]  # the very slip
         "not made of fields and types",
         'Primitive("long")',
     ),
@@ -285,14 +286,30 @@ SLIPS: dict[str, tuple[Act, str, str]] = {
     "status(Table)": (lambda c: engine(c).status(c.table("orders")), "table has to be a text, not a Table", "name"),
     "run(once=1)": (lambda c: engine(c).run(once=1), "once has to be True or False", "once=True"),
     "run(observe=5)": (lambda c: engine(c).run(once=True, observe=5), "observe has to be a function", "outcome"),
-    "settings={}": (lambda c: Catalog(settings={}), "settings has to be a Settings, not a dict", "config.load"),
-    "url=bytes": (lambda c: Catalog(b"sqlite:///lake.db"), "url has to be a text, not a bytes", "sqlite:///FILE"),
-    "database=url": (lambda c: MirrorEngine(database="sqlite:///x"), "database has to be a Database", "url"),
-    "runner=text": (lambda c: MirrorEngine(runner="local"), "runner has to be a Runner", "mirror.runner"),
+    "settings={}": (
+        lambda c: Catalog(settings={}),  # type: ignore[arg-type]  # the very slip
+        "settings has to be a Settings, not a dict",
+        "config.load",
+    ),
+    "url=bytes": (
+        lambda c: Catalog(b"sqlite:///lake.db"),  # type: ignore[arg-type]  # the very slip
+        "url has to be a text, not a bytes",
+        "sqlite:///FILE",
+    ),
+    "database=url": (
+        lambda c: MirrorEngine(database="sqlite:///x"),  # type: ignore[arg-type]  # the very slip
+        "database has to be a Database",
+        "url",
+    ),
+    "runner=text": (
+        lambda c: MirrorEngine(runner="local"),  # type: ignore[arg-type]  # the very slip
+        "runner has to be a Runner",
+        "mirror.runner",
+    ),
 }
 
 
-def engine(catalog: Catalog) -> MirrorEngine:
+def engine(catalog: Catalog) -> Any:
     return MirrorEngine(database=catalog.database, runner=NoRunner())
 
 
@@ -305,7 +322,7 @@ class NoRunner:
     def is_ready(self) -> bool:
         return True
 
-    def run(self, units: object) -> Iterator[Any]:
+    def run(self, units: object) -> Generator[Any]:
         raise AssertionError(units)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import json
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.default_on("sqlite")
 HEAD = 12
 
 
-def lived(catalog: Catalog, folder: Path, **more: object) -> Table:
+def lived(catalog: Catalog, folder: Path, **more: Any) -> Table:
     """A table with versions 0 to 12."""
     table = make_table(catalog, folder / "home", **more)
     append(table, 9)

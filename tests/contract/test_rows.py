@@ -380,7 +380,10 @@ def test_columns_are_mapped_to_their_names_and_ids_in_files(lake: Catalog, tmp_p
     schema = "id long, s struct<a: int, b: array<struct<c: string>>>, p string"
     mapped = {"delta.columnMapping.mode": "id"}
     table = lake.create_table("t", location=tmp_path / "t", schema=schema, partition_by=["p"], properties=mapped)
-    rows = [{"id": 1, "s": {"a": 1, "b": [{"c": "q"}]}, "p": "x"}, {"id": 2, "s": None, "p": None}]
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "s": {"a": 1, "b": [{"c": "q"}]}, "p": "x"},
+        {"id": 2, "s": None, "p": None},
+    ]
     table.append(pa.Table.from_pylist(rows, table.to_arrow().schema))
     assert table.to_arrow().sort_by("id").to_pylist() == rows
     assert table.to_arrow("s", filter="p = 'x' AND s.a = 1").to_pylist() == [{"s": rows[0]["s"]}]
@@ -430,9 +433,13 @@ def test_a_filter_finds_its_rows(filled: Table, condition: object, wanted: list[
 def test_files_that_statistics_exclude_are_not_opened(
     filled: Table, monkeypatch: pytest.MonkeyPatch, condition: str, opened: int
 ) -> None:
-    found = []
-    source = TableFiles.source
-    monkeypatch.setattr(TableFiles, "source", lambda self, *file: found.append(file) or source(self, *file))
+    found, source = list[str](), TableFiles.source
+
+    def opening(self: TableFiles, path: str, size: int) -> Any:
+        found.append(path)
+        return source(self, path, size)
+
+    monkeypatch.setattr(TableFiles, "source", opening)
     filled.to_arrow("id", filter=condition)
     assert len(found) == opened
 

@@ -47,7 +47,7 @@ def published(catalog: Catalog, table: str, ages_and_times: list[tuple[int, int]
 
 def rounded(milliseconds: int) -> int:
     """Up to two significant digits."""
-    step = 10 ** max(len(str(max(milliseconds - 1, 0))) - 2, 0)
+    step: int = 10 ** max(len(str(max(milliseconds - 1, 0))) - 2, 0)
     return -(-milliseconds // step) * step
 
 

@@ -40,7 +40,13 @@ def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
 
 def trace_of(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.trace_id
+    found: int = span.context.trace_id
+    return found
+
+
+def attribute(span: ReadableSpan, name: str) -> object:
+    assert span.attributes is not None
+    return span.attributes[f"deltamirror.{name}"]
 
 
 def test_the_transaction_is_the_trace_of_its_commit_and_of_each_publication(
@@ -66,16 +72,14 @@ def test_the_transaction_is_the_trace_of_its_commit_and_of_each_publication(
     assert expected == {
         (
             trace_of(span),
-            span.attributes["deltamirror.table"],
-            span.attributes["deltamirror.version"],
+            attribute(span, "table"),
+            attribute(span, "version"),
             span.start_time,
             span.end_time,
         )
         for span in named(exporter, "deltamirror.publish")
     }
-    commits = {
-        trace_of(span): span.attributes["deltamirror.versions"] for span in named(exporter, "deltamirror.commit")
-    }
+    commits = {trace_of(span): attribute(span, "versions") for span in named(exporter, "deltamirror.commit")}
     assert set(commits) == {trace_id for trace_id, *_ in expected}
     assert ("a@1", "b@1") in commits.values()
 

@@ -5,7 +5,7 @@
 
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -198,10 +198,11 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def test_what_happened_since_the_write_was_planned_is_a_conflict(table: Table, url: str, tmp_path: Path) -> None:
-    for overwrite, meanwhile in (
+    changes: list[tuple[bool, Callable[[], object]]] = [
         (True, lambda: table.append(orders(2))),
         (False, lambda: table.alter(columns="x int")),
-    ):
+    ]
+    for overwrite, meanwhile in changes:
         writer = DeltaMirrorSource(options(url)).writer(_schema(orders(1)), overwrite)
         message = writer.write(iter(orders(1).to_batches()))
         meanwhile()

@@ -72,7 +72,7 @@ class Query:
 
     def batches(self) -> list[list[int]]:
         """All batches until nothing is new."""
-        found = []
+        found = list[list[int]]()
         while True:
             before = self.offset
             batch = self.batch()

@@ -125,7 +125,7 @@ def test_a_file_that_cannot_have_ids_leaves_nothing(catalog: Catalog, table: Tab
 def test_a_file_takes_no_row_ids_of_another_one(lake: Catalog) -> None:
     table = create(lake, properties=TRACKED)
     table.append([add("first", stats=ROWS)])
-    known = {"stats": ROWS, "base_row_id": 0, "default_row_commit_version": 1}
+    known: dict[str, Any] = {"stats": ROWS, "base_row_id": 0, "default_row_commit_version": 1}
     for path, base in (("second", 0), ("first", 1)):
         with pytest.raises(InvalidAction) as caught:
             table.append([add(path, **{**known, "base_row_id": base})])

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from deltamirror import Add, Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings, WriterSettings
-from deltamirror.delta.actions import Metadata
+from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.lines import encode
 from deltamirror.errors import Conflict, InvalidAction
 from deltamirror.storage.open import store_at
@@ -78,8 +78,9 @@ def objections(files: Mapping[str, bytes]) -> Iterator[str]:
     was_on, since, last = False, dict[str, str](), 0
     for version, data in enumerate(files.values()):
         lines = [msgspec.json.decode(line) for line in data.splitlines()]
-        info = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
-        stated, is_on = info.get("inCommitTimestamp"), was_on
+        info: dict[str, Any] = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
+        stated: Any = info.get("inCommitTimestamp")
+        is_on = was_on
         for configuration in (line["metaData"]["configuration"] for line in lines if "metaData" in line):
             is_on = configuration.get(ENABLED) == "true"
             if is_on and not was_on:
@@ -100,18 +101,20 @@ def lines_of(files: list[Add], metadata: Metadata | None = None, *, stated: int 
     """A commit of another writer."""
     times = {"timestamp": 1_700_000_000_000} if stated is None else {"inCommitTimestamp": stated, "timestamp": stated}
     info = {"commitInfo": {**times, "operation": "WRITE", "operationParameters": {}}}
-    actions = files if metadata is None else [metadata, *files]
+    actions: list[Action] = [*files] if metadata is None else [metadata, *files]
     return b"\n".join([msgspec.json.encode(info), *map(encode, actions)]) + b"\n"
 
 
-def with_properties(metadata: Metadata, *, without: tuple[str, ...] = (), **properties: str) -> Metadata:
+def with_properties(
+    metadata: Metadata, properties: Mapping[str, str] | None = None, *, without: tuple[str, ...] = ()
+) -> Metadata:
     kept = {key: value for key, value in metadata.configuration.items() if key not in without}
-    return replace(metadata, configuration={**kept, **properties})
+    return replace(metadata, configuration={**kept, **(properties or {})})
 
 
 def turned_on(metadata: Metadata, *, version: int, at: int) -> Metadata:
     """The metadata with which another writer turns timestamps on."""
-    return with_properties(metadata, **{ENABLED: "true"}, **dict(zip(SINCE, (str(version), str(at)), strict=True)))
+    return with_properties(metadata, {ENABLED: "true", **dict(zip(SINCE, (str(version), str(at)), strict=True))})
 
 
 @dataclass
@@ -185,14 +188,14 @@ class Lake:
     def set_metadata(self) -> None:
         """Metadata that was read before others changed it, or did not."""
         read, tx = self.table.snapshot().metadata, self.catalog.transaction()
-        tx.stage("t", [with_properties(read, mine=str(self.head))], read_version=self.head)
+        tx.stage("t", [with_properties(read, {"mine": str(self.head)})], read_version=self.head)
         is_changed = self.meanwhile()
         assert self.commit([], tx.commit, after=("",)) is not is_changed
 
     def restate_metadata(self) -> None:
         """Metadata of an earlier version becomes an exact one; what it says of timestamps is as old as it."""
         earlier = self.table.snapshot(self.chance.randint(0, self.head)).metadata
-        changed = with_properties(self.table.snapshot().metadata, **earlier.configuration)
+        changed = with_properties(self.table.snapshot().metadata, earlier.configuration)
         tx = self.catalog.transaction()
         tx.stage("t", [changed], at_version=self.head + 1)
         self.commit([], tx.commit, after=("",))
@@ -205,7 +208,7 @@ class Lake:
         told = {
             "append": None,
             "turn on": turned_on(seen.metadata, version=self.head + 1, at=stated),
-            "turn on carelessly": with_properties(seen.metadata, **{ENABLED: "true"}),
+            "turn on carelessly": with_properties(seen.metadata, {ENABLED: "true"}),
             "forget": with_properties(seen.metadata, without=SINCE),
         }[kind]
         is_on = (told or seen.metadata).configuration.get(ENABLED) == "true"
@@ -312,7 +315,7 @@ def test_lines_that_say_since_when_timestamps_hold_say_so_of_themselves(
     table = create(staging, properties={ENABLED: "false"})
     table.append([add("before")])
     seen, stated = table.snapshot(), table.info().head_timestamp + 1
-    wrong = with_properties(seen.metadata, **{ENABLED: "true"})
+    wrong = with_properties(seen.metadata, {ENABLED: "true"})
     if version is not None:
         wrong = turned_on(seen.metadata, version=version, at=stated)
     files = [add(f"f{number}") for number in range(size)]

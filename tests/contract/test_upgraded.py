@@ -17,7 +17,7 @@ UPGRADE = "UPDATE dl_catalog SET value = :version WHERE key = 'schema_version'"
 
 
 @pytest.fixture
-def upgrade(lake_url: str) -> Iterator[Callable[[Catalog], None]]:
+def upgrade(lake_url: str) -> Iterator[Callable[[Catalog], object]]:
     """Do what a later release's `init` does to the version of the schema; undone at the end."""
     yield lambda catalog: execute(catalog, UPGRADE, version=str(SCHEMA_VERSION + 1))
     with opened(lake_url) as catalog:

@@ -1,6 +1,6 @@
 """Commits of other writers are stored untouched, at the one version that they belong to (G8)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -66,7 +66,7 @@ WHOLE = INFO + FILE % b"a" + FILE % b"b" + FILE % b"c"
 
 @pytest.mark.default_on("sqlite")
 @pytest.mark.parametrize("lines", [WHOLE.decode().splitlines(), WHOLE.splitlines()], ids=["texts", "bytes"])
-def test_lines_that_lost_their_ends_are_lines(catalog: Catalog, table: Table, lines: list[str] | list[bytes]) -> None:
+def test_lines_that_lost_their_ends_are_lines(catalog: Catalog, table: Table, lines: Sequence[str | bytes]) -> None:
     with catalog.transaction() as tx:
         tx.stage_lines("t", iter(lines), at_version=1)
     assert table.commit_file(1) == WHOLE

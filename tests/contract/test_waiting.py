@@ -1,6 +1,7 @@
 """Waiting for publication, over every database, while commits of somebody else are adopted."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ def waiting_for(
     looked, changed = threading.Event(), threading.Event()
 
     class Clock:
-        monotonic: Callable[[], float] = staticmethod(publication_wait.time.monotonic)
+        monotonic: Callable[[], float] = staticmethod(time.monotonic)
 
         def sleep(self, _: float) -> None:
             looked.set()
@@ -85,7 +86,7 @@ def test_a_commit_that_was_moved_is_not_published_as_long_as_only_its_old_versio
         their_commit(table, 3, add_line("theirs"))
         adopted(engine)
         ends = iter([0.0, 0.0])  # the next look is within the time, and what comes after is not
-        monkeypatch.setattr(publication_wait.time, "monotonic", lambda: next(ends, float("inf")))
+        monkeypatch.setattr(f"{publication_wait.__name__}.time.monotonic", lambda: next(ends, float("inf")))
     with pytest.raises(Late, match="version 4 of table 't' is committed") as caught:
         found.result(60)
     assert caught.value.version == 4

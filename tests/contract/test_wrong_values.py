@@ -31,7 +31,7 @@ WRITES: dict[str, Callable[[Catalog, Table], object]] = {
     "token": lambda catalog, table: table.append([add("b")], token=NO_TEXT),
     "remove": lambda catalog, table: table.remove([NO_TEXT]),
     "size": lambda catalog, table: table.append([add("b", size=HUGE)]),
-    "no mapping": lambda catalog, table: table.append([5]),  # type: ignore[list-item]
+    "no mapping": lambda catalog, table: table.append([5]),
     "no json": lambda catalog, table: table.append(files(partition_values="{")),
     "no map": lambda catalog, table: table.append(files(tags=5)),
     "no vector": lambda catalog, table: table.append(files(deletion_vector="{}")),
@@ -77,13 +77,13 @@ def test_it_is_not_found(catalog: Catalog, table: Table, read: Callable[[Catalog
 
 
 @pytest.mark.parametrize("token", ["", " "])
-def test_an_empty_token_is_refused(catalog, token: str) -> None:
+def test_an_empty_token_is_refused(catalog: Catalog, token: str) -> None:
     create(catalog)
     with pytest.raises(InvalidInput, match="token is empty"):
         catalog.table("t").append([add("a")], token=token)
 
 
-def test_a_partition_value_that_no_file_can_have_is_refused_not_simply_never_found(catalog) -> None:
+def test_a_partition_value_that_no_file_can_have_is_refused_not_simply_never_found(catalog: Catalog) -> None:
     create(catalog, schema="id long, day date", partition_by=["day"])
     with pytest.raises(InvalidInput, match="'2024-13-1' is no value of the partition column 'day'"):
         catalog.table("t").snapshot().files({"day": "2024-13-1"})

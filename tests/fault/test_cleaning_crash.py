@@ -5,7 +5,6 @@ This is G9 of the README.
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -68,7 +67,7 @@ def original(sqlite_lake: str, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def armed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Death]:
+def armed(monkeypatch: pytest.MonkeyPatch) -> Death:
     """Every statement and every call of a store is a step; objects are deleted a few at a time."""
     for kind, names in _PATCHED:
         for name in names:

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from deltamirror import Catalog
-from deltamirror.config import Settings, load
+from deltamirror.config import Settings, StorageSettings, load
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.database.clock import CLOCK
@@ -86,7 +86,7 @@ class Lake:
                 seen = self.reader.snapshot(found.location, store=self._store())
                 assert (seen.version, seen.paths) == (found.info().head, paths(found))
 
-    def _store(self) -> object:
+    def _store(self) -> StorageSettings | None:
         return self.settings.storage if self.root.startswith("s3://") else None
 
 

@@ -18,6 +18,8 @@ from deltamirror.ops.health import catalog as records
 from deltamirror.ops.reconcile.reconciling import Reconciler, TableReconciled
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine as engine_module
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.database.migrations import require_current
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.work import Unit
 from tests.support.lakes.lake import execute
@@ -87,12 +89,11 @@ def test_a_database_that_is_stopped_is_told_and_comes_back(
 
 def test_a_database_that_hangs_keeps_no_probe_waiting(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs, comes_back = threading.Event(), threading.Event()
-    usual = records.require_current
 
-    def hang(database: Any) -> None:
+    def hang(database: Database) -> None:
         if hangs.is_set():
             comes_back.wait(60)
-        usual(database)
+        require_current(database)
 
     monkeypatch.setattr(records, "require_current", hang)
     with served(HealthMonitor(lake.database, settings_of(timeout=0.1))) as url:
@@ -320,9 +321,13 @@ def test_an_edit_of_the_settings_that_is_refused_is_told_and_the_process_stays_r
 
 
 def test_probes_that_come_often_ask_the_database_once_a_second(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked_for: list[float] = []
-    usual = records.require_current
-    monkeypatch.setattr(records, "require_current", lambda database: (asked_for.append(0), usual(database)))
+    asked_for: list[Database] = []
+
+    def counted(database: Database) -> None:
+        asked_for.append(database)
+        require_current(database)
+
+    monkeypatch.setattr(records, "require_current", counted)
     monitor = HealthMonitor(lake.database, settings_of())
     first = monitor.report()
     monitor._until = float("inf")

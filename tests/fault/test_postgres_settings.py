@@ -59,7 +59,7 @@ def test_every_session_sets_what_a_guarantee_rests_on(hostile_url: str) -> None:
             read = dict(tuple(row) for row in connection.execute(query))
         with catalog.database.write() as session:
             written = dict(tuple(row) for row in session.execute(query))
-        glanced = dict(catalog.database.glance(query, {}))
+        glanced = dict(tuple(row) for row in catalog.database.glance(query, {}))
     expected = {**SETTINGS, "synchronous_commit": "on", "lock_timeout": "7000", "statement_timeout": "70000"}
     for found in (read, written, glanced):
         assert {name: found.get(name, value) for name, value in expected.items()} == expected

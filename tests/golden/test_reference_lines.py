@@ -45,7 +45,9 @@ def test_no_reference_line_is_left_out(collection: str) -> None:
 @every_collection
 def test_reference_files_have_names_that_we_understand_and_write_alike(collection: str) -> None:
     parsed = [(path.name, names.parse(path.name)) for path in log_files(collection)]
-    assert [name for name, file in parsed if file is None or file.name != name] == []
+    assert [
+        name for name, file in parsed if file is None or isinstance(file, names.Misspelt) or file.name != name
+    ] == []
 
 
 @pytest.mark.requirement("R3")

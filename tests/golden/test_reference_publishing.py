@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ def seed_of(commits: list[bytes]) -> bytes:
     return encode(checksum_from_totals(**facts(state), info=info))
 
 
-def facts(state: State) -> dict[str, object]:
+def facts(state: State) -> dict[str, Any]:
     files = list(state.files.values())
     vectors = [add.deletion_vector.cardinality for add in files if add.deletion_vector is not None]
     return {

@@ -76,7 +76,9 @@ def test_all_readers_agree_on_a_table_of_delta_spark_on_disk_and_on_s3(
 
 @pytest.mark.spark
 def test_delta_spark_shows_the_deletion_vector_of_a_file(spark_table: Path, delta_spark: Reader) -> None:
-    vectors = [file.deletion_vector for file in delta_spark.snapshot(spark_table).files]
+    files = delta_spark.snapshot(spark_table).files
+    assert files is not None
+    vectors = [file.deletion_vector for file in files]
     assert len([vector for vector in vectors if vector]) == 1
 
 

@@ -135,7 +135,7 @@ def test_frames_bring_columns_along_and_delta_spark_reads_all_rows(
         ] * 2
         ours = row_texts(table.to_arrow().to_pylist())
         write_log(tmp_path / "t", {version: table.commit_file(version) for version in range(6)})
-    expected = [
+    expected: list[dict[str, object]] = [
         {"id": 1, "s": {"x": 1, "why": "a", "z": None}, "note": None, "more": None},
         {"id": 2, "s": {"x": 2, "why": None, "z": "b"}, "note": ["n"], "more": None},
         {"id": 2**40, "s": None, "note": None, "more": 7},

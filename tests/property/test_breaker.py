@@ -1,6 +1,7 @@
 """Whatever units tell, in whatever order: a breaker opens for its store only, and closes once the store is back."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.requirement("R55")
 FAILURES, SUCCESSES, PAUSE = 5, 3, 60_000
 SHARE = 75.0
 RULES = Rules(BreakerSettings(failures=FAILURES, share=SHARE, successes=SUCCESSES, pause=PAUSE / 1000))
-AWAY = {"error_code": "unavailable", "error_message": "away"}
+AWAY: dict[str, Any] = {"error_code": "unavailable", "error_message": "away"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Try:
 class Model:
     """What happened since the last success while the breaker was closed, and since the store was tried."""
 
-    failed: list[int] = field(default_factory=list)
+    failed: list[int | None] = field(default_factory=list)
     taken: int = 0
 
 

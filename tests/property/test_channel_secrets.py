@@ -5,6 +5,7 @@ import logging
 import string
 from base64 import b64encode
 from collections.abc import Callable
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 import pytest
@@ -52,8 +53,8 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-def channel(url: str, **more: Secret) -> AlertChannel:
-    kind = "webhook" if url.startswith("http") else "apprise"
+def channel(url: str, **more: Any) -> AlertChannel:
+    kind: Literal["webhook", "apprise"] = "webhook" if url.startswith("http") else "apprise"
     return AlertChannel(name="ours", kind=kind, url=Secret(url), **more)
 
 

@@ -1,6 +1,7 @@
 """The content of a checkpoint is what a replay of all commits, action by action, leaves: with a base, and without."""
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,7 +53,7 @@ def actions(state: CheckpointState) -> list[Action]:
     return [state.protocol, state.metadata, *state.transactions, *state.domains, *removes, *files]
 
 
-def vector_of(row: dict[str, object] | None) -> DeletionVector | None:
+def vector_of(row: dict[str, Any] | None) -> DeletionVector | None:
     if row is None:
         return None
     assert row["maxRowIndex"] is None
@@ -65,7 +66,7 @@ def vector_of(row: dict[str, object] | None) -> DeletionVector | None:
     )
 
 
-def add_of(row: dict[str, object]) -> Add:
+def add_of(row: dict[str, Any]) -> Add:
     return Add(
         path=row["path"],
         partition_values=row["partitionValues"],
@@ -81,7 +82,7 @@ def add_of(row: dict[str, object]) -> Add:
     )
 
 
-def remove_of(row: dict[str, object]) -> Remove:
+def remove_of(row: dict[str, Any]) -> Remove:
     return Remove(
         path=row["path"],
         deletion_timestamp=row["deletionTimestamp"],

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from deltamirror.delta.actions import (
+    Action,
     Add,
     CommitInfo,
     DeletionVector,
@@ -113,7 +114,7 @@ def test_totals_are_what_the_commits_add_up_to(files: list[tuple[int, int | None
     """Some of the files are removed by a second commit."""
     adds = [file(number, size, rows) for number, (size, rows, _) in enumerate(files)]
     removes = [removed(add) for add, (_, _, goes) in zip(adds, files, strict=True) if goes]
-    commits = [[INFO, METADATA, PROTOCOL, *adds], [INFO, *removes]]
+    commits: list[list[Action]] = [[INFO, METADATA, PROTOCOL, *adds], [INFO, *removes]]
     first = first_checksum(commits[0])
     assert first is not None
     second = next_checksum(first, commits[1])

@@ -537,7 +537,10 @@ def run_machine(url: str, *, examples: int, steps: int) -> None:
             print_blob=True,
             suppress_health_check=list(HealthCheck),
         )
-        run_state_machine_as_test(lambda: LogMachine(catalog), settings=profile)
+        run_state_machine_as_test(
+            lambda: LogMachine(catalog),  # type: ignore[arg-type]  # Hypothesis documents that any factory will do
+            settings=profile,
+        )
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ values by these numbers, and null in all columns that came after it.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -152,7 +152,13 @@ def run(model: Model, table: Table) -> None:
     """Seven changes, each with rows after it."""
     model.append(table)
     for _ in range(STEPS):
-        steps = [model.add, model.move, model.rename, model.drop, lambda made: model.append(made, merge=True)]
+        steps: list[Callable[[Table], None]] = [
+            model.add,
+            model.move,
+            model.rename,
+            model.drop,
+            lambda made: model.append(made, merge=True),
+        ]
         model.draw.choice(steps)(table)
         model.append(table)
         assert row_texts(table.to_arrow().to_pylist()) == model.expected()

@@ -10,6 +10,7 @@ import sqlite3
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -66,7 +67,8 @@ def test_the_python_of_a_document_runs_as_it_stands(folder: Path, document: str)
 
 def test_the_python_of_the_readme_needs_an_install_without_extras_and_is_read_by_delta_rs(folder: Path) -> None:
     [code] = blocks(README, "python")
-    exec(compile(code, README, "exec"), namespace := {})  # noqa: S102 -- the document's own code
+    namespace: dict[str, Any] = {}
+    exec(compile(code, README, "exec"), namespace)  # noqa: S102 -- the document's own code
     namespace["catalog"].close()
     packages = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
     assert packages == {"pyarrow", "deltamirror"}
@@ -118,7 +120,8 @@ def test_errors_send_their_readers_to_documents_that_are_there() -> None:
 
 
 def test_the_sql_of_the_data_model_runs_and_finds_what_it_says(folder: Path) -> None:
-    exec("\n".join(blocks(WRITING, "python")), namespace := {})  # noqa: S102 -- tables to ask about
+    namespace: dict[str, Any] = {}
+    exec("\n".join(blocks(WRITING, "python")), namespace)  # noqa: S102 -- tables to ask about
     namespace["catalog"].close()
     with sqlite3.connect(folder / "lake.db") as connection:
         files, pending, lags, applications = [

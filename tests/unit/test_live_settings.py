@@ -2,11 +2,13 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltamirror.cli.signals import reloading
 from deltamirror.config import LiveSettings, Reload, Settings, keys
+from deltamirror.config.load import Loaded
 from deltamirror.errors import InvalidSettings
 from tests.support.monitoring.scraping import value
 
@@ -20,8 +22,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def live_from(file: Path, **sources) -> LiveSettings:
+def live_from(file: Path, **sources: Any) -> LiveSettings:
     return LiveSettings.load(**{"environment": {}, "folder": file.parent, "settled": 0.0, **sources})
+
+
+def waiting(live: LiveSettings) -> tuple[str, ...]:
+    """The keys that take effect at the next start."""
+    return live.state.waiting
 
 
 def changed(live: LiveSettings, file: Path, text: str) -> Settings:
@@ -61,8 +68,13 @@ def test_each_look_at_a_changed_file_is_counted_and_a_refused_one_shows_until_it
 
 
 def test_a_file_that_did_not_change_is_not_loaded_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = list[object]()
-    live = live_from(file, checked=lambda loaded: looked.append(loaded) or loaded)
+    looked = list[Loaded]()
+
+    def checked(loaded: Loaded) -> Loaded:
+        looked.append(loaded)
+        return loaded
+
+    live = live_from(file, checked=checked)
     os.utime(file)
     live.check()
     assert len(looked) == 1
@@ -146,14 +158,14 @@ def test_what_does_not_reload_keeps_its_value_and_is_named(file: Path, caplog: p
     text = "catalog.url = 'postgresql://me:hunter2@db/x'\nmirror.runner = 'local'\nmirror.poll = 3.0\n"
     settings = changed(live, file, text)
     assert (settings.catalog, settings.mirror.runner, settings.mirror.poll) == (Settings().catalog, "spark", 3.0)
-    assert live.state.waiting == ("catalog.url", "mirror.runner")
+    assert waiting(live) == ("catalog.url", "mirror.runner")
     assert "takes effect at the next start: catalog.url, mirror.runner" in caplog.text
     assert "hunter2" not in caplog.text
     caplog.clear()
     changed(live, file, text + "# a comment\n")
     assert caplog.text == ""
     changed(live, file, "mirror.poll = 3.0\n")
-    assert live.state.waiting == ()
+    assert waiting(live) == ()
 
 
 @pytest.mark.requirement("R46")
@@ -174,7 +186,11 @@ def test_a_file_that_is_being_written_is_taken_once_it_is_whole(file: Path, monk
 
 def test_a_callback_that_fails_keeps_no_other_from_being_called(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     live, told = live_from(file), list[Settings]()
-    live.on_change(lambda _: {}["hunter"])
+
+    def fail(_: Settings) -> None:
+        raise KeyError("hunter")
+
+    live.on_change(fail)
     live.on_change(told.append)
     changed(live, file, "mirror.poll = 3.0\n")
     assert told == [live.current]

@@ -1,5 +1,7 @@
 """The proxy before PostgreSQL: it notes what was executed, and lets the chosen statements meet their faults."""
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -8,7 +10,7 @@ from tests.support.faults.rules import UNAVAILABLE, Delay, Fault, Reset, Silence
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R92")]
 
-PATIENCE = {"connect_timeout": 60}
+PATIENCE: dict[str, Any] = {"connect_timeout": 60}
 
 
 @pytest.fixture

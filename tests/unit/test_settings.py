@@ -1,10 +1,12 @@
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import MirrorSettings, Settings, examine, keys, load, redact_text, redact_url
+from deltamirror.config.keys import Key
 from deltamirror.config.lines import line_of_key
 from deltamirror.errors import InvalidSettings
 
@@ -62,7 +64,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_t
 
 @pytest.mark.requirement("R75")
 @pytest.mark.parametrize("key", keys(Settings), ids=lambda key: key.path)
-def test_every_key_can_be_set_from_the_file_and_from_the_environment(tmp_path: Path, key) -> None:
+def test_every_key_can_be_set_from_the_file_and_from_the_environment(tmp_path: Path, key: Key) -> None:
     choices = [choice for choice in key.kind.replace("`", "").split(" or ") if choice != key.default]
     usual = {"true or false": str(not key.default).lower(), "text": "some", "number": "47", "whole number": "47"}
     value = "duckdb:///x.duckdb" if key.path == "catalog.url" else usual.get(key.kind, choices[0])
@@ -85,7 +87,7 @@ def test_a_file_named_on_the_command_line_wins_over_the_one_in_the_environment(t
     write(tmp_path, "[catalog]\nchunk_lines = 3\n")
     environment = {"DELTAMIRROR_CONFIG": str(other)}
 
-    def chunk_lines(**given) -> int:
+    def chunk_lines(**given: Any) -> int:
         return load(folder=tmp_path, **given).settings.catalog.chunk_lines
 
     assert chunk_lines(environment=environment, config=flagged) == 1
@@ -176,7 +178,7 @@ def test_an_address_of_no_known_database_is_refused_without_showing_it(tmp_path:
 
 @pytest.mark.requirement("R97")
 @pytest.mark.parametrize("key", keys(Settings), ids=lambda key: key.path)
-def test_every_key_has_text_kind_and_reload_behaviour(key) -> None:
+def test_every_key_has_text_kind_and_reload_behaviour(key: Key) -> None:
     assert len(key.text) > 20
     assert key.kind
     assert key.reload

@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -205,7 +206,7 @@ _FOCUSED = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_rules_of_accessibility_are_kept(
-    chromium: Browser, page_of: Served, scheme: str, tmp_path_factory: pytest.TempPathFactory
+    chromium: Browser, page_of: Served, scheme: Literal["light", "dark"], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pictures = tmp_path_factory.mktemp("pictures")
     paths = (

@@ -3,6 +3,7 @@
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from types import SimpleNamespace
@@ -293,12 +294,15 @@ def test_servers_that_stop_and_start_under_load_lose_nothing_and_double_nothing(
             while (head := _until_answered(ports, token, version, path)) is not None:
                 version = head + 1
 
+    def has_come_to(aim: int) -> bool:
+        return table.info().head >= aim or all(client.done() for client in clients)
+
     with ThreadPoolExecutor(3) as pool:
         clients = [pool.submit(one_client, name) for name in "abc"]
         while not all(client.done() for client in clients):
             with served(lake) as page:
                 ports[0], aim = page.port, table.info().head + 5
-                until(lambda aim=aim: table.info().head >= aim or all(client.done() for client in clients))
+                until(partial(has_come_to, aim))
         for client in clients:
             client.result()
     assert paths(table) == sorted(f"{name}{number}" for name in "abc" for number in range(12))

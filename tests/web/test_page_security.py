@@ -36,7 +36,7 @@ ACTS = (
     *("/tables/t/pause", "/tables/t/resume", "/tables/t/repair", "/tables/t/silence", "/tables/t/unsilence"),
     *("/pause", "/resume", "/silence", "/unsilence"),
 )
-NOTHING = {
+NOTHING: dict[str, Any] = {
     **dict.fromkeys(("missing", "replaced", "saved", "misleading", "checkpoints"), ()),
     "table": "t",
     "checked": 0,
@@ -338,7 +338,7 @@ def test_what_tables_and_errors_are_called_is_text_and_no_markup(page: Served) -
         text=SCRIPT,
     )
     client = page.client()
-    quoted = urllib.request.quote(name.replace("/", ""), safe="")
+    quoted = urllib.parse.quote(name.replace("/", ""), safe="")
     execute(page.catalog, "UPDATE dl_tables SET name = :name", name=name.replace("/", ""))
     for path in (
         "/",

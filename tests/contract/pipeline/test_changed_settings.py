@@ -198,12 +198,13 @@ def test_a_changed_retry_policy_changes_the_planned_pauses(tmp_path: Path) -> No
     with lake.catalog, lake.engine:
         make_table(lake.catalog, lake.folder)
 
-        def pause() -> float:
+        def pause() -> int:
             lake.units()
             [(planned, failed_at)] = queried(
                 lake.catalog, "SELECT next_attempt_at, updated_at FROM dl_mirror_status WHERE state = 'FAILED'"
             )
-            return round((planned - failed_at) / 1000)
+            seconds: int = round((planned - failed_at) / 1000)
+            return seconds
 
         assert [pause(), pause()] == [1, 2]
         lake.change(mirror__retry_base="10", mirror__retry_factor="3", mirror__retry_max="500")

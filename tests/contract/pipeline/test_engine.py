@@ -2,20 +2,22 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from sqlalchemy import Connection
 
-from deltamirror import Catalog
+from deltamirror import Catalog, Table
 from deltamirror.delta.lastcheckpoint import decode
 from deltamirror.errors import Diverged, Late, NotFound, Refused, Unavailable
 from deltamirror.pipeline.plan.planning import plan_commits, read_waiting
 from deltamirror.pipeline.run import execution
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import lanes
-from deltamirror.steps import Step
+from deltamirror.txnlog.queue.backlog import with_chunks
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, CommitWork, Failure, Outcome, Stage, Unit
 from tests.support.databases.catalogs import ENGINES
@@ -36,7 +38,7 @@ from tests.support.mirrors.local import (
 pytestmark = pytest.mark.default_on("sqlite")
 
 
-def checkpoints(table) -> list[int]:
+def checkpoints(table: Table) -> list[int]:
     return sorted(int(path.name[:20]) for path in log_of(table).glob("*.checkpoint.parquet"))
 
 
@@ -60,7 +62,7 @@ def test_every_commit_becomes_one_file_with_the_bytes_that_sql_has(catalog: Cata
 def test_the_commits_of_all_tables_of_a_job_are_read_at_once_or_else_by_each(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_away: bool, questions: list[int]
 ) -> None:
-    tables, asked, read = [make_table(catalog, tmp_path, name) for name in "ab"], list[int](), execution.with_chunks
+    tables, asked = [make_table(catalog, tmp_path, name) for name in "ab"], list[int]()
     for table in tables:
         append(table)
 
@@ -68,7 +70,7 @@ def test_the_commits_of_all_tables_of_a_job_are_read_at_once_or_else_by_each(
         asked.append(len(work))
         if is_away and len(asked) == 1:
             raise Unavailable("the database does not answer")
-        return read(connection, work)
+        return with_chunks(connection, work)
 
     monkeypatch.setattr(execution, "with_chunks", watched)
     with mirror_of(catalog) as engine:
@@ -312,7 +314,7 @@ def test_batches_have_the_same_bytes_and_need_far_fewer_transactions(tmp_path: P
             catalog.init()
             table = make_table(catalog, folder)
             append(table, 100)
-            with mirror_of(catalog, batch_versions=batch) as engine, CountedWrites(catalog) as count:
+            with mirror_of(catalog, batch_versions=batch) as engine, counted_writes(catalog) as count:
                 engine.run(once=True)
             contents.append(list(published_files(table)))
             assert published_files(table) == committed_files(table)
@@ -321,25 +323,11 @@ def test_batches_have_the_same_bytes_and_need_far_fewer_transactions(tmp_path: P
     assert transactions[0] > 5 * transactions[1]
 
 
-class CountedWrites:
-    """Counts the transactions that write, while it is entered."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._database = catalog.database
-        self._count = 0
-
-    def __enter__(self):
-        begun = self._database.begun
-
-        def counting(*steps: Step):
-            self._count += 1
-            return begun(*steps)
-
-        self._database.begun = counting
-        return lambda: self._count
-
-    def __exit__(self, *_: object) -> None:
-        del self._database.begun
+@contextmanager
+def counted_writes(catalog: Catalog) -> Iterator[Callable[[], int]]:
+    """How many transactions wrote since the block began."""
+    with mock.patch.object(catalog.database, "begun", wraps=catalog.database.begun) as begun:
+        yield lambda: begun.call_count
 
 
 def test_an_object_of_somebody_else_stops_its_table_only_and_is_never_replaced(

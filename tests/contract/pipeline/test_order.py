@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -129,7 +130,7 @@ def test_versions_checkpoints_and_pointers_come_in_order_whatever_the_store_does
 
 def mirror_settings(storage: StorageSettings) -> Settings:
     """Four threads at work, on few versions of few tables at once."""
-    small = {"concurrency": 2, "threads": 4, "batch_tables": 3, "batch_versions": 3}
+    small: dict[str, Any] = {"concurrency": 2, "threads": 4, "batch_tables": 3, "batch_versions": 3}
     quick = replace(storage, timeout=2.0)
     return replace(local_settings(**small, checkpoint_interval=INTERVAL), storage=quick)
 

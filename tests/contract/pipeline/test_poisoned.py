@@ -59,7 +59,9 @@ def poison_planning(patch: pytest.MonkeyPatch, name: str, error: Exception) -> N
     for function in ("plan_commits", "plan_checkpoint"):
         plan = getattr(lanes, function)
 
-        def poisoned(database: object, claim: Claim, *more: object, plan: Callable = plan, **options: object) -> object:
+        def poisoned(
+            database: object, claim: Claim, *more: object, plan: Callable[..., object] = plan, **options: object
+        ) -> object:
             if claim.name == name:
                 raise error
             return plan(database, claim, *more, **options)

@@ -15,6 +15,7 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine as engine_module
 from deltamirror.pipeline.service import heartbeat, service
 from deltamirror.pipeline.service.first_look import Outlook
+from deltamirror.pipeline.service.service import Service
 from deltamirror.work import Lane, Lease, Outcome, Unit
 from tests.support.mirrors.local import ScriptedRunner, append, following, local_settings, make_table, mirror_of, until
 
@@ -302,7 +303,7 @@ def test_a_spark_is_looked_after_for_as_long_as_the_service_runs(
         raise Unavailable("the service ends without being stopped")
 
     monkeypatch.setattr(engine_module, "_RUNNER_IS_LOOKED_AFTER", 0.01)
-    monkeypatch.setattr(engine_module.Service, "run", fail)
+    monkeypatch.setattr(Service, "run", fail)
     with on_spark(catalog, lambda: None) as engine, pytest.raises(Unavailable, match="ends without being stopped"):
         engine.run()
     until(lambda: not any(thread.name == "deltamirror-start" for thread in threading.enumerate()))

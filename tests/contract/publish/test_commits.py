@@ -6,6 +6,7 @@ This is G5 of the README.
 import hashlib
 import itertools
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -180,7 +181,7 @@ def test_a_unit_ends_when_its_budget_is_spent_but_tries_one_version(
     assert commits_in(any_store) == dict(list(JSON.items())[:expected])
 
 
-def pretending(turns: int) -> object:
+def pretending(turns: int) -> Callable[[str, str], object]:
     """A store that says that there is an object, when there is none."""
     left = [turns]
 

@@ -107,7 +107,8 @@ def test_a_poisoned_unit_harms_no_other(any_rig: Rig, tmp_path: Path) -> None:
         endpoint="http://127.0.0.1:1", allow_http=True, region="nowhere", connect_timeout=1, timeout=2, retries=0
     )
     damaged = unit_at(tmp_path / "damaged", number=4)
-    broken = replace(damaged.commits[2], chunks=(replace(damaged.commits[2].chunks[0], data=b"{}\n"),))
+    [chunk, *_] = damaged.commits[2].chunks or ()
+    broken = replace(damaged.commits[2], chunks=(replace(chunk, data=b"{}\n"),))
     units = [
         unit_at(tmp_path / "good", number=0),
         unit_at(tmp_path / "a-file", number=1),

@@ -9,7 +9,7 @@ import pytest
 from deltamirror.errors import Internal, NotFound
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Changed, Created, ETag, Exists, Replaced, Store, rename
-from tests.support.servers import azurite_server, seaweed_server
+from tests.support.servers import azurite_server, s3_server
 
 LOG = "_delta_log"
 COMMIT = f"{LOG}/00000000000000000000.json"
@@ -226,10 +226,10 @@ def test_temporaries_of_crashed_writers_are_not_listed_and_swept_when_old(any_st
 def test_a_store_travels_as_its_address(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     any_store.put("a", b"seen by both")
     travelling = pickle.dumps(any_store)
-    assert seaweed_server.SECRET_KEY.encode() not in travelling
+    assert s3_server.SECRET_KEY.encode() not in travelling
     assert azurite_server.KEY.encode() not in travelling
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", seaweed_server.ACCESS_KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", seaweed_server.SECRET_KEY)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.SECRET_KEY)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", azurite_server.KEY)
     arrived: Store = pickle.loads(travelling)  # noqa: S301  our own bytes
     assert arrived.location == any_store.location

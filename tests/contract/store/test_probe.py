@@ -1,5 +1,7 @@
 """Requests that meet a moment of trouble: a probe refuses no store for it, and a bulk delete is done all the same."""
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
@@ -8,7 +10,7 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.storage.open import store_at
 from deltamirror.storage.probe import probe
 from tests.support.faults.rules import UNAVAILABLE, Answer, Fault, Reset, Truncate
-from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.faults.s3_proxy import Access, S3Proxy
 
 FAULTS: dict[str, Fault] = {
     "conflict": Answer(409, "ConditionalRequestConflict"),
@@ -26,11 +28,14 @@ FAULTS: dict[str, Fault] = {
 def test_trouble_with_any_request_is_passed_by_or_tried_again(
     fault: Fault, s3_proxy: S3Proxy, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
+    def comes_after(requests: int, _: Access) -> bool:
+        return len(s3_proxy.log) == requests
+
     store = store_at(f"s3://{s3_bucket}/t", s3_proxy.settings(s3_settings))
     probe(store)
     for number in range(len(s3_proxy.log)):
         begun = len(s3_proxy.log)
-        s3_proxy.fail(fault, lambda _, begun=begun, number=number: len(s3_proxy.log) == begun + number)
+        s3_proxy.fail(fault, partial(comes_after, begun + number))
         try:
             probe(store)
         except DeltaMirrorError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from obstore.store import S3Store
 
 from deltamirror.config import Secret, StorageSettings
 from deltamirror.errors import (
@@ -274,7 +275,9 @@ def test_path_style_or_the_bucket_in_the_host() -> None:
     store = troubled("https://s3.example:9000/", path_style=False)
     assert isinstance(store, BoundedStore)
     assert isinstance(store.inner, ObjectStore)
-    assert "https://bucket.s3.example:9000" in store.inner.clients.calls.config.values()
+    client = store.inner.clients.calls
+    assert isinstance(client, S3Store)
+    assert "https://bucket.s3.example:9000" in client.config.values()
 
 
 @pytest.mark.requirement("R44")

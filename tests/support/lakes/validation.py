@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,8 @@ from deltamirror.delta.actions import (
 )
 from deltamirror.delta.features import protocol_for
 from deltamirror.delta.schema import from_ddl, parse_schema, schema_string
+
+A = TypeVar("A", bound=msgspec.Struct)
 
 COLUMNS = (
     "id long, day date, h int, b boolean, n tinyint, s string, d decimal(5,2), f double, t timestamp, z timestamp_ntz,"
@@ -72,7 +75,7 @@ def with_properties(**properties: str) -> Metadata:
 TABLE = metadata_of()
 
 
-def changed(action: Action, **values: object) -> Action:
+def changed(action: A, **values: object) -> A:
     return msgspec.structs.replace(action, **values)
 
 

@@ -272,7 +272,7 @@ def test_domains_are_listed_while_they_are_few() -> None:
 
 def test_the_checksum_of_a_state_continues_like_that_of_its_commits() -> None:
     metadata = with_properties(enableDeletionVectors="true")
-    commits = [
+    commits: list[list[Action]] = [
         [info(), metadata, VECTORS],
         [info(), *adds(20, "g"), Txn(app_id="a", version=1)],
         [info(), remove("g3")],

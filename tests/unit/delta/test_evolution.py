@@ -52,7 +52,8 @@ class Left:
         return self.earlier
 
 
-def column(name: str, kind: object = "long", *, nullable: bool = True, **metadata: object) -> dict[str, object]:
+def column(name: str, kind: object = "long", **metadata: Any) -> dict[str, object]:
+    nullable = metadata.pop("nullable", True)
     return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
 
 

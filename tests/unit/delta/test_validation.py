@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -98,7 +98,8 @@ def new_file_cases() -> list[Case]:
 
 
 def partition_cases() -> list[Case]:
-    day = {"nullable": metadata_of, "not null": partial(metadata_of, COLUMNS.replace("day date", "day date not null"))}
+    required = partial(metadata_of, COLUMNS.replace("day date", "day date not null"))
+    day: dict[str, Callable[..., Metadata]] = {"nullable": metadata_of, "not null": required}
     values: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
         "partition.value": ({"day": "2024-02-30"}, {"day": "2024-02-29"}, "nullable"),
         "partition.missing": ({}, {"day": None}, "nullable"),
@@ -336,7 +337,7 @@ OTHER_CASES = [
     of_metadata("format", msgspec.structs.replace(TABLE, format=Format(provider="orc", options={})), TABLE),
     of_metadata(
         "schema.repeated-key",
-        metadata_of(TABLE.schema_string.replace('"nullable"', '"name":"x","nullable"')),
+        metadata_of(str(TABLE.schema_string).replace('"nullable"', '"name":"x","nullable"')),
         TABLE,
     ),
     of_metadata(
@@ -578,7 +579,7 @@ def test_a_deletion_vector_that_no_reader_decodes_is_refused(kind: str, place: s
 
 @pytest.mark.requirement("R119")
 def test_a_schema_whose_columns_lack_what_the_kernel_asks_for_is_refused() -> None:
-    schema = json.loads(metadata_of().schema_string)
+    schema = json.loads(str(metadata_of().schema_string))
     nested = next(each for each in schema["fields"] if each["name"] == "st")["type"]["fields"][0]
     del nested["metadata"]
     bare = msgspec.structs.replace(metadata_of(), schema_string=json.dumps(schema))
@@ -589,7 +590,7 @@ def test_a_schema_whose_columns_lack_what_the_kernel_asks_for_is_refused() -> No
 
 @pytest.mark.requirement("R119")
 def test_a_decimal_without_its_digits_is_refused() -> None:
-    text = metadata_of().schema_string.replace('"decimal(5,2)"', '"decimal"')
+    text = str(metadata_of().schema_string).replace('"decimal(5,2)"', '"decimal"')
     bare = msgspec.structs.replace(metadata_of(), schema_string=text)
     with pytest.raises(InvalidAction, match="decimal has its digits"):
         check_actions([bare], protocol=EXTENDED, metadata=bare)
@@ -598,7 +599,7 @@ def test_a_decimal_without_its_digits_is_refused() -> None:
 
 @pytest.mark.requirement("R119")
 def test_a_schema_that_only_lenient_readers_take_for_json_is_refused() -> None:
-    text = metadata_of().schema_string.replace('"metadata":{}', '"metadata":{"a":NaN}', 1)
+    text = str(metadata_of().schema_string).replace('"metadata":{}', '"metadata":{"a":NaN}', 1)
     odd = msgspec.structs.replace(metadata_of(), schema_string=text)
     with pytest.raises(InvalidAction, match="not JSON"):
         check_actions([odd], protocol=EXTENDED, metadata=odd)

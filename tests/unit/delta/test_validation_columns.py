@@ -6,7 +6,7 @@ from deltamirror.delta.validation.columns import unreadable_key
 
 pytestmark = pytest.mark.requirement("R119")
 
-IDENTITY = {
+IDENTITY: dict[str, object] = {
     "delta.identity.start": 1,
     "delta.identity.step": 2,
     "delta.identity.allowExplicitInsert": False,

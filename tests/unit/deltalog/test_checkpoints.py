@@ -133,7 +133,7 @@ def plain_rows(**changes: Any) -> pa.Table:
     metadata = {"id": "t", "format": {"provider": "parquet"}, "schemaString": '{"type":"struct","fields":[]}'}
     add = {"path": "a", "size": 1, "modificationTime": 2, "dataChange": True}
     vector = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 3, "cardinality": 4}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"protocol": protocol},
         {"metaData": metadata},
         {"add": {**add, **changes}},

@@ -1,6 +1,7 @@
 """Which objects of a log may go: a pure choice, held against the rules of the protocol case by case."""
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -48,7 +49,7 @@ def test_the_cut_off_is_the_midnight_before_the_end_of_retention(now: int, reten
     assert cutoff(now, retention) == expected
 
 
-def window(**changed: int | None) -> Window:
+def window(**changed: Any) -> Window:
     return Window(**{"log_start": 0, "published": 40, "first_young": 25, "pointer": 40, **changed})
 
 

@@ -4,7 +4,7 @@ The executors' side of each job runs in this process.
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from deltamirror.pipeline.run.spark import executor
 from deltamirror.pipeline.run.spark.carrying import publish_in_a_row
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.pipeline.run.spark.sharing import unit_bytes
-from deltamirror.work import CheckpointUnit, CommitOutcome, CommitUnit, Failure, Published, Stage, Unit
+from deltamirror.work import CheckpointUnit, CommitOutcome, CommitUnit, Failure, Outcome, Published, Stage, Unit
 from tests.support.lakes.lake import add
 from tests.support.logs.commit_units import commit_key, unit_of, work_of
 from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
@@ -37,7 +37,12 @@ class Jobs(SparkRunner):
         self.at_the_driver: list[Unit] = []
         self._before = before
         run = self._here.run
-        self._here.run = lambda units: self.at_the_driver.extend(units) or run(units)  # type: ignore[method-assign]
+
+        def run_here(units: Sequence[Unit]) -> Generator[list[Outcome]]:
+            self.at_the_driver.extend(units)
+            return run(units)
+
+        self._here.run = run_here  # type: ignore[method-assign]  # of this one object
 
     def job(self, rows: Any, task: Any, columns: str) -> Iterator[list[bytes]]:
         """What the executors hand back."""

@@ -165,8 +165,10 @@ def test_nothing_but_an_outcome_comes_out(units: list[CommitUnit], trouble: Base
 
 
 def test_an_exception_of_somebody_else_is_named_with_its_place(units: list[CommitUnit]) -> None:
+    stores: dict[StoreAddress, Store] = {}
+
     def opened(address: StoreAddress) -> Store:
-        return {}[address]  # type: ignore[no-any-return]
+        return stores[address]
 
     outcome = execute(units[0], resources=Resources(None, open_store=opened))
     assert outcome.failure is not None

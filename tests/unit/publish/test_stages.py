@@ -1,6 +1,7 @@
 """Time that is lost in one stage of publishing shows there, and nowhere else."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from deltamirror.config import StorageSettings
 from deltamirror.delta.chunks import Chunk
 from deltamirror.publish import commits
+from deltamirror.publish.assembly import commit_data
 from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
@@ -43,7 +45,7 @@ def store() -> Store:
     return store_at(f"memory://{uuid4()}/t", StorageSettings())
 
 
-def unit(**fields: object) -> CommitUnit:
+def unit(**fields: Any) -> CommitUnit:
     return unit_of([work_of(0, LINE), work_of(1, LINE)], checksums=False, verify=Verification.STRICT, **fields)
 
 
@@ -64,7 +66,7 @@ def delayed_store(store: Store, clock: Clock, *, writing: bool) -> Store:
     return watched(store, before=delay)[0]
 
 
-def stages(store: Store, clock: Clock, *, unit: CommitUnit, **changed: object) -> StageTimes:
+def stages(store: Store, clock: Clock, *, unit: CommitUnit, **changed: Any) -> StageTimes:
     outcome = publish_commits(unit, store, clock=clock, **{"fetch": carried, "guard": held, **changed})
     assert [done.version for done in outcome.published] == [0, 1]
     assert outcome.stages is not None
@@ -86,12 +88,11 @@ def test_chunks_that_were_read_before_the_unit_began_count_as_read(store: Store,
 def test_bytes_that_are_slow_to_be_made_are_seen_in_serialise(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(work: CommitWork, *given: object, **named: object) -> object:
+    def slow(work: CommitWork, *given: Any, **named: Any) -> object:
         if work.version == 1:
             clock.delay()
         return commit_data(work, *given, **named)
 
-    commit_data = commits.commit_data
     monkeypatch.setattr(commits, "commit_data", slow)
     assert stages(store, clock, unit=unit()) == StageTimes(serialise=2_000.0)
 

@@ -15,7 +15,8 @@ from tests.unit.rows.test_statistics import layout
 
 def cast(ddl: str, column: pa.Array) -> list[Any]:
     batch = pa.record_batch({"c": column})
-    return Caster(batch.schema, layout(f"c {ddl}")).cast(batch).column(0).to_pylist()
+    found: list[Any] = Caster(batch.schema, layout(f"c {ddl}")).cast(batch).column(0).to_pylist()
+    return found
 
 
 NO_TEXT = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])

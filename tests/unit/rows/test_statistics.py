@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -28,8 +29,10 @@ def layout(ddl: str, **configuration: str) -> Layout:
     return Layout.of("t", metadata, Protocol(min_reader_version=1, min_writer_version=2))
 
 
-def text_of(ddl: str, rows: list[dict[str, Any]], *, piece: int = 1_000, **configuration: str) -> str:
-    table = layout(ddl, **configuration)
+def text_of(
+    ddl: str, rows: list[dict[str, Any]], *, piece: int = 1_000, configuration: Mapping[str, str] | None = None
+) -> str:
+    table = layout(ddl, **(configuration or {}))
     data = pa.Table.from_pylist(rows, table.arrow_schema)
     statistics = FileStatistics(table)
     for start in range(0, len(rows), piece):
@@ -118,7 +121,7 @@ def test_only_the_columns_that_the_table_wants_have_statistics() -> None:
     rows = [{"a": 1, "b": 2, "s": {"x": 3, "y": 4}}]
     ddl = "a int, b int, s struct<x: int, y: int>"
     one = '{"numRecords":1,"minValues":{"a":1},"maxValues":{"a":1},"nullCount":{"a":0}}'
-    assert text_of(ddl, rows, **{"delta.dataSkippingNumIndexedCols": "1"}) == one
-    assert text_of(ddl, rows, **{"delta.dataSkippingNumIndexedCols": "0"}) == '{"numRecords":1}'
-    chosen = json.loads(text_of(ddl, rows, **{"delta.dataSkippingStatsColumns": "s.y"}))
+    assert text_of(ddl, rows, configuration={"delta.dataSkippingNumIndexedCols": "1"}) == one
+    assert text_of(ddl, rows, configuration={"delta.dataSkippingNumIndexedCols": "0"}) == '{"numRecords":1}'
+    chosen = json.loads(text_of(ddl, rows, configuration={"delta.dataSkippingStatsColumns": "s.y"}))
     assert chosen["minValues"] == {"s": {"y": 4}}

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from obstore.store import S3Store
 
 from deltamirror.config import Secret, StorageSettings
 from deltamirror.errors import InvalidSettings
@@ -68,7 +69,10 @@ def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
 def test_times_and_retries_are_those_of_the_settings() -> None:
     store = client_of("s3://bucket/x", StorageSettings(timeout=7, transfer_timeout=70, retries=4, region="eu-west-1"))
     for client, seconds, words in ((store.clients.calls, 7, "7s"), (store.clients.transfers, 70, "1m 10s")):
+        assert isinstance(client, S3Store)
+        assert client.client_options is not None
         assert client.client_options["timeout"] == words
+        assert client.retry_config is not None
         assert client.retry_config["max_retries"] == 4
         assert client.retry_config["retry_timeout"].total_seconds() == seconds
         assert client.config["region"] == "eu-west-1"

@@ -3,7 +3,6 @@
 from typing import Any
 
 from sqlalchemy import Column, LargeBinary, create_engine, select
-from sqlalchemy.dialects import postgresql
 
 from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import METADATA, leases, tables
@@ -12,7 +11,7 @@ QUERY = select(leases.c.table_id).where(one_of(leases.c.table_id, "some")).order
 
 
 def test_on_postgresql_the_statement_is_the_same_for_any_number_of_values() -> None:
-    compiled = QUERY.compile(dialect=postgresql.dialect())
+    compiled = QUERY.compile(create_engine("postgresql+psycopg://"))
     assert "dl_leases.table_id = ANY (%(some)s::BIGINT[])" in str(compiled)
     assert not compiled.post_compile_params
 

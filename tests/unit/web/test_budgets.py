@@ -48,7 +48,7 @@ def test_each_reader_and_each_table_has_figures_of_its_own() -> None:
     budgets = Budgets(count, lambda: count.now)
     asked = [(ALL_TABLES, None), (TablePattern("sales.*"), None), (ALL_TABLES, "sales.orders")]
     for visible, table in asked:
-        until(lambda: budgets.of(visible, table))  # noqa: B023  it is called at once
+        until(lambda: bool(budgets.of(visible, table)))  # noqa: B023  it is called at once
     assert count.asked == [(visible.text, table) for visible, table in asked]
 
 
@@ -63,7 +63,7 @@ def test_a_page_does_not_wait_for_a_count_that_lasts_and_few_go_on_at_once() -> 
         assert budgets.of(ALL_TABLES, f"t{number}") == ()
     until(lambda: len(count.asked) == 3)  # the first, its second count, and one table
     count.may_go_on.set()
-    until(lambda: budgets.of(ALL_TABLES, "t4"))
+    until(lambda: bool(budgets.of(ALL_TABLES, "t4")))
 
 
 def test_a_count_that_fails_leaves_the_figures_before() -> None:

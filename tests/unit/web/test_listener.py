@@ -10,6 +10,7 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.ops.health import HealthMonitor
+from deltamirror.telemetry import metrics
 from deltamirror.web import listener
 from tests.support.mirrors.local import local_settings, until
 from tests.support.monitoring.health import Answer, asked, served
@@ -61,7 +62,7 @@ def test_an_answer_that_fails_says_nothing_of_why(
 
 def test_metrics_that_hang_keep_no_scraper_waiting(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
-    monkeypatch.setattr(listener.metrics, "exposition", lambda: released.wait(60))
+    monkeypatch.setattr(metrics, "exposition", lambda: released.wait(60))
     monkeypatch.setattr(listener, "_MEASURED_WITHIN", 0.05)
     answer = asked(url, "/metrics")
     released.set()

@@ -1,5 +1,7 @@
 """What a checkpoint holds, and from which earlier one it can be made."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
@@ -30,7 +32,13 @@ WEEK = 7 * DAY
 
 
 def add(path: str, **fields: object) -> Add:
-    values = {"partition_values": {"p": "1"}, "size": 1, "modification_time": 1, "data_change": True, **fields}
+    values: dict[str, Any] = {
+        "partition_values": {"p": "1"},
+        "size": 1,
+        "modification_time": 1,
+        "data_change": True,
+        **fields,
+    }
     return Add(path=path, **values)
 
 
@@ -43,7 +51,8 @@ def state(*actions: Action, metadata: Metadata = METADATA, at: int = 0) -> Check
 
 
 def paths(files: pa.Table) -> list[str]:
-    return files.column("path").to_pylist()
+    found: list[str] = files.column("path").to_pylist()
+    return found
 
 
 def fields_of(table: pa.Table, action: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The Parquet file of a checkpoint: its layout is the reference writer's, and its values are those of the table."""
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -312,7 +313,7 @@ def test_another_schema_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b"PAR1", lambda b: b[:-9], lambda b: b[: len(b) // 2]])
-def test_what_is_no_parquet_file_is_said_to_be_none(damage) -> None:
+def test_what_is_no_parquet_file_is_said_to_be_none(damage: Callable[[bytes], bytes]) -> None:
     with pytest.raises(InvalidInput):
         table_of(damage(bytes(encoded(adds(100)))))
 

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,7 +105,8 @@ def test_many_gatherings_share_a_file() -> None:
 
 def test_a_full_disk_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("wb", buffering=0))  # noqa: SIM115
-    for fill in (lambda: Gathering(SCHEMA, 0).add(tables()[2]), lambda: Pile(0).add(b"x")):
+    fills: list[Callable[[], object]] = [lambda: Gathering(SCHEMA, 0).add(tables()[2]), lambda: Pile(0).add(b"x")]
+    for fill in fills:
         with pytest.raises(CapacityExceeded, match="No space left") as raised:
             fill()
         assert "make room" in (raised.value.hint or "")

@@ -1,8 +1,10 @@
 """Texts of statistics and partition values as typed columns. What is expected was observed on Spark 4.2."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import inf, isnan
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,15 +15,16 @@ from deltamirror.deltalog.checkpoint.typed_columns import partition_values, stat
 pytestmark = [pytest.mark.requirement("R10"), pytest.mark.requirement("R11")]
 
 
-def statistic(value: str, kind: str) -> object:
+def statistic(value: str, kind: str) -> Any:
     return parsed([f'{{"v":{value}}}'], f"v {kind}")[0]["v"]
 
 
-def parsed(texts: list[str | None], columns: str) -> list[object]:
-    return statistics(pa.array(texts, pa.large_string()), from_ddl(columns)).to_pylist()
+def parsed(texts: Sequence[str | None], columns: str) -> list[Any]:
+    found: list[Any] = statistics(pa.array(texts, pa.large_string()), from_ddl(columns)).to_pylist()
+    return found
 
 
-def partition(text: str | None, kind: str) -> object:
+def partition(text: str | None, kind: str) -> Any:
     maps = pa.array([[("v", text)]], pa.map_(pa.string(), pa.string()))
     return partition_values(maps, from_ddl(f"v {kind}")).to_pylist()[0]["v"]
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -47,7 +48,7 @@ def read(data: pa.Buffer) -> pa.Table:
 
 
 def footer_of(data: pa.Buffer) -> bytes:
-    whole = data.to_pybytes()
+    whole: bytes = data.to_pybytes()
     length = int.from_bytes(whole[-8:-4], "little")
     return whole[-8 - length : -8]
 
@@ -80,7 +81,7 @@ def test_whatever_else_the_parts_have_places_for_is_found(options: dict[str, obj
     assert second.equals(table.slice(200))
 
 
-def test_a_reader_of_another_make_finds_the_rows(tmp_path) -> None:
+def test_a_reader_of_another_make_finds_the_rows(tmp_path: Path) -> None:
     path = tmp_path / "whole.parquet"
     path.write_bytes(stitched(parts_of(table_of(900), [400, 400, 100], compression="zstd")))
     query = "SELECT count(*), sum(number), count(add), sum(add.size) FROM read_parquet(?)"
