@@ -3,18 +3,19 @@
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import deltalake
 import pyarrow as pa
 import pytest
 
-from deltamirror import Catalog, Table
+from deltamirror import Catalog, Insert, Table, Transaction, Update
 from deltamirror.config import StorageSettings
 from deltamirror.errors import Conflict, InvalidInput, NotFound, Refused, Unsupported
 from deltamirror.storage.open import store_at
 from tests.support.imports.importers import imported
-from tests.support.lakes.lake import opened
+from tests.support.lakes.lake import add, opened
 from tests.support.lakes.vacuums import History, first_row_deleted
 from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
@@ -49,6 +50,30 @@ def test_any_version_of_a_random_history_comes_back(sqlite_lake: str, tmp_path: 
                 each.path for each in history.table.snapshot(version).adds()
             }
             assert ids(history.table) == ids(history.table, version)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda tx: tx.append("t", rows(9)),
+        lambda tx: tx.overwrite("t", rows(9)),
+        lambda tx: tx.delete("t", "id = 2"),
+        lambda tx: tx.update("t", {"id": "id + 1"}),
+        lambda tx: tx.merge("t", rows(2, 9), ["id"], matched=Update(), not_matched=Insert()),
+        lambda tx: tx.set_metadata("t", properties={"delta.appendOnly": True}),
+        lambda tx: tx.append("t", [add("a.parquet", partition_values={"p": "a"})]),
+    ],
+    ids=["append", "overwrite", "delete", "update", "merge", "metadata", "files"],
+)
+def test_a_table_that_is_restored_takes_no_other_change_in_the_same_transaction(
+    lake: Catalog, table: Table, other: Callable[[Transaction], None]
+) -> None:
+    table.append(rows(1, 2))
+    table.overwrite(rows(4))
+    with pytest.raises(InvalidInput, match="restores 't', and changes it otherwise, too"), lake.transaction() as tx:
+        tx.restore("t", 1)
+        other(tx)
+    assert (table.info().head, ids(table)) == (2, [4])
 
 
 def test_its_commit_is_that_of_delta_spark(table: Table) -> None:

@@ -115,6 +115,12 @@ class TableWork:
         """Whether the table may have other metadata afterwards."""
         return bool(self.alterations) or any(rows.merges_schema for rows in self.rows)
 
+    def require_consistent(self, table: str) -> None:
+        """Refuse other changes of a table that is restored: they were made for its rows and columns as they are now."""
+        if self.restores is not None and (self.is_looked_up or self.adds_files):
+            hint = "make other changes to it in the next transaction"
+            raise InvalidInput(f"the transaction restores {table!r}, and changes it otherwise, too", hint=hint)
+
     def require_untouched(self, table: str, doing: str, *, by_files: bool = False) -> None:
         """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there."""
         has_files = by_files and self.adds_files

@@ -358,6 +358,8 @@ class Transaction:
         written: list[WrittenRows] = []
         try:
             for table, work in self._work.items():
+                work.require_consistent(table)
+            for table, work in self._work.items():
                 self._edit_rows(table, work, written)
                 self._write_rows(table, work, written)
             if (idle := idle_answer(self._work.values())) is not None:
