@@ -13,6 +13,7 @@ from deltamirror.delta.commitinfo import Parameters, write_parameters
 from deltamirror.delta.definition import Alteration
 from deltamirror.delta.partitions import PartitionValue, partition_text
 from deltamirror.delta.schema import parse_schema
+from deltamirror.delta.schema.quoting import quoted
 from deltamirror.delta.widening import may_widen
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
@@ -212,7 +213,7 @@ def _checked(value: PartitionValue, name: str, layout: Layout) -> PartitionValue
 
 
 def _text(name: str, values: Sequence[PartitionValue]) -> str:
-    spelled = ["'" + str(each).replace("'", "''") + "'" for each in values if each is not None]
+    spelled = [quoted(str(each)) for each in values if each is not None]
     parts = [f"{name} IN ({', '.join(spelled)})" if len(spelled) > 1 else f"{name} = {spelled[0]}"] if spelled else []
     parts += [f"{name} IS NULL"] if None in values else []
     return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"

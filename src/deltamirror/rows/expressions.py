@@ -4,6 +4,7 @@ A value is an expression of Arrow and its type. Where Spark would round, cut off
 value is refused; types that have nothing in common are refused by name, before any row is looked at.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -32,8 +33,11 @@ __all__ = [
     "compared",
     "concatenated",
     "is_number",
+    "is_rounded",
+    "literal_of",
     "literal_value",
-    "typed_scalar",
+    "negated",
+    "time_value",
 ]
 
 Path: TypeAlias = tuple[str, ...]
@@ -46,6 +50,7 @@ _DOUBLE: Final = Primitive("double")
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _DIGITS: Final[Mapping[str, int]] = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _FLOATING: Final = frozenset({"float", "double"})
+_TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 _MOST_DIGITS: Final = 38
 _WIDEST_INTEGER: Final = 31
 _WIDEST_LONG: Final = 63
@@ -83,8 +88,32 @@ def column_value(path: Path, kind: DataType) -> Value:
 def literal_value(given: str | bool | None, *, text: str, is_number: bool = False) -> Value:
     """A literal, with the type that it has without neighbours."""
     kind = _literal_kind(given, is_number=is_number)
-    scalar = typed_scalar(given, kind)
-    return Value(kind, pc.scalar(scalar), text, literal=given, is_literal=True)
+    if is_number and isinstance(given, str) and kind != _DOUBLE and not given.strip("-0."):
+        given = "0"  # only numbers with an exponent have a negative zero
+    return Value(kind, pc.scalar(typed_scalar(given, kind)), text, literal=given, is_literal=True)
+
+
+def time_value(given: str, kind: DataType, *, text: str) -> Value:
+    """A literal whose type is written before it, as in ``DATE '2026-11-16'``; beside other times it is one of these."""
+    return Value(kind, pc.scalar(typed_scalar(given, kind)), text, literal=given, is_literal=True)
+
+
+def literal_of(value: Value, kind: DataType) -> pa.Scalar:
+    """A literal as a value of the type of its neighbour; Mismatch where it is none."""
+    if _name(value.kind) in _TIMES and _name(kind) not in _TIMES:
+        raise Mismatch(f"{value.text} is {type_text(value.kind)}, and not {type_text(kind)}")
+    return typed_scalar(value.literal, kind)
+
+
+def is_rounded(literal: Value, kind: DataType) -> bool:
+    """Whether a literal is no value of a ``float`` column, with which Spark compares it as a ``double``."""
+    if _name(kind) != "float" or literal.literal is None:
+        return False
+    try:
+        exact, single = (typed_scalar(literal.literal, each).as_py() for each in (_DOUBLE, kind))
+        return exact != single and not math.isnan(exact)
+    except Mismatch:
+        return False
 
 
 def typed_scalar(given: str | bool | None, kind: DataType) -> pa.Scalar:
@@ -115,7 +144,7 @@ def _common_kind(left: DataType, right: DataType) -> DataType:
 def _converted(value: Value, kind: DataType) -> Value:
     """The value in a type that holds it: that of its neighbour for literals, a wider one for numbers."""
     if value.is_literal and not (is_number(value.kind) and is_number(kind)):
-        return replace(value, kind=kind, expression=pc.scalar(typed_scalar(value.literal, kind)))
+        return replace(value, kind=kind, expression=pc.scalar(literal_of(value, kind)))
     if value.kind == kind:
         return value
     rounds = _is_integer(value.kind) and _is_floating(kind)  # beyond 53 bits, as in Spark
@@ -135,9 +164,9 @@ def brought_together(left: Value, right: Value) -> tuple[Value, Value]:
         if not isinstance(each.kind, Primitive | Decimal):
             raise Mismatch(f"{each.text!r} is {type_text(each.kind)}, whose values are not compared here")
     if right.is_literal and not is_number(right.kind):
-        kind = left.kind
+        kind = _DOUBLE if is_rounded(right, left.kind) else left.kind
     elif left.is_literal and not is_number(left.kind):
-        kind = right.kind
+        kind = _DOUBLE if is_rounded(left, right.kind) else right.kind
     else:
         kind = _common_kind(left.kind, right.kind)
     return _converted(left, kind), _converted(right, kind)
@@ -187,6 +216,13 @@ _ARITHMETIC: Final[Mapping[str, _Comparison]] = {
     "*": pc.multiply_checked,
     "/": pc.divide_checked,
 }
+
+
+def negated(value: Value) -> Value:
+    """The number with the other sign; that of zero is a zero below all others, where there is one."""
+    if not is_number(value.kind):
+        raise Mismatch(f"{value.text!r} is {type_text(value.kind)}, and not a number")
+    return Value(value.kind, pc.negate_checked(value.expression), f"-{value.text}", value.columns)
 
 
 def _arithmetic_kinds(sign: str, left: DataType, right: DataType) -> tuple[DataType, tuple[DataType, DataType]]:
@@ -274,7 +310,7 @@ def called(name: str, arguments: Sequence[Value]) -> Value:
 def assigned(value: Value, field: Field) -> pc.Expression:
     """The value as one of a column. Decimals are rounded to its scale, as Spark does; nothing else loses anything."""
     if value.is_literal:
-        return pc.scalar(typed_scalar(value.literal, field.type))
+        return pc.scalar(literal_of(value, field.type))
     if _is_same(value.kind, field.type):
         return value.expression
     if not _is_assignable(value.kind, field.type):

@@ -11,7 +11,8 @@ from typing import Final, Self, TypeAlias
 
 import pyarrow as pa
 
-from deltamirror.delta.schema import DataType, Field, StructType, type_text
+from deltamirror.delta.schema import DataType, Field, Primitive, StructType, type_text
+from deltamirror.delta.schema.quoting import unquoted
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.expressions import (
     BOOLEAN,
@@ -26,8 +27,11 @@ from deltamirror.rows.expressions import (
     column_value,
     concatenated,
     is_number,
+    is_rounded,
+    literal_of,
     literal_value,
-    typed_scalar,
+    negated,
+    time_value,
 )
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.predicates import SIGNS, Compared, Condition, IsNull, Joined, Not, Related, Truth
@@ -35,14 +39,15 @@ from deltamirror.rows.predicates import SIGNS, Compared, Condition, IsNull, Join
 __all__ = ["Scope", "condition_in", "condition_of", "value_in"]
 
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"\s*(?:(?P<text>'(?:[^'\\]|\\.|'')*')|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>(?:`(?:[^`]|``)+`|[^\W\d]\w*)(?:\.(?:`(?:[^`]|``)+`|[^\W\d]\w*))*)"
-    r"|(?P<sign><=|>=|<>|!=|==|\|\||[=<>(),+\-*/]))"
+    r"|(?P<sign><=|>=|<>|!=|==|\|\||[=<>(),+\-*/]))",
+    re.DOTALL,
 )
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _SPELLED: Final = {"==": "=", "!=": "<>"}
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_TYPED: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
+_TYPED: Final = {name.upper(): Primitive(name) for name in ("date", "timestamp", "timestamp_ntz")}
 _POWERS: Final = {
     "OR": 1,
     "AND": 2,
@@ -264,9 +269,9 @@ class _Parser:
         """A column beside a literal says something about whole files; anything else about rows alone."""
         if VOID in (left.kind, right.kind):
             raise self._wrong("nothing compares with NULL; write IS NULL or IS NOT NULL")
-        if left.path is not None and right.is_literal:
+        if left.path is not None and right.is_literal and not is_rounded(right, left.kind):
             return Compared(left.path, sign, self._beside(left, right))
-        if right.path is not None and left.is_literal:
+        if right.path is not None and left.is_literal and not is_rounded(left, right.kind):
             return Compared(right.path, _MIRRORED[sign], self._beside(right, left))
         found = Related(left, sign, right)
         found.of_rows()  # which says whether the types go together
@@ -278,7 +283,7 @@ class _Parser:
             wanted = f"a value of {type_text(column.kind)}"
             raise self._wrong(f"after {column.text!r}, {wanted} is expected, not {literal.text!r}")
         try:
-            return typed_scalar(literal.literal, column.kind)
+            return literal_of(literal, column.kind)
         except Mismatch:
             problem = f"{literal.literal!r} is no value of {column.text!r}, which is {type_text(column.kind)}"
             raise self._wrong(problem) from None
@@ -287,12 +292,14 @@ class _Parser:
         if value.is_literal and isinstance(value.literal, str) and is_number(value.kind):
             given = value.literal[1:] if value.literal.startswith("-") else f"-{value.literal}"
             return literal_value(given, text=given, is_number=True)
-        return arithmetic("-", literal_value("0", text="", is_number=True), value)
+        return negated(value)
 
     def _primary(self, token: _Token) -> Value:
-        if token.kind == "text" or (token.text.upper() in _TYPED and self._peek().kind == "text"):
-            given = token if token.kind == "text" else self._next()
-            return literal_value(given.text[1:-1].replace("''", "'"), text=given.text)
+        if token.kind == "text":
+            return literal_value(self._unquoted(token), text=token.text)
+        if token.text.upper() in _TYPED and self._peek().kind == "text":
+            given = self._next()
+            return time_value(self._unquoted(given), _TYPED[token.text.upper()], text=f"{token.text} {given.text}")
         if token.kind == "number":
             return literal_value(token.text, text=token.text, is_number=True)
         if token.is_word("TRUE") or token.is_word("FALSE"):
@@ -304,6 +311,12 @@ class _Parser:
         if token.kind == "name" and self._peek() == _Token("sign", "("):
             return self._function(token.text)
         return self._column(token)
+
+    def _unquoted(self, token: _Token) -> str:
+        try:
+            return unquoted(token.text)
+        except ValueError:
+            raise self._wrong(f"{token.text} names a character that there is not") from None
 
     def _case(self) -> Value:
         cases: list[tuple[Value, Value]] = []

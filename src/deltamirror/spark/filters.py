@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from deltamirror.delta.paths import partition_text
+from deltamirror.delta.schema.quoting import quoted
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
@@ -56,4 +57,4 @@ def _text(given: Any) -> str | None:
 def _literal(value: object) -> str | None:
     if not isinstance(value, _VALUES):
         return None
-    return "'{}'".format((partition_text(value) or "").replace("'", "''"))
+    return quoted(partition_text(value) or "")

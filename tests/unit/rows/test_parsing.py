@@ -1,6 +1,7 @@
 """The language of conditions and values: whatever is written, it is computed, or refused in our words."""
 
 import math
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from random import Random
@@ -113,6 +114,10 @@ def test_a_value_is_one_of_its_column_or_refused() -> None:
         ("d = 0", True),
         ("NOT (r.z = 'x')", None),
         ("b BETWEEN 127 AND 127 AND e >= '2026-11-16'", True),
+        ("e = DATE '2026-11-16' AND t >= DATE'2026-11-16'", True),
+        ("coalesce(e, DATE'2026-11-17')", date(2026, 11, 16)),
+        (r"'a\n\t\\\'\%\q''b\101\u00e9\U0001f600\ud83d\ude00'", "a\n\t\\'\\%q'bAé😀😀"),
+        ("CASE WHEN f < 1.1 THEN 1 ELSE 0 END", 0),
     ],
 )
 def test_values_are_those_of_spark(text: str, found: object) -> None:
@@ -121,6 +126,35 @@ def test_values_are_those_of_spark(text: str, found: object) -> None:
         assigned(value, Field("c", from_ddl("c decimal(10,2)").fields[0].type)) if text.startswith("c *") else None
     )
     assert evaluated(ROWS, [expression if expression is not None else value.expression], "t")[0][0].as_py() == found
+
+
+def test_a_float_is_compared_with_a_number_that_is_none_as_a_double() -> None:
+    rows = pa.RecordBatch.from_pylist([{"f": 1.1}, {"f": 1.5}], to_arrow(from_ddl("f float")))
+    scope = Scope("table 't'", from_ddl("f float"))
+    for text, found in (("f = 1.1", [False, False]), ("f > '1.1'", [True, True]), ("f IN (1.5, 1.1)", [False, True])):
+        condition = condition_in(text, scope)
+        assert evaluated(rows, [condition.of_rows()], "t")[0].to_pylist() == found, text
+
+
+@pytest.mark.parametrize(("text", "sign"), [("-0.0", 1), ("-0", 1), ("-0.0E0", -1), ("-(d * 0)", 1), ("-abs(d)", -1)])
+def test_zero_has_a_sign_where_it_has_one_in_spark(text: str, sign: int) -> None:
+    [found] = evaluated(ROWS, [assigned(value_in(text, SCOPE), SCHEMA.fields[4])], "t")
+    assert (found[0].as_py(), math.copysign(1, found[0].as_py())) == (0, sign)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("s = DATE '2026-11-16'", "'2026-11-16' is no value of 's', which is string"),
+        ("e = DATE 'tomorrow'", "'tomorrow' is no value of date"),
+        ("s || DATE '2026-11-16' = 'x'", "is date, and not a text"),
+        (r"s = '\ud83d'", "names a character that there is not"),
+        (r"s = '\'", "is not expected"),
+    ],
+)
+def test_literals_that_spark_reads_otherwise_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(problem)):
+        condition_in(text, SCOPE)
 
 
 def test_names_without_a_side_are_those_of_one_side() -> None:

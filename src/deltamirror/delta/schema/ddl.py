@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from deltamirror.delta.schema.keys import CHAR_VARCHAR, COMMENT
+from deltamirror.delta.schema.quoting import unquoted
 from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.errors import InvalidSchema
 
@@ -55,8 +56,6 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
-_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,10 @@ class DdlParser:
         if token.kind != "string":
             raise self._error("expected a quoted text after COMMENT")
         self._next += 1
-        return _ESCAPE.sub(_unescape, token.text[1:-1])
+        try:
+            return unquoted(token.text)
+        except ValueError:
+            raise self._error("expected a quoted text whose escapes name characters", token) from None
 
     def _type(self) -> ParsedType:
         token = self._peek
@@ -281,8 +283,3 @@ class DdlParser:
         return InvalidSchema(
             f"{where}position {at.position + 1}: {problem}{found}", hint=hint or self._hint, column=column
         )
-
-
-def _unescape(match: re.Match[str]) -> str:
-    escaped = match[1]
-    return "'" if escaped is None else _CONTROL.get(escaped, escaped)
