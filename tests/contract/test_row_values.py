@@ -1,6 +1,7 @@
 """Values at the ends of their types, and questions about them: no row is lost, and every reader takes what is there."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
@@ -14,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from deltamirror import Add, Catalog, Table
-from deltamirror.errors import DeltaMirrorError, InvalidInput, Unsupported
+from deltamirror import Add, Catalog, Insert, Table
+from deltamirror.errors import DeltaMirrorError, InvalidInput, Refused, Unsupported
 from tests.support.mirrors.local import mirror_of
 
 pytestmark = pytest.mark.requirement("R89")
@@ -278,6 +279,53 @@ def test_a_partition_value_of_another_writer_that_cannot_be_read_is_an_error_of_
     for condition in (None, "d = '2024-01-01'"):
         with pytest.raises(Unsupported, match=r"'\+10000-01-01' as its value of the partition column 'd'"):
             table.to_arrow(filter=condition)
+
+
+def texts(values: list[str | None], column: str = "v") -> pa.Table:
+    return pa.table({column: pa.array(values, pa.string())})
+
+
+def test_texts_have_the_lengths_that_columns_were_declared_with(make: Callable[..., Table]) -> None:
+    table = make("v varchar(3), c char(3), p varchar(2)", partition_by=["p"])
+    table.append(texts(["abc", "äöü", "ab    ", "", None]))
+    table.append(texts(["a", "abc  ", None], "c"))
+    assert sorted(filter(None, table.to_arrow(["v"]).column("v").to_pylist())) == ["ab ", "abc", "äöü"]
+    assert sorted(filter(None, table.to_arrow(["c"]).column("c").to_pylist())) == ["a  ", "abc"]
+    for column, declared in (("v", "varchar(3)"), ("c", "char(3)"), ("p", "varchar(2)")):
+        with pytest.raises(InvalidInput, match=f"'{column}' is {re.escape(declared)}, and .*'long' is longer"):
+            table.append(texts(["a", "long"], column))
+    with pytest.raises(InvalidInput, match="'abcabc' is longer"):
+        table.update({"v": "v || v"}, "v = 'abc'")
+    with pytest.raises(InvalidInput, match="'long' is longer"):
+        table.merge(texts(["long"]), ["v"], not_matched=Insert({"v": "source.v"}))
+    table.update({"c": "'x'"}, "v = 'abc'")
+    assert table.to_arrow(filter="v = 'abc'").column("c").to_pylist() == ["x  "]
+
+
+def test_texts_that_are_too_long_already_are_copied(make: Callable[..., Table], catalog: Catalog) -> None:
+    table = make("v string")
+    table.append(texts(["long", "a", "b"]))
+    table.append(texts(["c"]))
+    with catalog.transaction(rows_checked=True) as tx:
+        tx.set_metadata("t", schema="v varchar(3)")
+    table.delete("v = 'a'")
+    assert table.optimize() is not None
+    assert sorted(table.to_arrow().column("v").to_pylist()) == ["b", "c", "long"]
+
+
+def test_lengths_of_texts_inside_of_others_are_refused_unless_they_were_checked(
+    make: Callable[..., Table], catalog: Catalog
+) -> None:
+    table = make("v array<varchar(3)>")
+    rows = pa.table({"v": [["abc"]]})
+    with pytest.raises(Refused, match=r"'v' is array<varchar\(3\)>, and lengths .* are not checked here"):
+        table.append(rows)
+    with catalog.transaction(rows_checked=True) as tx:
+        tx.append("t", rows)
+    with pytest.raises(Refused, match="are not checked here"):
+        table.update({"v": None})
+    table.delete("v IS NULL")
+    assert table.to_arrow().num_rows == 1
 
 
 def test_file_adds_meet_the_same_rules(make: Callable[..., Table]) -> None:

@@ -289,7 +289,7 @@ class Editor:
                 files, pc.scalar(True) if plan.condition is None else plan.condition.of_rows(), self.layout
             )
             return whole
-        order = replace(row_order(self.layout, self.writer.settings, None), rules_met=True)
+        order = replace(row_order(self.layout, self.writer.settings, None), rules_met=True, copies=plan.removes_only)
         opener = scanning.TableFiles(self.location, self.writer.settings.storage)
         address, store = self.writer.place(self.location)
         work = rewriting.Rewriting(order, plan.change)

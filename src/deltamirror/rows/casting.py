@@ -27,6 +27,7 @@ from deltamirror.delta.schema.keys import CURRENT_DEFAULT, GENERATION_EXPRESSION
 from deltamirror.delta.widening import TYPE_WIDENING, is_widening
 from deltamirror.errors import InvalidInput, InvalidSchema
 from deltamirror.rows.layout import Layout
+from deltamirror.rows.text_lengths import TextLength
 
 __all__ = ["Caster", "decoded_type", "is_list", "plain_schema", "require_castable", "widened_type"]
 
@@ -163,11 +164,14 @@ def widened_type(kind: DataType, source: pa.DataType) -> DataType | None:
 
 
 class Caster:
-    """Turns batches of checked data into the columns of a layout, under the names of its data files."""
+    """Turns batches of checked data into the columns of a layout, under the names of its data files.
 
-    def __init__(self, source: pa.Schema, layout: Layout) -> None:
+    ``fits_texts`` holds texts against the lengths that columns were declared with, as Spark does with new values.
+    """
+
+    def __init__(self, source: pa.Schema, layout: Layout, *, fits_texts: bool = False) -> None:
         require_castable(source, layout)
-        self._layout = layout
+        self._layout, self._fits_texts = layout, fits_texts
         self.schema = pa.schema([layout.arrow_field(each) for each in layout.schema.fields])
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -188,6 +192,8 @@ class Caster:
         for field in wanted.fields:
             path = parent + field.name
             column = self._cast(given.get(field.name.lower(), pa.nulls(length)), field.type, path)
+            if self._fits_texts and (limit := TextLength.of(field)) is not None:
+                column = self._fitted(column, limit, path)
             if not field.nullable and column.null_count:
                 self._refuse_nulls(path, column.null_count)
             yield column
@@ -234,6 +240,13 @@ class Caster:
         except pa.ArrowException as error:
             problem = f"the column {path!r} is {type_text(kind)}, and a value of the data does not fit: {error}"
             raise _refused(self._layout, problem, "round or correct the values beforehand") from error
+
+    def _fitted(self, column: pa.Array, limit: TextLength, path: str) -> pa.Array:
+        try:
+            return limit.fitted(column)
+        except ValueError as error:
+            problem = f"the column {path!r} is {limit.declared}, and a value of the data does not fit: {error}"
+            raise _refused(self._layout, problem, "shorten the values beforehand") from None
 
     def _refuse_nulls(self, path: str, count: int) -> None:
         problem = f"the column {path!r} is NOT NULL, and {count:,} of its values in one batch of the data are null"

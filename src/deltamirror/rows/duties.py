@@ -8,6 +8,7 @@ from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING, append
 from deltamirror.delta.schema import primitive_names
 from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
+from deltamirror.rows.text_lengths import nested_lengths
 
 __all__ = [
     "require_copyable_rows",
@@ -30,6 +31,7 @@ _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 def require_writable_rows(layout: Layout, *, rows_checked: bool) -> None:
     """Refuse a table with rules for rows that are not enforced here, unless the caller vouches for them."""
     _require_none(layout, _VOUCHED if rows_checked else frozenset())
+    _require_plain_lengths(layout, rows_checked=rows_checked)
 
 
 def require_copyable_rows(layout: Layout) -> None:
@@ -43,6 +45,7 @@ def require_updatable_rows(layout: Layout, *, rows_checked: bool) -> None:
     Rows that are updated keep the values of their identity columns.
     """
     _require_none(layout, _OF_NEW_VALUES if rows_checked else frozenset({"identityColumns"}))
+    _require_plain_lengths(layout, rows_checked=rows_checked)
 
 
 def require_removable_rows(layout: Layout) -> None:
@@ -78,6 +81,17 @@ def _require_none(layout: Layout, met: frozenset[str]) -> None:
             + (", or check them and say so: transaction(rows_checked=True)" if feature in _VOUCHED else ""),
             table=layout.table,
         )
+
+
+def _require_plain_lengths(layout: Layout, *, rows_checked: bool) -> None:
+    for path, field in () if rows_checked else layout.schema.walk():
+        if declared := nested_lengths(field):
+            raise Refused(
+                f"table {layout.table!r}: the column {'.'.join(path)!r} is {declared}, and lengths of texts inside "
+                "of others are not checked here",
+                hint="write these rows by Delta Spark, or check them and say so: transaction(rows_checked=True)",
+                table=layout.table,
+            )
 
 
 def require_movable_rows(layout: Layout) -> None:

@@ -85,6 +85,8 @@ class RowOrder:
     rows_checked: bool = False
     rules_met: bool = False
     """The rows are of the table already, or were held against its rules before."""
+    copies: bool = False
+    """All values are of the table already."""
     accepted: AcceptedPartitions = field(default_factory=AcceptedPartitions)
 
 
@@ -138,7 +140,7 @@ class RowFiles:
             require_copyable_rows(self.layout)
         else:
             require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
-        caster = Caster(schema, self.layout)
+        caster = Caster(schema, self.layout, fits_texts=not self.order.copies)
         try:
             with self._translated():
                 for table in self._gathered(caster.cast(batch) for batch in with_rows(batches)):

@@ -50,7 +50,7 @@ class Optimization:
         size = _sound_size(
             target_file_size(layout, self.settings.rows) if self.target_size is None else self.target_size
         )
-        order = RowOrder(layout=_sized(layout, size), settings=self.settings.rows, rules_met=True)
+        order = RowOrder(layout=_sized(layout, size), settings=self.settings.rows, rules_met=True, copies=True)
         address = StoreAddress.of(self.location, self.settings.storage)
         small = _where(taken.adds(compactable_to=size), self.where, layout)
         return [Bin(order, address, tuple(each)) for each in bins(small, size)]
