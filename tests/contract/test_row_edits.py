@@ -498,6 +498,8 @@ def test_null_keys_match_nothing_and_keys_of_numbers_match_by_value(catalog: Cat
     ("asked", "message"),
     [
         ({"on": ["id"]}, "has no clause"),
+        ({"on": ["id"], "matched": [Update(), Delete("source.id = 1")]}, "clause 1 of matched has no condition"),
+        ({"on": ["nope"], "matched": Delete()}, "there are: target.id, "),
         ({"on": "target.id > source.id", "matched": Delete()}, "no equality of target and source"),
         ({"on": [], "matched": Delete()}, "on names no column"),
         ({"on": ["nix"], "matched": Delete()}, "there is no column"),

@@ -90,9 +90,13 @@ def clauses_of(matched: object, not_matched: object, not_matched_by_source: obje
 
 def _clauses(given: object, name: str, wanted: tuple[type[_C], ...]) -> Iterator[_C]:
     words = " or ".join(f"{each.__name__}(…)" for each in wanted)
-    for each in [] if given is None else listed(given, name, one=wanted, of=words):
+    clauses = [] if given is None else list(listed(given, name, one=wanted, of=words))
+    for number, each in enumerate(clauses, start=1):
         if not isinstance(each, wanted):
             raise InvalidInput(f"each of {name} has to be {words}, not {shown(each)}", hint="see docs/guides/rows.md")
+        if each.where is None and number < len(clauses):
+            hint = "give it a condition, or put it last"
+            raise InvalidInput(f"clause {number} of {name} has no condition, so that no later one counts", hint=hint)
         yield _checked(each, name)
 
 

@@ -82,6 +82,14 @@ class Scope:
         """The columns of a table."""
         return cls(f"table {layout.table!r}", layout.schema)
 
+    @property
+    def names(self) -> list[str]:
+        """All columns, by names that say which is meant."""
+        kinds = {each.name: each.type for each in self.schema.fields}
+        opened = {name: kind for name in self.opened if isinstance(kind := kinds[name], StructType)}
+        inside = [f"{name}.{each.name}" for name, kind in opened.items() for each in kind.fields]
+        return inside or list(kinds)
+
     def find(self, parts: list[str]) -> tuple[Path, Field] | None:
         """The column of a name; None where there is none, or more than one."""
         if (found := _descend(parts, self.schema)) is not None:
@@ -345,7 +353,7 @@ class _Parser:
         if found is None and (token.kind != "name" or token.text.upper() in _WORDS):
             raise self._wrong(f"a column is expected, not {token.text!r}")
         if found is None:
-            known = ", ".join(each.name for each in self._scope.schema.fields)
+            known = ", ".join(self._scope.names)
             inside = [name for name in self._scope.opened if _descend([name, *parts], self._scope.schema)]
             if inside:
                 raise self._wrong(f"{token.text!r} is a column of {' and '.join(inside)}: say which one")
