@@ -10,15 +10,16 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import pyarrow as pa
 from msgspec.structs import replace
 
-from deltamirror import Add, Catalog
+from deltamirror import Add, Catalog, Insert
 from deltamirror.catalog import Committed, Transaction
 from deltamirror.config import Settings
-from tests.support.crashes.fuses import Fuse, arm_database
+from tests.support.crashes.fuses import Fuse, arm_database, arm_stores
 from tests.support.suite.worker import serve, take_stdout
 
-__all__ = ["SCENARIOS", "open_catalog", "path_of", "perform"]
+__all__ = ["EDIT", "SCENARIOS", "open_catalog", "path_of", "perform"]
 
 _STAGE_ABOVE = 3
 _LARGE = 8
@@ -67,17 +68,31 @@ SCENARIOS: dict[str, Callable[[Transaction, int], None]] = {
 }
 
 
+def _edit(tx: Transaction, step: int) -> None:
+    """Change the rows of three tables, each in another way, by files that are written anew."""
+    tx.update("updated", {"n": "n + 1"})
+    tx.delete("deleted", f"n = {step}")
+    tx.merge("merged", pa.table({"n": [step]}), ["n"], not_matched=Insert())
+
+
+EDIT = "edit of rows"
+"""A scenario over tables with rows, which also puts objects."""
+
+
 def perform(catalog: Catalog, scenario: str, step: int) -> Committed:
     """One commit of a scenario. The same step with a token is the same transaction."""
     token = None if scenario.endswith("without a token") else f"{scenario}-{step}"
     with catalog.transaction(token=token) as tx:
-        SCENARIOS[scenario](tx, step)
+        (_edit if scenario == EDIT else SCENARIOS[scenario])(tx, step)
     return tx.result
 
 
 def _commit_and_die(request: dict[str, Any]) -> dict[str, int]:
     with open_catalog(request["url"]) as catalog:
-        arm_database(Fuse(request["kill_before"]))
+        fuse = Fuse(request["kill_before"])
+        arm_database(fuse)
+        if request["scenario"] == EDIT:
+            arm_stores(fuse, lambda *_: None, puts_only=True)
         return dict(perform(catalog, request["scenario"], request["step"]).versions)
 
 
@@ -109,6 +124,7 @@ def answer(request: dict[str, Any]) -> dict[str, object]:
 
 if __name__ == "__main__":
     # Drivers import these when they are first used, which every child would do again.
-    for module in ("duckdb_engine", "pandas", "sqlalchemy.dialects.postgresql.psycopg"):
+    rows = ("deltamirror.rows.rewriting", "deltamirror.rows.scanning")
+    for module in ("duckdb_engine", "pandas", "sqlalchemy.dialects.postgresql.psycopg", *rows):
         import_module(module)
     serve(take_stdout(), "committing processes", answer)
