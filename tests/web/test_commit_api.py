@@ -4,11 +4,12 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from deltamirror import Catalog
@@ -201,6 +202,45 @@ def test_a_browser_session_commits_nothing(page: Served) -> None:
 @pytest.mark.parametrize("key", ["", " ", "x" * 201, "a\tb"])
 def test_a_commit_needs_a_key(writer: Writer, key: str) -> None:
     assert writer.commit("t", 1, commit_lines("a"), key).status == 422
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Idempotency-Key", "Content-Encoding", "Content-Type"])
+def test_a_header_that_comes_twice_is_refused_since_a_proxy_may_go_by_the_other_one(
+    page: Served, writer: Writer, name: str
+) -> None:
+    own = {"Authorization": f"Bearer {writer.token}", "Idempotency-Key": "k"}
+    connection = HTTPConnection("127.0.0.1", page.port)
+    connection.putrequest("POST", "/api/v1/tables/t/commits/1")
+    for header, value in [*own.items(), (name, own.get(name, "x")), *([] if name in own else [(name, "y")])]:
+        connection.putheader(header, value)
+    connection.putheader("Content-Length", str(len(commit_lines("a"))))
+    connection.endheaders(commit_lines("a"))
+    answer = connection.getresponse()
+    told = msgspec.json.decode(answer.read())
+    assert (answer.status, answer.headers["content-type"]) == (400, "application/problem+json")
+    assert told["detail"] == f"The header {name.lower()} comes more than once."
+    assert page.catalog.table("t").info().head == 0
+
+
+def test_a_packed_body_is_refused_by_its_name_and_not_by_its_bytes(page: Served, writer: Writer) -> None:
+    for encoding, status in (("gzip", 422), ("identity", 201)):
+        headers = {"Authorization": f"Bearer {writer.token}", "Idempotency-Key": "k", "Content-Encoding": encoding}
+        answer = writer.client.ask("POST", "/api/v1/tables/t/commits/1", commit_lines("a"), headers)
+        assert answer.status == status
+        assert status == 201 or "Content-Encoding 'gzip'" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("query", ["commits?from=0&from=1", "commits?to=1&from=0&to=2"])
+def test_an_address_that_says_a_thing_twice_is_refused(writer: Writer, query: str) -> None:
+    assert writer.get(f"/tables/t/{query}").status == 422
+    assert writer.get("/tables?location=/a&location=/b").status == 422
+
+
+def test_a_request_that_is_refused_at_the_door_is_a_problem_document_for_programs(writer: Writer) -> None:
+    for headers, status in (({"Host": "other.example"}, 421), ({"X-Long": "x" * 20_000}, 431)):
+        answer = writer.client.ask("GET", "/api/v1/tables/t/head", headers=headers)
+        assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert answer.json["code"] == "refused"
 
 
 def test_a_body_that_is_too_large_is_refused_before_and_while_it_is_read(lake: Catalog) -> None:

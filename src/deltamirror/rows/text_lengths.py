@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamirror.delta.schema import Field
-from deltamirror.delta.schema.ddl import CHAR_VARCHAR
+from deltamirror.delta.schema.keys import CHAR_VARCHAR
 
 __all__ = ["TextLength", "nested_lengths"]
 

@@ -39,6 +39,7 @@ _MOST_VERSIONS: Final = 1_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """An answer ends with the version that reaches this; the client asks for the next ones again."""
 _LONGEST_KEY: Final = 200
+_PLAIN: Final = "identity"
 _READERS: Final = (Right.READ, Right.WRITE)
 _WRITERS: Final = (Right.WRITE,)
 
@@ -105,6 +106,7 @@ class CommitApi:
         if (name := request.path_params.get("name")) is not None:
             _require_covered(writer, name)
         _key_of(request)
+        _require_plain(request)
         return Response()
 
     def _committed(
@@ -171,7 +173,9 @@ class CommitApi:
         return endpoint
 
     def _answered(self, request: Request, answer: Callable[[Request, AccessToken], Response]) -> Response:
-        return answer(request, self._bearer(request, _READERS))
+        reader = self._bearer(request, _READERS)
+        _require_single(request)
+        return answer(request, reader)
 
     def _bearer(self, request: Request, rights: Sequence[Right]) -> AccessToken:
         token = self._doorkeeper.bearer(request)
@@ -212,6 +216,22 @@ def _key_of(request: Request) -> str:
             hint="send a new UUID with each commit, and the same one when the commit is sent again",
         )
     return key
+
+
+def _require_plain(request: Request) -> None:
+    """Refuse a body that is packed: its bytes are not those of a commit file."""
+    packed = request.headers.get("content-encoding", _PLAIN).strip().lower()
+    if packed != _PLAIN:
+        raise InvalidInput(
+            f"the body has the Content-Encoding {packed[:20]!r}", hint="send the lines of the commit file as they are"
+        )
+
+
+def _require_single(request: Request) -> None:
+    """Refuse a query that says one thing twice: which of them is meant is not known."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InvalidInput(f"{twice[0][:20]!r} comes more than once in the address")
 
 
 def _outcome(committed: Committed) -> dict[str, object]:

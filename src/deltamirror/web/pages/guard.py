@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.web.pages.addresses import Binding, host_name
+from deltamirror.web.problems import problem
 
 __all__ = ["LONGEST_BODY", "LONGEST_HEADERS", "LONGEST_QUERY", "Guard"]
 
@@ -34,6 +35,9 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_SINGLE: Final = ("authorization", "content-encoding", "content-type", "idempotency-key")
+"""Headers of which a request has one at most: of two, a proxy in front may go by the other one than we do."""
+_API: Final = "/api/"
 _FOR_A_YEAR: Final = "max-age=31536000"
 
 
@@ -55,20 +59,22 @@ class Guard:
         except Exception as error:  # noqa: BLE001  it was answered with 500; a traceback may repeat secrets
             _log.error("the answer to a request failed: %s", our_error(error))
 
-    def _refused(self, scope: Scope) -> PlainTextResponse | None:
+    def _refused(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         hosts, length = headers.getlist("host"), headers.get("content-length", "0")
         host = host_name(hosts[0]) if len(hosts) == 1 else None
         if host is None:
-            return PlainTextResponse("The Host of the request cannot be read.\n", 400)
+            return _refusal(scope, 400, "The Host of the request cannot be read.")
         if not self._binding.accepts(host):
-            return PlainTextResponse("This server has another name; see serve.hosts.\n", 421)
+            return _refusal(scope, 421, "This server has another name; see serve.hosts.")
         if sum(len(name) + len(value) for name, value in headers.raw) > LONGEST_HEADERS:
-            return PlainTextResponse("The headers are too large.\n", 431)
+            return _refusal(scope, 431, "The headers are too large.")
+        if twice := [name for name in _SINGLE if len(headers.getlist(name)) > 1]:
+            return _refusal(scope, 400, f"The header {twice[0]} comes more than once.")
         if len(scope["query_string"]) > LONGEST_QUERY:
-            return PlainTextResponse("The address is too long.\n", 414)
+            return _refusal(scope, 414, "The address is too long.")
         if not _LENGTH.fullmatch(length) or (int(length) > LONGEST_BODY and not self._bounds_its_body(scope)):
-            return PlainTextResponse("The request is too large.\n", 413)
+            return _refusal(scope, 413, "The request is too large.")
         return None
 
     def _with_headers(self, send: Send) -> Send:
@@ -82,6 +88,12 @@ class Guard:
             await send(message)
 
         return sent
+
+
+def _refusal(scope: Scope, status: int, text: str) -> Response:
+    """Programs get a problem document, whatever they asked for; browsers a text."""
+    is_api = str(scope["path"]).startswith(_API)
+    return problem(status, "refused", text) if is_api else PlainTextResponse(f"{text}\n", status)
 
 
 def _bounded(receive: Receive) -> Callable[[], Awaitable[Message]]:
