@@ -115,6 +115,21 @@ def test_a_table_that_only_waits_is_late_and_has_not_drifted(catalog: Catalog, t
     assert repaired(catalog, found).late == 0
 
 
+def test_checksums_that_wait_behind_a_restore_are_late_and_the_restore_has_none(catalog: Catalog, table: Table) -> None:
+    table.restore(version=2)
+    publish(catalog)
+    assert not verified(catalog).is_late, "the checksum of a restore follows from nothing: none is missing"
+    table.restore(version=1)
+    for number in (7, 8):
+        table.append(rows(number))
+    publish(catalog)  # a checkpoint, too: it is not the oldest version without a checksum
+    found = verified(catalog)
+    assert (found.is_drift, found.late, found.late_checksums) == (False, 0, (NEWEST + 3, NEWEST + 4))
+    assert not repaired(catalog, found).is_late
+    (log_of(table) / f"{NEWEST + 4:020}.crc").unlink()
+    assert verified(catalog).checksums == (NEWEST + 4,), "one that was written before it was lost is no late one"
+
+
 @pytest.mark.parametrize(
     ("statement", "kind"),
     [

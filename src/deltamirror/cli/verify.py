@@ -99,7 +99,7 @@ def _exit_status(found: Sequence[TableVerified]) -> int:
     if any(table.is_drift for table in found):
         return Diverged.exit_status
     failed = (table.error.exit_status for table in found if table.error is not None)
-    return next(failed, Late.exit_status if any(table.late for table in found) else 0)
+    return next(failed, Late.exit_status if any(table.is_late for table in found) else 0)
 
 
 def _document(table: TableVerified) -> dict[str, object]:
@@ -122,6 +122,7 @@ def _told(table: TableVerified) -> Iterator[str]:
         (table.foreign, "put there by another writer"),
         (table.checkpoints, "checkpoint gone or changed"),
         (table.checksums, "version checksum gone or changed"),
+        (table.late_checksums, "version checksum not written yet"),
     ):
         if versions:
             yield f"{spelled_versions(versions)}: {what}"
@@ -140,6 +141,8 @@ def _summary(table: TableVerified) -> str:
         verdict = "not verified"
     elif table.late:
         verdict = f"late by {counted(table.late, 'version')}"
+    elif table.is_late:
+        verdict = f"late by {counted(len(table.late_checksums), 'version checksum')}"
     else:
         verdict = "the log says what the database says"
     reader = f", read by {table.reader}" if table.reader else ""

@@ -1,6 +1,6 @@
 """Holding the log of a table against its records: objects that are missing, altered, or not ours."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -86,7 +86,9 @@ class Findings:
     checkpoints: list[Difference] = field(default_factory=list)
     """Checkpoints that were written, and are gone or have other bytes; or their sidecars, or the pointer."""
     checksums: list[int] = field(default_factory=list)
-    """Versions from the newest checkpoint on that have no ``.crc``, and any whose ``.crc`` is not the one we put."""
+    """Versions from the newest checkpoint on whose ``.crc`` is gone, and any whose ``.crc`` is not the one we put."""
+    late_checksums: list[int] = field(default_factory=list)
+    """Those of them that were never written: they come after a commit that has none, as a RESTORE."""
     misleading: list[Misleading] = field(default_factory=list)
     """What readers go by, and says something else than SQL, or belongs to no version of the log."""
     judged: frozenset[Meta] = frozenset()
@@ -222,15 +224,25 @@ class _Examination:
         # That of the version that an imported table begins with follows from nothing.
         oldest = self.log.log_start + (self.log.log_start > 0)
         wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
-        missing = {version for version in wanted if version not in self.listed.checksums}
+        missing = self._without_checksum(wanted, oldest)
+        certain = {each.version for each in expected_checksums(self.database, self.log, missing)}
         doubtful = [version for version in self._doubtful if version >= oldest]
         altered, expected = set[int](), expected_checksums(self.database, self.log, doubtful)
         for some in batched(expected, _WINDOW):
             altered |= {found.version for found in self._differences(some)}
         if self.look.writes_checksums:
-            self.findings.checksums = sorted(missing | altered)
+            self.findings.checksums = sorted(certain.intersection(wanted) | altered)
+            self.findings.late_checksums = _never_written(missing, certain)
         else:
             self.findings.misleading += [_wrong_checksum(self.listed.checksums[each], each) for each in sorted(altered)]
+
+    def _without_checksum(self, wanted: range, oldest: int) -> list[int]:
+        """Those of the wanted versions that have none, and the versions right before them that have none either."""
+        start = wanted.start
+        while start > max(oldest, wanted.start - _MOST_CHECKSUMS) and start - 1 not in self.listed.checksums:
+            start -= 1
+        found = [version for version in range(start, wanted.stop) if version not in self.listed.checksums]
+        return found if found and found[-1] >= wanted.start else []
 
     def _sort(self, found: Difference, *, was_published: bool) -> None:
         """Whose the bytes are that are not the database's."""
@@ -306,6 +318,18 @@ def _link(found: Obstacle) -> Misleading:
     meta = Meta(found.key, size=0, modified=0, etag=ETag(""))
     version = file.version if isinstance(file, LogFile) else -1
     return Misleading(version=version, meta=meta, reason=found.what, is_link=True)
+
+
+def _never_written(missing: Sequence[int], certain: Collection[int]) -> list[int]:
+    """Checksums that wait: where one is not certain, the pipeline leaves out those that would follow from it."""
+    late, after = list[int](), None
+    for version in missing:
+        if version not in certain:
+            after = version
+        elif after == version - 1:
+            late.append(version)
+            after = version
+    return late
 
 
 def _wrong_checksum(meta: Meta, version: int) -> Misleading:

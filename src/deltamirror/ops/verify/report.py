@@ -63,6 +63,8 @@ class TableVerified:
     foreign: tuple[int, ...] = ()
     checkpoints: tuple[int, ...] = ()
     checksums: tuple[int, ...] = ()
+    late_checksums: tuple[int, ...] = ()
+    """Versions whose ``.crc`` is not written yet, as after a RESTORE: the reconciler writes it."""
     misleading: tuple[str, ...] = ()
     """Objects that readers go by, and that say something else than the database."""
     obstacles: tuple[str, ...] = ()
@@ -77,6 +79,11 @@ class TableVerified:
     def late(self) -> int:
         """How many versions wait to be published."""
         return self.head - self.published
+
+    @property
+    def is_late(self) -> bool:
+        """Whether anything waits to be written."""
+        return self.late > 0 or bool(self.late_checksums)
 
     @property
     def has_damaged_objects(self) -> bool:

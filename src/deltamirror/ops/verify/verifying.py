@@ -76,7 +76,7 @@ class Verifier:
 
     def repaired(self, found: TableVerified, *, replace_altered: bool) -> TableVerified:
         """Repair what was found of a table where that is safe, and verify it again."""
-        if found.error is not None or not (found.has_damaged_objects or found.late):
+        if found.error is not None or not (found.has_damaged_objects or found.is_late):
             return found
         try:
             repair(self._logs, found.table, replace_altered=replace_altered)
@@ -147,7 +147,8 @@ def _with_objects(told: TableVerified, found: Findings) -> TableVerified:
         altered=_versions(found.altered),
         foreign=_versions(found.foreign),
         checkpoints=_versions(found.checkpoints),
-        checksums=tuple(found.checksums),
+        checksums=tuple(each for each in found.checksums if each not in found.late_checksums),
+        late_checksums=tuple(found.late_checksums),
         misleading=tuple(each.meta.key for each in found.misleading),
         obstacles=tuple(each.key for each in found.obstacles),
     )
