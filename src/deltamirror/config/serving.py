@@ -58,6 +58,23 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.LIVE,
         ),
     ] = 1_073_741_824
+    create_below: Annotated[
+        str,
+        described(
+            "Folders or buckets, with commas between, such as `s3://lake/sales, /data`: a table that a stock Delta "
+            "Lake job creates below one of them is a table of the catalog from its first version on, named by its "
+            "folders below it.",
+            reload=Reload.LIVE,
+        ),
+    ] = ""
+    import_below: Annotated[
+        str,
+        described(
+            "Folders or buckets, with commas between: a Delta table below one of them that a stock Delta Lake job "
+            "reads or writes, and that the catalog does not know, is imported then, named by its folders below it.",
+            reload=Reload.LIVE,
+        ),
+    ] = ""
     session: Annotated[
         float, POSITIVE, described("How long a browser stays signed in.", unit="s", reload=Reload.START)
     ] = 43_200.0

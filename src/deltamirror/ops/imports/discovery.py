@@ -18,7 +18,7 @@ from deltamirror.storage.location import canonical_location, local_path, store_p
 from deltamirror.storage.open import store_above
 from deltamirror.storage.store import Store
 
-__all__ = ["Pattern", "find_tables", "listed_tables"]
+__all__ = ["Pattern", "find_tables", "listed_tables", "table_name_of"]
 
 _WILD: Final = re.compile(r"[*?\[]")
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_\-]+")
@@ -55,7 +55,7 @@ def find_tables(pattern: Pattern, storage: StorageSettings, *, root: str | None 
     for folder in _tables_below(store):
         if pattern.matches(folder):
             location = f"{pattern.root}/{folder}"
-            yield ImportOrder(location=location, name=_name(location, root))
+            yield ImportOrder(location=location, name=table_name_of(location, root))
 
 
 def listed_tables(lines: Iterable[str], *, root: str | None = None) -> Iterator[ImportOrder]:
@@ -67,7 +67,7 @@ def listed_tables(lines: Iterable[str], *, root: str | None = None) -> Iterator[
             case [first, *_] if first.startswith("#"):
                 continue
             case [location]:
-                yield ImportOrder(location=location, name=_name(location, root))
+                yield ImportOrder(location=location, name=table_name_of(location, root))
             case [location, name]:
                 yield ImportOrder(location=location, name=name)
             case _:
@@ -86,7 +86,7 @@ def _tables_below(store: Store, folder: str = "") -> Iterator[str]:
         yield from _tables_below(store, f"{folder}/{name}" if folder else name)
 
 
-def _name(location: str, root: str | None) -> str:
+def table_name_of(location: str, root: str | None) -> str:
     """The folders of a location below the root, or below the bucket or the disk's root, as a table name."""
     place = canonical_location(location)
     above = store_prefix(place) if root is None else f"{canonical_location(root, or_bucket=True)}/"

@@ -18,7 +18,8 @@ from starlette.types import Scope
 
 from deltamirror.catalog import Catalog, Committed
 from deltamirror.config import LiveSettings
-from deltamirror.errors import InvalidInput
+from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.ops.imports.first_contact import FirstContact, Offer
 from deltamirror.txnlog.access.tokens import AccessToken, Right
 from deltamirror.txnlog.tables.registry import TableInfo
 from deltamirror.web.commits.bodies import FRAMES, NDJSON, Part, frame_head, framed_parts, part_lines, spooled
@@ -26,6 +27,7 @@ from deltamirror.web.commits.description import description
 from deltamirror.web.listener import grant_time
 from deltamirror.web.pages.asked import number_of
 from deltamirror.web.pages.identity import Doorkeeper, Forbidden
+from deltamirror.web.problems import problem
 
 __all__ = ["CommitApi", "bounds_its_body"]
 
@@ -57,7 +59,7 @@ def bounds_its_body(scope: Scope) -> bool:
     """Whether a request is one whose body may be large: it is bounded once the token was looked at."""
     path: str = scope["path"]
     in_table = path.startswith("/api/v1/tables/") and "/commits/" in path
-    return scope["method"] == "POST" and (path == "/api/v1/commits" or in_table)
+    return scope["method"] == "POST" and (path in ("/api/v1/commits", "/api/v1/tables") or in_table)
 
 
 class CommitApi:
@@ -65,6 +67,7 @@ class CommitApi:
 
     def __init__(self, catalog: Catalog, doorkeeper: Doorkeeper, live: LiveSettings, in_thread: InThread) -> None:
         self._catalog, self._doorkeeper, self._live, self._in_thread = catalog, doorkeeper, live, in_thread
+        self._first_contact = FirstContact(catalog, live)
         self._committers = anyio.CapacityLimiter(_AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -73,6 +76,7 @@ class CommitApi:
         return [
             Route("/api/v1/openapi.json", self._description),
             Route("/api/v1/commits", self._several, methods=["POST"]),
+            Route("/api/v1/tables", self._new_table, methods=["POST"]),
             Route("/api/v1/tables", self._read(self._located)),
             Route("/api/v1/tables/{name}/head", self._read(self._head)),
             Route("/api/v1/tables/{name}/commits", self._read(self._range)),
@@ -124,12 +128,50 @@ class CommitApi:
         _log.info("%s committed %s over HTTP", writer.name, dict(committed.versions))
         return _json(_outcome(committed), 201)
 
+    # New tables
+
+    async def _new_table(self, request: Request) -> Response:
+        """Make a table of a location: with the lines of a body as its version 0, or as it lies there."""
+        await self._in_thread(self._admitted_table, request)
+        grant_time(request.scope, _LONGEST)
+        async with spooled(request, self._live.current.serve.commit_bytes) as file:
+            return await self._in_thread(self._registered, request, file, threads=self._committers)
+
+    def _admitted_table(self, request: Request) -> Response:
+        _require_plain(request)
+        _require_single(request)
+        self._offered(_location_of(request), self._bearer(request, _WRITERS))
+        return Response()
+
+    def _registered(self, request: Request, file: IO[bytes]) -> Response:
+        writer, location, size = self._bearer(request, _WRITERS), _location_of(request), file.seek(0, 2)
+        self._offered(location, writer)
+        file.seek(0)
+        made = self._first_contact.create(location, file.read()) if size else self._first_contact.take_in(location)
+        _log.info("%s has table %s at %s over HTTP", writer.name, made.name, made.location)
+        return _json(_table(made), 201)
+
+    def _offered(self, location: str, writer: AccessToken) -> Offer:
+        """What a writer may make of a location."""
+        offer = self._first_contact.offer(location)
+        if offer is None:
+            raise Forbidden("no table is made at this location by a job: see serve.create_below and serve.import_below")
+        _require_covered(writer, offer.name)
+        return offer
+
     # Reading
 
     def _located(self, request: Request, reader: AccessToken) -> Response:
         """The table at a location. One that the token is not for is no stranger's: a writer has to know."""
-        location = request.query_params.get("location", "")
-        return self._about(self._catalog.table_at(location).info(), reader)
+        location = _location_of(request)
+        try:
+            return self._about(self._catalog.table_at(location).info(), reader)
+        except NotFound as error:
+            offer = self._first_contact.offer(location)
+            if offer is None or not (reader.allows(Right.WRITE) and reader.tables.covers(offer.name)):
+                raise
+            fields = {"creates": offer.creates, "imports": offer.imports}
+            return problem(404, error.code, error.message, error.hint, fields=fields)
 
     def _head(self, request: Request, reader: AccessToken) -> Response:
         name = _covered_name(request, reader)
@@ -189,6 +231,11 @@ class CommitApi:
 def _whole_body(request: Request, file: IO[bytes]) -> Sequence[Part]:
     version = number_of(request.path_params, "version") or 0
     return [Part(request.path_params["name"], version, 0, file.seek(0, 2))]
+
+
+def _location_of(request: Request) -> str:
+    location: str = request.query_params.get("location", "")
+    return location
 
 
 def _covered_name(request: Request, token: AccessToken) -> str:

@@ -44,7 +44,7 @@ def description() -> _Document:
         "security": [{"token": []}],
         "paths": {
             "/api/v1/commits": {"post": _several()},
-            "/api/v1/tables": {"get": _located()},
+            "/api/v1/tables": {"get": _located(), "post": _new_table()},
             "/api/v1/tables/{name}/head": {"get": _head()},
             "/api/v1/tables/{name}/commits": {"get": _range()},
             "/api/v1/tables/{name}/commits/{version}": {"get": _file(), "post": _one()},
@@ -78,12 +78,26 @@ def _several() -> _Document:
     )
 
 
+def _new_table() -> _Document:
+    return _operation(
+        "newTable",
+        "Make a table of a location below `serve.create_below`, with these lines as its version 0; without a body, "
+        "import the Delta table at a location below `serve.import_below`. It is named by its folders. The same request "
+        "again is the same table.",
+        parameters=[_LOCATION],
+        body={NDJSON: {"schema": {"type": "string"}}},
+        answers={"201": _json("The table.", "Table")},
+        problems=_COMMIT,
+        needs_body=False,
+    )
+
+
 def _located() -> _Document:
-    location = {"name": "location", "in": "query", "required": True, "schema": {"type": "string"}}
     return _operation(
         "tableAt",
-        "The table at a location, in any spelling (`s3a://`, `s3://`, a link on disk).",
-        parameters=[location],
+        "The table at a location, in any spelling (`s3a://`, `s3://`, a link on disk). Where there is none, "
+        "`creates` and `imports` say whether a POST makes one.",
+        parameters=[_LOCATION],
         answers={"200": _json("The table.", "Table")},
         problems=_READ,
     )
@@ -127,10 +141,11 @@ def _operation(
     answers: Mapping[str, _Document],
     problems: tuple[int, ...],
     body: _Document | None = None,
+    needs_body: bool = True,
 ) -> _Document:
     told = {"$ref": "#/components/schemas/Problem"}
     failed = {str(each): {"description": _PROBLEMS[each], "content": {PROBLEM: {"schema": told}}} for each in problems}
-    sent = {} if body is None else {"requestBody": {"required": True, "content": body}}
+    sent = {} if body is None else {"requestBody": {"required": needs_body, "content": body}}
     return {
         "operationId": name,
         "summary": summary,
@@ -185,6 +200,7 @@ def _problem() -> _Document:
     )
 
 
+_LOCATION: Final[_Document] = {"name": "location", "in": "query", "required": True, "schema": {"type": "string"}}
 _NAME: Final[_Document] = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 _VERSION: Final = _version("version", where="path")
 _KEY: Final[_Document] = {

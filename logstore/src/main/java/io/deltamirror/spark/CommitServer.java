@@ -49,17 +49,21 @@ final class CommitServer {
     }
   }
 
+  /** What the server has at a location: a table, or none, and whether one is made there by a job. */
+  record Place(Optional<Table> table, boolean creates, boolean imports) {}
+
   /** Takes commits as they are read. */
   interface Taker {
     void take(long version, CommitFile file) throws IOException;
   }
 
   /** The server that is asked about a location; none where the settings leave the location out. */
-  static Optional<CommitServer> of(String location, Configuration configuration) throws IOException {
-    String[] prefixes = configuration.getTrimmedStrings(LOCATIONS);
-    boolean isAsked = prefixes.length == 0;
-    for (String prefix : prefixes) {
-      isAsked |= location.startsWith(prefix);
+  static Optional<CommitServer> of(LogFile file, Configuration configuration) throws IOException {
+    String location = file.location();
+    String[] beginnings = configuration.getTrimmedStrings(LOCATIONS);
+    boolean isAsked = beginnings.length == 0;
+    for (String beginning : beginnings) {
+      isAsked |= file.isBelow(beginning);
     }
     if (!isAsked) {
       return Optional.empty();
@@ -77,19 +81,33 @@ final class CommitServer {
     return new Patience(retried);
   }
 
-  /** The table at a location; none if the server has no table there. */
-  Optional<Table> tableAt(String location) throws IOException {
+  /** What the server has at a location. */
+  Place placeAt(String location) throws IOException {
     HttpResponse<String> answer = answered(get("tables?location=" + encoded(location)), TEXT, false);
     String document = answer.body();
-    if (answer.statusCode() == 404) {
-      return Optional.empty();
+    boolean isNowhere = Json.text(document, "code").equals("invalid-location"); // where no table of it can lie
+    if (answer.statusCode() == 404 || isNowhere) {
+      return new Place(Optional.empty(), Json.isTrue(document, "creates"), Json.isTrue(document, "imports"));
     }
     require(answer.statusCode() == 200, answer.statusCode(), document);
-    return Optional.of(new Table(
-        Json.text(document, "table"),
-        Json.text(document, "state"),
-        Json.number(document, "head").orElseThrow(),
-        Json.number(document, "published").orElse(-1L)));
+    return new Place(Optional.of(table(document)), false, false);
+  }
+
+  /** Let the table that lies at a location become one of the server. */
+  Table imported(String location) throws IOException {
+    HttpRequest request = newTable(location).POST(HttpRequest.BodyPublishers.noBody()).build();
+    HttpResponse<String> answer = answered(request, TEXT, false);
+    require(answer.statusCode() == 201, answer.statusCode(), answer.body());
+    return table(answer.body());
+  }
+
+  /** Make a table with these lines as its version 0, which the server puts; false if another commit has it. */
+  boolean created(String location, CommitFile file) throws IOException {
+    HttpRequest request = newTable(location).POST(HttpRequest.BodyPublishers.ofFile(file.path())).build();
+    HttpResponse<String> answer = answered(request, TEXT, true);
+    boolean isTaken = answer.statusCode() == 409 && Json.text(answer.body(), "code").equals("conflict");
+    require(isTaken || answer.statusCode() == 201, answer.statusCode(), answer.body());
+    return !isTaken;
   }
 
   /** Commit lines as exactly this version; the head of the table if another commit has that version. */
@@ -148,6 +166,18 @@ final class CommitServer {
       }
       next++;
     }
+  }
+
+  private HttpRequest.Builder newTable(String location) {
+    return request("tables?location=" + encoded(location)).header("Content-Type", "application/x-ndjson");
+  }
+
+  private static Table table(String document) {
+    return new Table(
+        Json.text(document, "table"),
+        Json.text(document, "state"),
+        Json.number(document, "head").orElseThrow(),
+        Json.number(document, "published").orElse(-1L));
   }
 
   private HttpRequest get(String path) {

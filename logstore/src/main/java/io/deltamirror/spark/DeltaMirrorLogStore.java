@@ -8,6 +8,7 @@ import io.delta.storage.LogStore;
 import io.delta.storage.S3SingleDriverLogStore;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.nio.file.FileAlreadyExistsException;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -44,13 +45,21 @@ public final class DeltaMirrorLogStore extends LogStore {
   public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration configuration)
       throws IOException {
     Optional<LogFile> file = overwrite ? Optional.empty() : LogFile.commit(path, configuration);
-    Optional<MirroredLog> log = file.isEmpty() ? Optional.empty() : mirrored(file.get(), configuration);
-    if (log.isEmpty()) {
+    Optional<CommitServer> server = file.isEmpty() ? Optional.empty() : CommitServer.of(file.get(), configuration);
+    if (server.isEmpty()) {
       usual(path, configuration).write(path, actions, overwrite, configuration);
       return;
     }
-    try (CommitFile commit = CommitFile.of(actions)) {
-      log.get().commit(file.get().version(), commit);
+    CommitServer.Place place = server.get().placeAt(file.get().location());
+    boolean isFirst = file.get().version() == 0;
+    if (place.table().isEmpty() && isFirst && place.creates()) {
+      create(server.get(), file.get(), actions);
+    } else if (place.table().isPresent() || (!isFirst && place.imports())) {
+      try (CommitFile commit = CommitFile.of(actions)) {
+        mirrored(server.get(), file.get(), place, configuration).commit(file.get().version(), commit);
+      }
+    } else {
+      usual(path, configuration).write(path, actions, overwrite, configuration);
     }
   }
 
@@ -58,17 +67,27 @@ public final class DeltaMirrorLogStore extends LogStore {
   public Iterator<FileStatus> listFrom(Path path, Configuration configuration) throws IOException {
     LogStore store = usual(path, configuration);
     Optional<LogFile> file = LogFile.inLog(path, configuration);
-    Optional<MirroredLog> log = file.isEmpty() ? Optional.empty() : mirrored(file.get(), configuration);
-    if (log.isEmpty()) {
+    Optional<CommitServer> server = file.isEmpty() ? Optional.empty() : CommitServer.of(file.get(), configuration);
+    if (server.isEmpty()) {
+      return store.listFrom(path, configuration);
+    }
+    CommitServer.Place place = server.get().placeAt(file.get().location());
+    if (place.table().isEmpty() && !place.imports()) {
       return store.listFrom(path, configuration);
     }
     List<FileStatus> found = new ArrayList<>();
     try {
       store.listFrom(path, configuration).forEachRemaining(found::add);
     } catch (FileNotFoundException nothingYet) {
+      if (place.table().isEmpty()) {
+        throw nothingYet;
+      }
       // The table is in SQL, and nothing of it is published.
     }
-    boolean isBehind = log.get().publishAfter(newest(found));
+    if (place.table().isEmpty() && newest(found) < 0) {
+      return found.iterator(); // there is no table to be imported
+    }
+    boolean isBehind = mirrored(server.get(), file.get(), place, configuration).publishAfter(newest(found));
     return isBehind ? store.listFrom(path, configuration) : found.iterator();
   }
 
@@ -82,15 +101,20 @@ public final class DeltaMirrorLogStore extends LogStore {
     return usual(path, configuration).isPartialWriteVisible(path, configuration);
   }
 
-  /** The log that a file lies in, if the server has a table there. */
-  private Optional<MirroredLog> mirrored(LogFile file, Configuration configuration) throws IOException {
-    Optional<CommitServer> server = CommitServer.of(file.location(), configuration);
-    if (server.isEmpty()) {
-      return Optional.empty();
+  /** The log that a file lies in, which becomes one of the server if it is none yet. */
+  private MirroredLog mirrored(
+      CommitServer server, LogFile file, CommitServer.Place place, Configuration configuration) throws IOException {
+    CommitServer.Table table = place.table().isPresent() ? place.table().get() : server.imported(file.location());
+    return new MirroredLog(server, table, usual(file.folder(), configuration), file.folder(), configuration);
+  }
+
+  /** Make a table of the first version; the server puts it. */
+  private static void create(CommitServer server, LogFile file, Iterator<String> actions) throws IOException {
+    try (CommitFile commit = CommitFile.of(actions)) {
+      if (!server.created(file.location(), commit)) {
+        throw new FileAlreadyExistsException(LogFile.commitIn(file.folder(), 0).toString());
+      }
     }
-    LogStore store = usual(file.folder(), configuration);
-    return server.get().tableAt(file.location())
-        .map(table -> new MirroredLog(server.get(), table, store, file.folder(), configuration));
   }
 
   private static long newest(List<FileStatus> found) {

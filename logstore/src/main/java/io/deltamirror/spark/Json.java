@@ -22,6 +22,11 @@ final class Json {
     return found.find() ? Optional.of(Long.parseLong(found.group(1))) : Optional.empty();
   }
 
+  /** Whether a field says so. */
+  static boolean isTrue(String document, String field) {
+    return Pattern.compile("\"" + field + "\":true[,}]").matcher(document).find();
+  }
+
   private static String unescaped(java.util.regex.MatchResult escape) {
     String text = escape.group(1);
     String plain = switch (text.charAt(0)) {

@@ -1,6 +1,9 @@
 package io.deltamirror.spark;
 
 import java.io.IOException;
+import java.net.URI;
+import java.util.Locale;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -8,7 +11,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 
 /** A path in the log of a table: the location of the table, the folder of its log, and the version of a commit. */
-record LogFile(String location, Path folder, long version) {
+record LogFile(Path table, Path folder, long version) {
   private static final String LOG = "_delta_log";
   private static final Pattern COMMIT = Pattern.compile("([0-9]{20})\\.json");
 
@@ -25,10 +28,34 @@ record LogFile(String location, Path folder, long version) {
       return Optional.empty();
     }
     Path table = path.getFileSystem(configuration).makeQualified(folder.getParent());
-    // The server decodes addresses of files, and takes names in object stores as they are.
+    return Optional.of(new LogFile(table, folder, versionOf(path).orElse(-1L)));
+  }
+
+  /** The location of the table, as the server reads it: it decodes addresses of files, and no names in object stores. */
+  String location() {
     boolean isLocal = "file".equals(table.toUri().getScheme());
-    String location = isLocal ? table.toUri().toString() : table.toString();
-    return Optional.of(new LogFile(location, folder, versionOf(path).orElse(-1L)));
+    return isLocal ? table.toUri().toString() : table.toString();
+  }
+
+  /** Whether the location begins so, in any spelling: one that is taken for another would be written past the server. */
+  boolean isBelow(String beginning) {
+    URI own = table.toUri();
+    URI other = new Path(beginning).toUri();
+    String end = beginning.endsWith("/") && !other.getPath().endsWith("/") ? "/" : "";
+    boolean isSameStore = other.getScheme() == null
+        || (family(own.getScheme()).equals(family(other.getScheme()))
+            && Objects.requireNonNullElse(own.getAuthority(), "")
+                .equals(Objects.requireNonNullElse(other.getAuthority(), "")));
+    return isSameStore && (own.getPath() + "/").startsWith(other.getPath() + end);
+  }
+
+  private static String family(String scheme) {
+    String known = scheme.toLowerCase(Locale.ROOT);
+    return switch (known) {
+      case "s3", "s3n" -> "s3a";
+      case "abfs" -> "abfss";
+      default -> known;
+    };
   }
 
   /** The version of a commit file. */
