@@ -17,7 +17,9 @@ Operation = Callable[[Random, Pair], Step | None]
 
 
 def draw_operation(random: Random, pair: Pair) -> tuple[str, Step]:
-    """One of the operations that the pair can take, with its name."""
+    """One of the operations that the pair can take, with its name; rows come first."""
+    if not pair.moments or not pair.moments[-1].rows:
+        return _append.__name__, _append(random, pair)
     while True:
         [operation] = random.choices(list(OPERATIONS), list(OPERATIONS.values()))
         if (step := operation(random, pair)) is not None:
