@@ -92,7 +92,7 @@ class Pair:
 
     def take(self, step: Step) -> bool:
         """Do a step to both; whether they took it. Afterwards both have the same rows."""
-        ours, theirs = _refusal(step.ours), _refusal(lambda: [self._run(each) for each in step.theirs])
+        ours, theirs = _refusal(step.ours), _refusal(lambda: self._run(step.theirs))
         if (ours is None) != (theirs is None):
             raise Disagreement(f"ours: {ours or 'took it'}\ntheirs: {theirs or 'took it'}\n{step.theirs}")
         if step.columns is not None and ours is None:
@@ -100,13 +100,14 @@ class Pair:
         self._compare(step)
         return ours is None
 
-    def _run(self, statement: str) -> None:
-        """Run a statement; what OPTIMIZE returns, Spark does not get into Arrow, though it has done its work."""
-        try:
-            self.spark.sql(statement)
-        except RequestFailed as error:
-            if not statement.startswith("OPTIMIZE") or "viewed as non-nullable" not in str(error):
-                raise
+    def _run(self, statements: Sequence[str]) -> None:
+        """Run statements; what OPTIMIZE returns, Spark does not get into Arrow, though it has done its work."""
+        for statement in statements:
+            try:
+                self.spark.sql(statement)
+            except RequestFailed as error:
+                if not statement.startswith("OPTIMIZE") or "viewed as non-nullable" not in str(error):
+                    raise
 
     def _compare(self, step: Step) -> None:
         [answer] = self.checker.rows_of([(str(self.folder / "theirs"), None)])
