@@ -20,13 +20,13 @@ __all__ = [
     "CommitOutcome",
     "CommitUnit",
     "CommitWork",
-    "Difference",
     "ExpectedObject",
     "Failure",
     "Fetch",
     "Guard",
     "Lane",
     "Lease",
+    "ObjectDifference",
     "Outcome",
     "Published",
     "Stage",
@@ -304,7 +304,7 @@ class ExpectedObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ObjectDifference:
     """Something else in the place of an expected object, or nothing."""
 
     version: int

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from deltamirror.cli.overview import Backlog
-from deltamirror.cli.progress import Tally
+from deltamirror.cli.progress import RunTally
 from deltamirror.cli.summaries import Summaries
 from deltamirror.errors import Unavailable
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Outcome, Published, Stage
@@ -44,8 +44,8 @@ def versions_of(lines: list[logging.LogRecord]) -> list[int]:
     return [vars(line)["versions"] for line in lines]
 
 
-def tally_of(*outcomes: Outcome) -> Tally:
-    tally = Tally(lambda _: None)
+def tally_of(*outcomes: Outcome) -> RunTally:
+    tally = RunTally(lambda _: None)
     for outcome in outcomes:
         tally.observe(outcome)
     return tally

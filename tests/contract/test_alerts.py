@@ -29,7 +29,7 @@ from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.steps import Moment, Step, observed
 from deltamirror.txnlog.alerts import alerts_now, end_silence, silence, silences
 from deltamirror.txnlog.alerts.deliveries import claim, record_failed, record_sent
-from deltamirror.txnlog.alerts.records import AlertKey, AlertState, Change, Facts, Move, record
+from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, AlertState, Facts, Move, record
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from tests.support.databases.virtual_clock import VirtualClock, clocked
@@ -53,7 +53,7 @@ def webhook(url: str, **more: Any) -> AlertChannel:
     return AlertChannel(name=more.pop("name", "hook"), kind=more.pop("kind", "webhook"), url=Secret(url), **more)
 
 
-def moves(changes: list[Change]) -> list[tuple[str, str, Move]]:
+def moves(changes: list[AlertChange]) -> list[tuple[str, str, Move]]:
     return sorted((change.key.rule, change.key.subject, change.move) for change in changes)
 
 
@@ -293,9 +293,9 @@ def test_a_change_that_another_service_made_is_not_made_again(catalog: Catalog) 
     """On every engine, move by move."""
     database = catalog.database
 
-    def change(move: Move, at: int, **more: Any) -> Change:
+    def change(move: Move, at: int, **more: Any) -> AlertChange:
         seen = next((row for row in alerts_now(database, resolved=True) if row.key == KEY), None)
-        return Change(
+        return AlertChange(
             key=KEY, move=move, at=NOW + at, seen=seen, channels=("hook",), facts=Facts(cause="it is late"), **more
         )
 
@@ -314,7 +314,7 @@ def test_a_change_that_another_service_made_is_not_made_again(catalog: Catalog) 
 def test_claims_are_exclusive_and_end_and_what_changes_meanwhile_is_told_afterwards(catalog: Catalog) -> None:
     """On every engine."""
     database = catalog.database
-    fired = Change(key=KEY, move=Move.FIRE, at=NOW, seen=None, channels=("hook", "log"), tells=True)
+    fired = AlertChange(key=KEY, move=Move.FIRE, at=NOW, seen=None, channels=("hook", "log"), tells=True)
     record(database, [fired])
     mine = claim(database, "hook", seconds=600)
     assert mine is not None
@@ -325,7 +325,7 @@ def test_claims_are_exclusive_and_end_and_what_changes_meanwhile_is_told_afterwa
     assert again is not None
     assert again.attempts == 1
     [row] = alerts_now(database)
-    record(database, [Change(key=KEY, move=Move.RESOLVE, at=NOW, seen=row, tells=True)])
+    record(database, [AlertChange(key=KEY, move=Move.RESOLVE, at=NOW, seen=row, tells=True)])
     record_sent(database, again, repeat=0.0)
     assert claim(database, "hook", seconds=600) is None, "what is being told is told first"
     execute(catalog, "UPDATE dl_alert_deliveries SET claimed_until = 0")  # as when the claim has ended

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from deltamirror import Add, Catalog
-from deltamirror.txnlog.commit.staging import Stage, fresh_commit_id, fresh_stage_id
+from deltamirror.txnlog.commit.staging import StagedBody, fresh_commit_id, fresh_stage_id
 from tests.support.lakes.lake import add, create, execute, opened, paths
 
 pytestmark = pytest.mark.requirement("R37")
@@ -42,13 +42,13 @@ def test_a_stage_that_draws_the_id_of_a_committed_one_draws_again(
     table = create(catalog)
     table.append(add(f"first{number}") for number in range(5))
     [[taken]] = execute(catalog, "SELECT max(commit_id) FROM dl_commit_chunks")
-    draw = Stage.__init__
+    draw = StagedBody.__init__
 
-    def draw_the_same(self: Stage, *rest: object) -> None:
+    def draw_the_same(self: StagedBody, *rest: object) -> None:
         draw(self, *rest)  # type: ignore[arg-type]
         self.commit_id = taken
 
-    monkeypatch.setattr(Stage, "__init__", draw_the_same)
+    monkeypatch.setattr(StagedBody, "__init__", draw_the_same)
     with pytest.raises(RuntimeError):
         table.append(broken([add(f"lost{number}") for number in range(5)]))
     assert len(paths(table)) == 5

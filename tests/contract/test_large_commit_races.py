@@ -9,7 +9,7 @@ from deltamirror import Add, Catalog, DeletionVector, Table
 from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict, InvalidAction, NotFound, Unavailable
 from deltamirror.txnlog.commit.request import Change, Request
-from deltamirror.txnlog.commit.staging import Stage
+from deltamirror.txnlog.commit.staging import StagedBody
 from tests.support.lakes.lake import add, adds_of, create, execute, opened, paths, remove_of, row_counts
 
 OLD = [add(f"old{number}") for number in range(15)]
@@ -34,15 +34,15 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
     """Do something after a large commit was staged, and before it is ratified."""
 
     def arrange(act: Callable[[], object]) -> None:
-        fill = Stage.fill
+        fill = StagedBody.fill
 
-        def fill_then_act(self: Stage, *rest: object) -> object:
+        def fill_then_act(self: StagedBody, *rest: object) -> object:
             staged = fill(self, *rest)  # type: ignore[arg-type]
-            monkeypatch.setattr(Stage, "fill", fill)
+            monkeypatch.setattr(StagedBody, "fill", fill)
             act()
             return staged
 
-        monkeypatch.setattr(Stage, "fill", fill_then_act)
+        monkeypatch.setattr(StagedBody, "fill", fill_then_act)
 
     return arrange
 

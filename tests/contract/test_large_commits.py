@@ -10,7 +10,7 @@ from deltamirror import Add, Catalog, Cdc, DomainMetadata, Table, Txn
 from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict, InvalidAction, TokenReused, Unavailable
 from deltamirror.txnlog.commit.request import Change, Request
-from deltamirror.txnlog.commit.staging import Stage
+from deltamirror.txnlog.commit.staging import StagedBody
 from tests.support.lakes.lake import (
     add,
     adds_of,
@@ -207,14 +207,14 @@ def test_orphans_are_swept_once_they_are_old(catalog: Catalog, table: Table) -> 
 def test_a_stage_that_was_swept_under_its_writer_is_not_committed(
     catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, fill = row_counts(catalog), Stage.fill
+    before, fill = row_counts(catalog), StagedBody.fill
 
-    def slowly(self: Stage, *rest: object) -> object:
+    def slowly(self: StagedBody, *rest: object) -> object:
         staged = fill(self, *rest)  # type: ignore[arg-type]
         assert catalog.writer.optimise(older_than=-60) == 1
         return staged
 
-    monkeypatch.setattr(Stage, "fill", slowly)
+    monkeypatch.setattr(StagedBody, "fill", slowly)
     with pytest.raises(Unavailable, match="swept"):
         table.append(MANY[5:])
     assert row_counts(catalog) == before

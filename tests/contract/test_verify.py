@@ -13,7 +13,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import Diverged, NotFound
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.verify import readers
-from deltamirror.ops.verify.report import Compared, Level, TableVerified
+from deltamirror.ops.verify.report import ComparedWith, Level, TableVerified
 from deltamirror.ops.verify.verifying import Verifier, Versions
 from deltamirror.pipeline.run.inspection import LocalInspector
 from tests.support.lakes.lake import execute
@@ -144,7 +144,7 @@ def test_sql_rows_that_are_not_those_of_the_lines_are_found(
 ) -> None:
     execute(catalog, statement)
     [found, *_] = verified(catalog).differences
-    assert (found.compared, found.version) == (Compared.PROJECTIONS, NEWEST)
+    assert (found.compared, found.version) == (ComparedWith.PROJECTIONS, NEWEST)
     assert kind in found.counts
 
 
@@ -159,14 +159,14 @@ def test_a_log_that_breaks_a_rule_is_drift_by_its_state_and_by_the_rule(catalog:
     (log_of(table) / f"{NEWEST:020}.json").write_text("{\n")
     found = verified(catalog)
     assert "line.json" in {each.rule for each in found.findings}
-    assert Compared.LOG in {each.compared for each in found.differences}
+    assert ComparedWith.LOG in {each.compared for each in found.differences}
 
 
 def test_only_a_paranoid_look_misses_the_rows(catalog: Catalog, table: Table) -> None:
     next(Path(log_of(table)).parent.glob("*.parquet")).unlink()
     assert not verified(catalog).is_drift
     [found] = verified(catalog, Level.PARANOID).differences
-    assert found.compared is Compared.READER
+    assert found.compared is ComparedWith.READER
     assert found.first.startswith(f"{readers.DELTA_RS}: ")
 
 

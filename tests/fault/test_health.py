@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import LiveSettings, Settings, StorageSettings
 from deltamirror.errors import Unavailable
-from deltamirror.ops.health import HealthMonitor, State, check
+from deltamirror.ops.health import HealthMonitor, HealthState, check
 from deltamirror.ops.health import catalog as records
 from deltamirror.ops.reconcile.reconciling import Reconciler, TableReconciled
 from deltamirror.pipeline.run.local.runner import InProcessRunner
@@ -183,13 +183,13 @@ def test_a_worker_that_hangs_is_seen_by_those_who_only_have_the_records(lake: Ca
     with MirrorEngine(settings=settings, database=lake.database, runner=runner) as engine, following(engine):
         try:
             assert hanging.begun.wait(60)
-            until(lambda: progress_of(lake, settings).state is State.FAILED)
+            until(lambda: progress_of(lake, settings).state is HealthState.FAILED)
             reason = progress_of(lake, settings).reason
             assert f"service {engine.owner} renews the leases of table 't'" in reason
         finally:
             hanging.released.set()
         lake.wait_until_published({"t": 0}, seconds=60)
-        assert progress_of(lake, settings).state is State.OK
+        assert progress_of(lake, settings).state is HealthState.OK
 
 
 def progress_of(catalog: Catalog, settings: Settings) -> Any:
@@ -199,15 +199,15 @@ def progress_of(catalog: Catalog, settings: Settings) -> Any:
 def test_commits_that_no_service_takes_are_seen_in_the_records(lake: Catalog, tmp_path: Path) -> None:
     make_table(lake, tmp_path)
     settings = settings_of(stalled=60.0)
-    assert progress_of(lake, settings).state is State.OK
+    assert progress_of(lake, settings).state is HealthState.OK
     long_ago = "committed_at = committed_at - 3600000"
     execute(lake, f"UPDATE dl_table_versions SET {long_ago}")
     execute(lake, "UPDATE dl_mirror_status SET updated_at = updated_at - 3600000")
     part = progress_of(lake, settings)
-    assert (part.state, "deltamirror mirror --follow" in part.advice) == (State.FAILED, True)
+    assert (part.state, "deltamirror mirror --follow" in part.advice) == (HealthState.FAILED, True)
     assert "commits of table 't' are due for more than 60 s, and no service takes them" in part.reason
     execute(lake, "UPDATE dl_tables SET mirror_paused = true")
-    assert progress_of(lake, settings).state is State.OK
+    assert progress_of(lake, settings).state is HealthState.OK
 
 
 class Panic(BaseException):
@@ -250,13 +250,13 @@ def test_a_reconciler_that_hangs_needs_a_restart_and_one_that_panics_does_not(
 def test_logs_that_no_reconciler_compares_are_seen_in_the_records(lake: Catalog, tmp_path: Path) -> None:
     make_table(lake, tmp_path)
     settings = settings_of(stalled=60.0, interval=1.0)
-    assert reconciler_of(lake, settings).state is State.OK
+    assert reconciler_of(lake, settings).state is HealthState.OK
     execute(lake, "UPDATE dl_tables SET created_at = created_at - 3600000")
     part = reconciler_of(lake, settings)
-    assert part.state is State.DEGRADED
+    assert part.state is HealthState.DEGRADED
     assert "no log was compared with the database for 36" in part.reason
     with MirrorEngine(settings=settings, database=lake.database) as engine, following(engine):
-        until(lambda: reconciler_of(lake, settings).state is State.OK)
+        until(lambda: reconciler_of(lake, settings).state is HealthState.OK)
     assert "reconcile.interval is 0" in reconciler_of(lake, settings_of(interval=0.0)).reason
 
 

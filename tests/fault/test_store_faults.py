@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.pipeline.failures.policy import Escalation, policy_of
+from deltamirror.pipeline.failures.policy import EscalatedWhen, policy_of
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Data, ETag, Store
 from tests.support.faults.rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Throttle, Truncate
@@ -190,7 +190,7 @@ def assert_action(scene: Scene, lane: str, version: int, code: str) -> None:
     assert (state, recorded) == ("FAILED", code)
     assert 0.9 * nominal - 2 <= gap <= 1.1 * nominal
     assert scene.counted() == policy.speaks_of_store
-    at_once = policy.escalates is Escalation.AT_ONCE
+    at_once = policy.escalates is EscalatedWhen.AT_ONCE
     assert scene.escalated(version) == ([(code, False)] if at_once else [])
 
 

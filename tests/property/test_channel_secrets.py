@@ -18,7 +18,7 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.alerts.delivery import Dispatcher, send_within
 from deltamirror.ops.alerts.messages import trial_message
 from deltamirror.ops.alerts.secrecy import without_secrets
-from deltamirror.txnlog.alerts.records import AlertKey, Change, Move, record
+from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, Move, record
 from tests.support.lakes.lake import execute
 from tests.support.monitoring.receivers import http_receiver
 
@@ -98,7 +98,7 @@ def test_what_is_no_secret_is_said() -> None:
 def due(catalog: Catalog, name: str) -> None:
     """A notification that waits for a channel."""
     key = AlertKey("lag-critical", "table", "t")
-    record(catalog.database, [Change(key=key, move=Move.FIRE, at=1, seen=None, channels=(name,), tells=True)])
+    record(catalog.database, [AlertChange(key=key, move=Move.FIRE, at=1, seen=None, channels=(name,), tells=True)])
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # by apprise, on Python below 3.13

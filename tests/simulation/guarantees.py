@@ -253,7 +253,7 @@ class Observer(Witness):
         match names.parse(key.removeprefix(_LOG)):
             case names.Commit(version):
                 self._check_commit(table, version, before, after)
-            case names.Checksum(version) if after is not None:
+            case names.ChecksumFile(version) if after is not None:
                 self._check_follows(table, version, key)
                 self._check_checksum(table, version, after)
             case names.Checkpoint(version) if after is not None:
@@ -373,7 +373,7 @@ class Observer(Witness):
                         yield name
                 case names.UuidCheckpoint() | names.Compaction():  # we write none of them here
                     yield name
-                case names.Checksum(version) if version > table.head:
+                case names.ChecksumFile(version) if version > table.head:
                     yield name
         if self._object(table, names.LAST_CHECKPOINT) is not None and self._pointed(table) not in there:
             yield names.LAST_CHECKPOINT

@@ -100,3 +100,12 @@ def test_sql_is_written_in_one_package() -> None:
     }
     assert not [module for module in found if module not in homes and module.split("/")[0] not in homes]
     assert any(module.startswith("txnlog/") for module in found)
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

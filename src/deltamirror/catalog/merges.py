@@ -19,7 +19,7 @@ from deltamirror.rows.expressions import Value, brought_together, column_value
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.merging import BY_SOURCE, INSERTED, SOURCE, TARGET, Clause, MergeRows
 from deltamirror.rows.parsing import Scope, condition_in
-from deltamirror.rows.predicates import Compared, Condition, IsNull, Joined, Not, Related, conjuncts
+from deltamirror.rows.predicates import Comparison, Condition, IsNull, Joined, Not, Related, conjuncts
 from deltamirror.rows.sources import RowData, RowSource, is_row_data, row_source
 from deltamirror.rows.writing import with_rows
 
@@ -281,8 +281,8 @@ def _keys(on: Condition) -> Iterator[tuple[Value, Value]]:
 def _of_target(condition: Condition) -> Condition | None:
     """The condition as one of the table alone; None where it is of more, or computes something."""
     match condition:
-        case Compared((side, *path), sign, value) if side == TARGET and path:
-            return Compared(tuple(path), sign, value)
+        case Comparison((side, *path), sign, value) if side == TARGET and path:
+            return Comparison(tuple(path), sign, value)
         case IsNull(Value(kind=kind, path=(side, *path))) if side == TARGET and path:
             return IsNull(column_value(tuple(path), kind))
         case Not(inner):

@@ -9,7 +9,7 @@ from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.errors import Diverged
-from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, Difference, compare
+from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, ComparedDifference, compare
 from deltamirror.ops.diff.sides import Side, location_state, parse_side, table_state
 from deltamirror.wiring import open_location
 
@@ -57,7 +57,7 @@ def _document(side: Side, state: CheckpointState) -> dict[str, object]:
     return {**place, "version": state.version, "files": state.files.num_rows}
 
 
-def _lines(found: Difference, one: str, other: str) -> Iterator[str]:
+def _lines(found: ComparedDifference, one: str, other: str) -> Iterator[str]:
     if found.equal:
         yield f"Equal: {one}, and {other}."
         return

@@ -20,7 +20,7 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_OTHER",
     "EXIT_USAGE",
-    "Failure",
+    "ToldFailure",
     "failure_of",
     "one_line",
     "report",
@@ -33,7 +33,7 @@ EXIT_CLOSED_PIPE: Final = 141
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ToldFailure:
     """What is told to the caller."""
 
     exit_status: int
@@ -43,24 +43,26 @@ class Failure:
     details: dict[str, Any] | None = None
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> ToldFailure:
     """What a command that raised ``error`` answers."""
     match error:
         case DeltaMirrorError():
             details = {k: v for k, v in error.as_json().items() if k not in ("code", "message", "hint")}
-            return Failure(error.exit_status, error.code, error.message, error.hint, details)
+            return ToldFailure(error.exit_status, error.code, error.message, error.hint, details)
         case click.UsageError():
-            return Failure(EXIT_USAGE, "usage", error.format_message(), _usage_hint(error))
+            return ToldFailure(EXIT_USAGE, "usage", error.format_message(), _usage_hint(error))
         case click.ClickException():
-            return Failure(EXIT_USAGE, "usage", error.format_message())
+            return ToldFailure(EXIT_USAGE, "usage", error.format_message())
         case click.Abort() | KeyboardInterrupt():
-            return Failure(EXIT_INTERRUPTED, "interrupted", "interrupted; nothing is half-written")
+            return ToldFailure(EXIT_INTERRUPTED, "interrupted", "interrupted; nothing is half-written")
         case _:
             text = f"{type(error).__name__}: {error}"
-            return Failure(EXIT_OTHER, "internal", text, "this is a defect: run it again with --debug and report it")
+            return ToldFailure(
+                EXIT_OTHER, "internal", text, "this is a defect: run it again with --debug and report it"
+            )
 
 
-def report(failure: Failure, *, json: bool, trace: BaseException | None = None) -> None:
+def report(failure: ToldFailure, *, json: bool, trace: BaseException | None = None) -> None:
     """Write ``failure`` to standard error, after the traceback of ``trace`` if that is given."""
     if trace is not None:
         click.echo(redact_text("".join(traceback.format_exception(trace))), err=True, nl=False)
@@ -71,13 +73,13 @@ def _usage_hint(error: click.UsageError) -> str:
     return f"`{error.ctx.command_path} --help` shows how" if error.ctx else ""
 
 
-def _as_text(failure: Failure) -> str:
+def _as_text(failure: ToldFailure) -> str:
     error = click.style("error:", fg="red", bold=True) if sys.stderr.isatty() else "error:"
     hint = f"\nhint: {failure.hint}" if failure.hint else ""
     return f"{error} {one_line(failure.message)}{hint}"
 
 
-def _as_json(failure: Failure) -> str:
+def _as_json(failure: ToldFailure) -> str:
     body = {"code": failure.code, "exit_status": failure.exit_status, "message": failure.message}
     if failure.hint:
         body["hint"] = failure.hint

@@ -15,13 +15,13 @@ from deltamirror.cli.output import Grid, answer, moment, say
 from deltamirror.cli.parameters import not_empty
 from deltamirror.config import redact_text, redact_url
 from deltamirror.errors import Unavailable
-from deltamirror.ops.health import HealthReport, PartHealth, State, check
+from deltamirror.ops.health import HealthReport, HealthState, PartHealth, check
 from deltamirror.wiring import open_catalog_database
 
 __all__ = ["EXIT_DEGRADED", "health"]
 
 EXIT_DEGRADED: Final = 4
-_EXIT: Final = {State.OK: 0, State.DEGRADED: EXIT_DEGRADED, State.FAILED: Unavailable.exit_status}
+_EXIT: Final = {HealthState.OK: 0, HealthState.DEGRADED: EXIT_DEGRADED, HealthState.FAILED: Unavailable.exit_status}
 _ANSWERS_WITHIN: Final = 30.0
 _LARGEST_ANSWER: Final = 1024 * 1024
 
@@ -42,7 +42,7 @@ def health(invocation: Invocation, *, url: str | None) -> None:
     answer(report.document(), _grid(report), json=invocation.json)
     if not invocation.json:
         for part in report.parts:
-            if part.advice and part.state is not State.OK:
+            if part.advice and part.state is not HealthState.OK:
                 say(f"{part.name}: {part.advice}")
     if status := _EXIT[report.state]:
         raise click.exceptions.Exit(status)
@@ -60,12 +60,12 @@ def _grid(report: HealthReport) -> Grid:
 
 
 def _colour(row: Sequence[object]) -> str:
-    return {State.FAILED.value: "red", State.DEGRADED.value: "yellow"}.get(str(row[1]), "")
+    return {HealthState.FAILED.value: "red", HealthState.DEGRADED.value: "yellow"}.get(str(row[1]), "")
 
 
 class _Part(msgspec.Struct):
     name: str
-    state: State
+    state: HealthState
     reason: str
     advice: str
     since: int

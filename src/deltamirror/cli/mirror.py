@@ -12,7 +12,7 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.listening import Monitoring, listening, with_listen
 from deltamirror.cli.opening import checked_engine
 from deltamirror.cli.output import Lines, answer, counted
-from deltamirror.cli.progress import Tally, shown
+from deltamirror.cli.progress import RunTally, shown
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.signals import reloading, stopped_by_signals
 from deltamirror.cli.summaries import summarised
@@ -79,7 +79,7 @@ def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) 
             _say_that_spark_starts(invocation, settings)
             engine.start()
         with shown(backlog, quiet=invocation.json, log=settings.log) as advance:
-            tally = Tally(advance)
+            tally = RunTally(advance)
             engine.run(once=True, observe=tally.observe)
         report = _Report.of(tally, engine, stopped=asked.to_stop)
     answer(report.document(), Lines(tuple(report.lines())), json=invocation.json)
@@ -88,7 +88,7 @@ def _run_once(engine: MirrorEngine, invocation: Invocation, settings: Settings) 
 
 
 def _follow(engine: MirrorEngine, invocation: Invocation, monitoring: Monitoring) -> None:
-    settings, tally = engine.settings, Tally(lambda _: None)
+    settings, tally = engine.settings, RunTally(lambda _: None)
     with stopped_by_signals(engine.stop, quiet=invocation.json):
         click.echo(_started(settings, monitoring, json=invocation.json), err=True)
         _say_that_spark_starts(invocation, settings)
@@ -186,7 +186,7 @@ class _Report:
     stopped: bool
 
     @classmethod
-    def of(cls, tally: Tally, engine: MirrorEngine, *, stopped: bool) -> "_Report":
+    def of(cls, tally: RunTally, engine: MirrorEngine, *, stopped: bool) -> "_Report":
         tables = engine.status()
         places = {table.table_id: (table.name, table.location) for table in tables}
 

@@ -13,7 +13,7 @@ from deltamirror.txnlog.queue.breakers import Breaker, BreakerEvent, BreakerStat
 from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import TableStatus
 
-__all__ = ["Backlog", "Overview", "ServiceStatus", "StoreStatus"]
+__all__ = ["Backlog", "ServiceStatus", "StatusOverview", "StoreStatus"]
 
 _EVENTS: Final = 20
 
@@ -90,7 +90,7 @@ class ServiceStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class StatusOverview:
     """Tables, stores, and whether mirroring is paused altogether."""
 
     tables: tuple[TableStatus, ...]

@@ -19,7 +19,7 @@ from deltamirror.deltalog.gaps import spelled
 from deltamirror.pipeline.service.service import lasting_failure
 from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
 
-__all__ = ["LONG_BACKLOG", "Advance", "Done", "Tally", "shown"]
+__all__ = ["LONG_BACKLOG", "Advance", "Done", "RunTally", "shown"]
 
 # A shorter backlog is gone before an operator looks.
 LONG_BACKLOG: Final = 200
@@ -43,7 +43,7 @@ class Done:
         return bool(self.versions or self.checkpoints or self.failures)
 
 
-class Tally:
+class RunTally:
     """What came of a run, by the ids of tables. It is told from several threads."""
 
     def __init__(self, advance: Advance) -> None:

@@ -9,7 +9,7 @@ from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
-from deltamirror.cli.overview import Overview
+from deltamirror.cli.overview import StatusOverview
 from deltamirror.cli.parameters import seconds
 from deltamirror.cli.slo import slo_document, slo_grid
 from deltamirror.config import redact_text
@@ -62,7 +62,7 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
         answer(slo_document(objectives), slo_grid(objectives), json=invocation.json)
         return
     with local_engine(invocation) as engine:
-        found = Overview.of(engine, table)
+        found = StatusOverview.of(engine, table)
     tables = found.tables
     answer(document(found), grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
     if not invocation.json:
@@ -83,7 +83,7 @@ def _is_diverged(table: TableStatus) -> bool:
     return any(error.code == Diverged.code for error in errors_of(table))
 
 
-def document(found: Overview) -> dict[str, object]:
+def document(found: StatusOverview) -> dict[str, object]:
     """As ``--json`` shows it."""
     return {
         "all_paused": found.all_paused,

@@ -9,7 +9,7 @@ from typing import Final
 
 from deltamirror.cli.output import counted
 from deltamirror.cli.overview import Backlog
-from deltamirror.cli.progress import Done, Tally
+from deltamirror.cli.progress import Done, RunTally
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.pipeline.run.execution import our_error
 
@@ -23,7 +23,7 @@ _LAST_LOOK: Final = 1.0
 class Summaries:
     """The lines of one service."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: RunTally) -> None:
         self._tally = tally
         self._idle: Backlog | None = None
         """What waited when it was last said that nothing was due; None after something was done."""
@@ -45,7 +45,7 @@ class Summaries:
 
 
 @contextmanager
-def summarised(tally: Tally, engine: MirrorEngine) -> Iterator[None]:
+def summarised(tally: RunTally, engine: MirrorEngine) -> Iterator[None]:
     """Inside, the log says every ``log.summary`` seconds what the tally counted, whatever ``log.level`` is."""
     over, wake = threading.Event(), threading.Event()
     _log.setLevel(logging.INFO)

@@ -22,7 +22,7 @@ from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import answer, broken, counted, laid_out, moment, say
-from deltamirror.cli.overview import Backlog, Overview
+from deltamirror.cli.overview import Backlog, StatusOverview
 from deltamirror.cli.status import document, failure_lines, grid
 from deltamirror.config import redact_url
 from deltamirror.errors import DeltaMirrorError
@@ -71,14 +71,14 @@ class _Look:
 
     catalog: str
     at: int
-    overview: Overview
+    overview: StatusOverview
     trouble: str = ""
     """Why the database could not be asked after that."""
 
     @classmethod
     def of(cls, engine: MirrorEngine) -> Self:
         """Ask the database, and let others open it, where only one process can have it open."""
-        overview = Overview.of(engine).by_lag()
+        overview = StatusOverview.of(engine).by_lag()
         engine.database.let_go()
         return cls(catalog=redact_url(engine.settings.catalog.url), at=int(time.time() * 1000), overview=overview)
 

@@ -40,7 +40,7 @@ from deltamirror.delta.schema.keys import (
 from deltamirror.delta.validation.rules import violation
 from deltamirror.delta.widening import is_recorded, is_widening, type_name, widening_features
 
-__all__ = ["Breach", "FilesLeft", "Scope", "adds_demands", "check_change", "find_breaches"]
+__all__ = ["Breach", "FilesLeft", "ForbiddenWhile", "adds_demands", "check_change", "find_breaches"]
 
 _DEMANDS = (
     GENERATION_EXPRESSION,
@@ -56,7 +56,7 @@ _SAME_TEXTS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 """Types whose partition values read the same after widening, to whole or to broken numbers."""
 
 
-class Scope(StrEnum):
+class ForbiddenWhile(StrEnum):
     """What has to be left in a table for a change to be unlawful."""
 
     FILES = "files"
@@ -72,7 +72,7 @@ class Breach:
     rule: str
     field: str
     found: str
-    scope: Scope = Scope.FILES
+    scope: ForbiddenWhile = ForbiddenWhile.FILES
     struct: tuple[str, ...] = ()
     """The struct that loses fields, by physical names."""
 
@@ -111,27 +111,27 @@ def find_breaches(before: Metadata, after: Metadata, *, protocol: Protocol) -> I
     comparison = _Comparison(before, after, widens=bool(widening_features(protocol)))
     yield from comparison.breaches()
     yield from (
-        Breach("rows-unchecked", f"configuration.{key}", after.configuration[key], Scope.UNCHECKED_ROWS)
+        Breach("rows-unchecked", f"configuration.{key}", after.configuration[key], ForbiddenWhile.UNCHECKED_ROWS)
         for key in _new_constraints(before, after)
     )
     if is_enabled(after, ROW_TRACKING) and not is_enabled(before, ROW_TRACKING):
-        yield Breach("row-tracking", f"configuration.{ROW_TRACKING}", "true", Scope.FILES_WITHOUT_ROW_IDS)
+        yield Breach("row-tracking", f"configuration.{ROW_TRACKING}", "true", ForbiddenWhile.FILES_WITHOUT_ROW_IDS)
 
 
 def adds_demands(before: Metadata, after: Metadata, *, protocol: Protocol) -> bool:
     """Whether the change makes demands on the rows of the table: who makes it has to have read them."""
-    return any(each.scope is Scope.UNCHECKED_ROWS for each in find_breaches(before, after, protocol=protocol))
+    return any(each.scope is ForbiddenWhile.UNCHECKED_ROWS for each in find_breaches(before, after, protocol=protocol))
 
 
 def _applies(breach: Breach, after: Metadata, left: FilesLeft, *, rows_checked: bool) -> bool:
     match breach.scope:
-        case Scope.FILES:
+        case ForbiddenWhile.FILES:
             return left.any()
-        case Scope.UNCHECKED_ROWS:
+        case ForbiddenWhile.UNCHECKED_ROWS:
             return not rows_checked and left.any()
-        case Scope.FILES_WITHOUT_ROW_IDS:
+        case ForbiddenWhile.FILES_WITHOUT_ROW_IDS:
             return left.any_without_row_ids()
-        case Scope.FILES_WITHOUT_ITS_FIELDS:
+        case ForbiddenWhile.FILES_WITHOUT_ITS_FIELDS:
             kept = _fields_of(after, breach.struct) or frozenset()
             had = (_fields_of(each, breach.struct) for each in left.written_under())
             return left.any() and any(fields is not None and fields.isdisjoint(kept) for fields in had)
@@ -232,7 +232,7 @@ class _Comparison:
         yield from breaches
         if gone and parent.path and not breaches:
             struct, found = (*parent.physical, *parent.steps), f"{_listed(old)} became {_listed(new)}"
-            yield Breach("struct-fields", parent.name, found, Scope.FILES_WITHOUT_ITS_FIELDS, struct)
+            yield Breach("struct-fields", parent.name, found, ForbiddenWhile.FILES_WITHOUT_ITS_FIELDS, struct)
         for name, each in has.items():
             if name in had:
                 yield from self._fields(had[name], each, parent.below(each))
@@ -354,7 +354,7 @@ def _new_demands(old: Field | None, new: Field, place: _Place) -> Iterator[Breac
         had, has = None if old is None else old.metadata.get(key), new.metadata.get(key)
         if has is None or had == has or (key == CHAR_VARCHAR and (old is None or _is_longer(had, has))):
             continue  # a column that is added is null in the rows that are there, which has any length
-        yield Breach("rows-unchecked", place.name, f"{key}: {has}", Scope.UNCHECKED_ROWS)
+        yield Breach("rows-unchecked", place.name, f"{key}: {has}", ForbiddenWhile.UNCHECKED_ROWS)
 
 
 def _is_longer(old: object, new: object) -> bool:

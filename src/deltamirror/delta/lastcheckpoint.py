@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lines import json_text
 
-__all__ = ["LastCheckpoint", "Reading", "Trust", "V2Checkpoint", "content_checksum", "decode", "encode"]
+__all__ = ["LastCheckpoint", "PointerReading", "Trust", "V2Checkpoint", "content_checksum", "decode", "encode"]
 
 _LONGEST_SCHEMA = 20_000
 _MOST_LISTED = 30
@@ -52,7 +52,7 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     checkpoint_schema: msgspec.Raw | None = None
     v2_checkpoint: V2Checkpoint | None = None
 
-    def may_follow(self, current: "Reading") -> bool:
+    def may_follow(self, current: "PointerReading") -> bool:
         """Whether it may replace what is there: a pointer never goes back. A damaged one may always be replaced."""
         return current.version is None or self.version >= current.version
 
@@ -66,7 +66,7 @@ class Trust(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PointerReading:
     """What a file says. ``pointer`` is ``None`` where nothing can be read; it may be there and be damaged."""
 
     pointer: LastCheckpoint | None
@@ -85,7 +85,7 @@ class _Read(LastCheckpoint, frozen=True, kw_only=True, rename="camel"):
 
 
 _DECODER = msgspec.json.Decoder(_Read)
-_NOTHING = Reading(None, Trust.DAMAGED)
+_NOTHING = PointerReading(None, Trust.DAMAGED)
 
 
 def encode(pointer: LastCheckpoint) -> bytes:
@@ -94,11 +94,11 @@ def encode(pointer: LastCheckpoint) -> bytes:
     return f'{text[:-1]},"checksum":"{content_checksum(text)}"}}\n'.encode()
 
 
-def decode(data: bytes) -> Reading:
+def decode(data: bytes) -> PointerReading:
     """What the file says, and how far to believe it. Never raises: a reader without a pointer lists the log."""
     try:
         pointer = _pointer(_DECODER.decode(data))
-        return Reading(pointer, _trust(_parse(data.decode()))) if pointer.version in _VERSIONS else _NOTHING
+        return PointerReading(pointer, _trust(_parse(data.decode()))) if pointer.version in _VERSIONS else _NOTHING
     except (ValueError, RecursionError):  # both parsers raise ValueError where it is no JSON, no UTF-8 or no pointer
         return _NOTHING
 

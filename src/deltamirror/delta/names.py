@@ -21,7 +21,7 @@ __all__ = [
     "SIDECARS",
     "Checkpoint",
     "CheckpointPart",
-    "Checksum",
+    "ChecksumFile",
     "Commit",
     "Compaction",
     "LogFile",
@@ -98,7 +98,7 @@ class Commit(LogFile):
 
 
 @dataclass(frozen=True, slots=True)
-class Checksum(LogFile):
+class ChecksumFile(LogFile):
     """The summary of the table's state at a version."""
 
     def _suffix(self) -> str:
@@ -182,7 +182,7 @@ def _parse_spelt(found: re.Match[str]) -> LogFile | None:
     if found["commit"]:
         return Commit(version)
     if found["checksum"]:
-        return Checksum(version)
+        return ChecksumFile(version)
     if found["checkpoint"]:
         return Checkpoint(version)
     return _parse_numbered(version, found)
@@ -210,7 +210,7 @@ def commit_key(version: int) -> str:
 
 def checksum_name(version: int) -> str:
     """The name of a version checksum."""
-    return Checksum(Version(version)).name
+    return ChecksumFile(Version(version)).name
 
 
 def checkpoint_name(version: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from deltamirror.delta import names
 from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile, complete_checkpoints, numbered_files
 from deltamirror.storage.store import Meta, Store
-from deltamirror.work import Difference, ExpectedObject
+from deltamirror.work import ExpectedObject, ObjectDifference
 
 __all__ = ["ListedLog", "difference", "list_log"]
 
@@ -56,7 +56,7 @@ def list_log(store: Store, *, first: int | None = None) -> ListedLog:
         match names.parse(name):
             case names.Commit(version):
                 commits[version] = meta
-            case names.Checksum(version):
+            case names.ChecksumFile(version):
                 checksums[version] = meta
             case names.Misspelt(number):
                 misspelt[number].append(meta)
@@ -65,7 +65,7 @@ def list_log(store: Store, *, first: int | None = None) -> ListedLog:
     return ListedLog(commits, checksums, others, misspelt)
 
 
-def difference(store: Store, expected: ExpectedObject) -> Difference | None:
+def difference(store: Store, expected: ExpectedObject) -> ObjectDifference | None:
     """What is in the place of an object; None if it is as it should be. Never more than some pieces are in memory."""
     reader, whole, is_equal = _Reader(store, expected.key), hashlib.sha256(), True
     for size, digest in expected.pieces:
@@ -78,7 +78,7 @@ def difference(store: Store, expected: ExpectedObject) -> Difference | None:
     if is_equal and not reader.is_missing:
         return None
     found = "" if reader.is_missing else whole.hexdigest()
-    return Difference(version=expected.version, key=expected.key, found=found)
+    return ObjectDifference(version=expected.version, key=expected.key, found=found)
 
 
 class _Reader:

@@ -103,7 +103,7 @@ def read_listing(store: Store) -> LogListing:
                 raise _misspelt(store, meta)
             case names.Commit(version):
                 commits[version] = meta
-            case names.Checksum(version):
+            case names.ChecksumFile(version):
                 checksums[version] = meta
             case names.Compaction(version, end):
                 compactions.append(CompactionFile(first=version, last=end, meta=meta))

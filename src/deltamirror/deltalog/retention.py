@@ -17,7 +17,7 @@ __all__ = ["Window", "cutoff", "expired_files", "expired_originals", "expired_si
 
 DAY: Final = 24 * 60 * 60 * 1000
 
-_ORDER: Final = (names.Commit, names.Checksum, names.Compaction)
+_ORDER: Final = (names.Commit, names.ChecksumFile, names.Compaction)
 """Of one version, checkpoints go last."""
 
 

@@ -21,7 +21,7 @@ __all__ = [
     "COPIED",
     "DELETED",
     "UPDATED",
-    "Changed",
+    "ChangedRows",
     "Counts",
     "DeleteRows",
     "Rewritten",
@@ -42,7 +42,7 @@ Counts: TypeAlias = Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedRows:
     """What some rows come to: those that are copied as they are, those that have other values, and all counts."""
 
     copied: pa.RecordBatch
@@ -71,7 +71,7 @@ class RowChange(Protocol):
     def look(self, rows: pa.RecordBatch) -> Counts:
         """How many rows it changes, by what it does to them; only ``columns`` are there."""
 
-    def change(self, rows: pa.RecordBatch) -> Changed:
+    def change(self, rows: pa.RecordBatch) -> ChangedRows:
         """What the rows come to."""
 
     def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
@@ -114,10 +114,10 @@ class DeleteRows(_RowByRow):
         """How many rows are deleted."""
         return Counter({DELETED: pc.sum(self._matches(rows)).as_py() or 0})
 
-    def change(self, rows: pa.RecordBatch) -> Changed:
+    def change(self, rows: pa.RecordBatch) -> ChangedRows:
         """The rows that stay."""
         copied = rows.filter(pc.invert(self._matches(rows)))
-        return Changed(copied, None, Counter({COPIED: copied.num_rows, DELETED: rows.num_rows - copied.num_rows}))
+        return ChangedRows(copied, None, Counter({COPIED: copied.num_rows, DELETED: rows.num_rows - copied.num_rows}))
 
     def _matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         return is_true(rows, self.condition, self.table)
@@ -138,7 +138,7 @@ class UpdateRows(_RowByRow):
             return Counter({UPDATED: rows.num_rows})
         return Counter({UPDATED: pc.sum(is_true(rows, self.condition, self.table)).as_py() or 0})
 
-    def change(self, rows: pa.RecordBatch) -> Changed:
+    def change(self, rows: pa.RecordBatch) -> ChangedRows:
         """The rows as they are, and those with other values."""
         if self.condition is None:
             copied, found = rows.slice(0, 0), rows
@@ -146,7 +146,7 @@ class UpdateRows(_RowByRow):
             matches = is_true(rows, self.condition, self.table)
             copied, found = rows.filter(pc.invert(matches)), rows.filter(matches)
         updated = with_values(found, found, self.values, self.table)
-        return Changed(copied, updated, Counter({COPIED: copied.num_rows, UPDATED: found.num_rows}))
+        return ChangedRows(copied, updated, Counter({COPIED: copied.num_rows, UPDATED: found.num_rows}))
 
 
 def is_true(rows: pa.RecordBatch, condition: pc.Expression, table: str) -> pa.BooleanArray:

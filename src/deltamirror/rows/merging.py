@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from deltamirror.errors import InvalidInput
-from deltamirror.rows.changes import COPIED, DELETED, UPDATED, Changed, Counts, evaluated, is_true, with_values
+from deltamirror.rows.changes import COPIED, DELETED, UPDATED, ChangedRows, Counts, evaluated, is_true, with_values
 from deltamirror.rows.expressions import Path
 from deltamirror.rows.writing import row_numbers
 
@@ -76,14 +76,14 @@ class MergeRows:
         self._seen.append(found.sources.unique())
         return self._counts(found)
 
-    def change(self, rows: pa.RecordBatch) -> Changed:
+    def change(self, rows: pa.RecordBatch) -> ChangedRows:
         """What the rows come to."""
         found = self._joined(rows)
         updated = list(self._updated(rows, found))
         touched = pa.chunked_array([found.targets.filter(pc.is_valid(found.acts)), *found.orphans_that_go])
         copied = rows.filter(pc.invert(pc.is_in(row_numbers(rows.num_rows), value_set=touched.combine_chunks())))
         counts = self._counts(found) + Counter({COPIED: copied.num_rows})
-        return Changed(copied, pa.concat_batches(updated) if updated else None, counts)
+        return ChangedRows(copied, pa.concat_batches(updated) if updated else None, counts)
 
     def inserted(self, counts: Counts) -> Iterator[pa.RecordBatch]:
         """The rows that the source has and the table has not; to be asked once all files were looked at."""

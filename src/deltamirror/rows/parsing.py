@@ -34,7 +34,7 @@ from deltamirror.rows.expressions import (
     time_value,
 )
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.predicates import SIGNS, Compared, Condition, IsNull, Joined, Not, Related, Truth
+from deltamirror.rows.predicates import SIGNS, Comparison, Condition, IsNull, Joined, Not, Related, Truth
 
 __all__ = ["Scope", "condition_in", "condition_of", "value_in"]
 
@@ -278,9 +278,9 @@ class _Parser:
         if VOID in (left.kind, right.kind):
             raise self._wrong("nothing compares with NULL; write IS NULL or IS NOT NULL")
         if left.path is not None and right.is_literal and not is_rounded(right, left.kind):
-            return Compared(left.path, sign, self._beside(left, right))
+            return Comparison(left.path, sign, self._beside(left, right))
         if right.path is not None and left.is_literal and not is_rounded(left, right.kind):
-            return Compared(right.path, _MIRRORED[sign], self._beside(right, left))
+            return Comparison(right.path, _MIRRORED[sign], self._beside(right, left))
         found = Related(left, sign, right)
         found.of_rows()  # which says whether the types go together
         return found

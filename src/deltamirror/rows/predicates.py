@@ -20,7 +20,7 @@ from deltamirror.rows.layout import Layout
 
 __all__ = [
     "SIGNS",
-    "Compared",
+    "Comparison",
     "Condition",
     "IsNull",
     "Joined",
@@ -53,7 +53,7 @@ _BESIDE_NAN: Final[Mapping[str, Callable[[pc.Expression], pc.Expression]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """A column beside a value."""
 
     column: Path
@@ -193,7 +193,7 @@ class Joined:
         return join(self._joined(parts[:half]), self._joined(parts[half:]))
 
 
-Condition: TypeAlias = Compared | Related | Truth | IsNull | Not | Joined
+Condition: TypeAlias = Comparison | Related | Truth | IsNull | Not | Joined
 """``of_rows`` is true of the rows that are wanted, ``of_bounds`` in a file whose bounds are numbers, so without NaN."""
 
 
@@ -248,7 +248,7 @@ def require_partition_columns(condition: Condition, layout: Layout) -> None:
 
 def _choice(condition: Condition) -> tuple[str, list[PartitionValue]] | None:
     match condition:
-        case Compared((column,), "=", value):
+        case Comparison((column,), "=", value):
             given = value.as_py()
             return column, [] if given in ("", b"") else [given]  # which is null as a value of partitions
         case IsNull(Value(path=(column,))):

@@ -30,7 +30,7 @@ from deltamirror.spark.reading import FileGroup, group_reader
 from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
 from deltamirror.txnlog.tables.reading import milliseconds_of
 
-__all__ = ["Place", "TableStreamReader"]
+__all__ = ["StreamPlace", "TableStreamReader"]
 
 _VERSIONS_AT_ONCE: Final = 100
 _FILES_A_BATCH: Final = 1_000
@@ -38,7 +38,7 @@ _FILES_A_BATCH: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamPlace:
     """Where in the history of a table a stream is: before file ``index`` of a version.
 
     ``is_whole``: of all files that the table has at this version, not of those that the version added.
@@ -50,7 +50,7 @@ class Place:
     index: int
     is_whole: bool
 
-    def next_version(self) -> "Place":
+    def next_version(self) -> "StreamPlace":
         """The place before what the next version added."""
         return replace(self, version=self.version + 1, index=0, is_whole=False)
 
@@ -122,8 +122,8 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of a group; the part that runs on executors."""
         return self._rows.read(partition)
 
-    def _first_place(self, catalog: Catalog) -> Place:
-        options, here = self._options, Place(self._table_id, self._lineage, self._known_version, 0, True)
+    def _first_place(self, catalog: Catalog) -> StreamPlace:
+        options, here = self._options, StreamPlace(self._table_id, self._lineage, self._known_version, 0, True)
         if options.starts_latest:
             return replace(here, version=self._newest(catalog) + 1, is_whole=False)
         if options.version is not None:
@@ -137,9 +137,9 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise NotFound(f"the table {self._options.table!r} was dropped", hint="end the query")
         return found
 
-    def _required(self, offset: Mapping[str, Any]) -> Place:
+    def _required(self, offset: Mapping[str, Any]) -> StreamPlace:
         """The place of an offset, which has to be in the history of this table."""
-        place = Place(**offset)
+        place = StreamPlace(**offset)
         if (place.table_id, place.lineage) != (self._table_id, self._lineage):
             raise InvalidInput(
                 f"the query has read another history of table {self._options.table!r}: it was made again, or commits "
@@ -148,7 +148,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return place
 
-    def _after(self, catalog: Catalog, start: Place, allowance: _Allowance, newest: int) -> Place:
+    def _after(self, catalog: Catalog, start: StreamPlace, allowance: _Allowance, newest: int) -> StreamPlace:
         reached = start
         for place, files, refused in self._walk(catalog, start, newest):
             if refused is not None and place == start:
@@ -162,14 +162,14 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reached = place.next_version()
         return reached
 
-    def _between(self, catalog: Catalog, first: Place, last: Place) -> Iterator[Add]:
+    def _between(self, catalog: Catalog, first: StreamPlace, last: StreamPlace) -> Iterator[Add]:
         """The files from one place to another."""
         for place, files, _ in self._walk(catalog, first, last.version if last.index else last.version - 1):
             yield from files[place.index : last.index if place.version == last.version else None]
 
     def _walk(
-        self, catalog: Catalog, place: Place, newest: int
-    ) -> Iterator[tuple[Place, Sequence[Add], InvalidInput | None]]:
+        self, catalog: Catalog, place: StreamPlace, newest: int
+    ) -> Iterator[tuple[StreamPlace, Sequence[Add], InvalidInput | None]]:
         """Versions from a place on, each with its files, and why a stream cannot have them, if it cannot."""
         if place.is_whole:
             yield place, _all_files(self._options, replace(place, index=0)), None
@@ -208,7 +208,7 @@ def _added_files(change: VersionChange) -> Sequence[Add]:
 
 
 @lru_cache(maxsize=1)
-def _all_files(options: SourceOptions, version_of: Place) -> Sequence[Add]:
+def _all_files(options: SourceOptions, version_of: StreamPlace) -> Sequence[Add]:
     """The files of a version; a large table is read by many batches, each of which asks for them."""
     with options.open() as catalog:
         files = catalog.table(options.table).snapshot(version_of.version).adds()

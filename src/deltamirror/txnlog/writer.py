@@ -13,7 +13,7 @@ from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.properties import log_retention_ms
 from deltamirror.errors import DeltaMirrorError, Internal, NotFound
 from deltamirror.telemetry import metrics, spans
-from deltamirror.txnlog.commit.app_transactions import Progress, find_applied
+from deltamirror.txnlog.commit.app_transactions import AppProgress, find_applied
 from deltamirror.txnlog.commit.committing import CommitPath
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.commit.staging import sweep_stages
@@ -59,7 +59,7 @@ class SqlTxnLogWriter:
         if not any(app_versions.values()):
             return None
         progress = [
-            Progress(name, self.state(name).table_id, each, (at_versions or {}).get(name))
+            AppProgress(name, self.state(name).table_id, each, (at_versions or {}).get(name))
             for name, each in app_versions.items()
         ]
         with self.database.read() as connection:

@@ -12,7 +12,7 @@ import pytest
 from deltamirror.config import StorageSettings
 from deltamirror.errors import MissingExtra, Unavailable
 from deltamirror.storage.open import StoreAddress
-from deltamirror.work import CommitUnit, Difference, ExpectedObject
+from deltamirror.work import CommitUnit, ExpectedObject, ObjectDifference
 from tests.support.logs.checkpoints import commit, file, first_commit
 from tests.support.logs.commit_units import commit_key, unit_of, work_of
 from tests.support.servers.postgres_server import PASSWORD
@@ -55,8 +55,8 @@ def test_a_large_log_is_compared_by_a_job_that_finds_what_is_missing_and_what_is
     spark_local.run([unit_at(tmp_path / "t")])
     before = spark_local.jobs()
     assert spark_local.differences(StoreAddress.of(str(tmp_path), StorageSettings()), expected) == [
-        Difference(version=7, key=commit_key(7), found=""),
-        Difference(version=1_234, key=commit_key(1_234), found=sha256(b"{}").hexdigest()),
+        ObjectDifference(version=7, key=commit_key(7), found=""),
+        ObjectDifference(version=1_234, key=commit_key(1_234), found=sha256(b"{}").hexdigest()),
     ]
     assert spark_local.jobs() == before + 1
 

@@ -21,7 +21,7 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.log_reading import LocalHarvester
 from deltamirror.pipeline.run.slices import LogSlice
 from deltamirror.storage.open import StoreAddress
-from deltamirror.work import Difference, ExpectedObject, Outcome, Unit
+from deltamirror.work import ExpectedObject, ObjectDifference, Outcome, Unit
 from tests.support.servers.seaweed_server import SeaweedServer
 from tests.support.spark.cluster import started_cluster
 from tests.support.spark.commands import Command, asked, result_of
@@ -90,10 +90,10 @@ class SparkRig:
         """Let the driver go on without its JVM."""
         self.driver.ask({"kill": "JVM"})
 
-    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> list[Difference]:
+    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> list[ObjectDifference]:
         """What of these objects is not as it should be."""
         [text] = self.driver.ask({"expected": packed((address, list(expected)))})
-        found: list[Difference] = unpacked(text)
+        found: list[ObjectDifference] = unpacked(text)
         return found
 
     def event_log(self) -> str:

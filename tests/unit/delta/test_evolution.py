@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamirror.delta.actions import Format, Metadata, Protocol
-from deltamirror.delta.evolution import Breach, Scope, check_change, find_breaches
+from deltamirror.delta.evolution import Breach, ForbiddenWhile, check_change, find_breaches
 from deltamirror.delta.features import protocol_for
 from deltamirror.delta.schema import (
     ArrayType,
@@ -102,7 +102,7 @@ class Case:
     before: Metadata
     after: Metadata
     protocol: Protocol = PLAIN
-    scope: Scope = Scope.FILES
+    scope: ForbiddenWhile = ForbiddenWhile.FILES
     field: str = field(default="", compare=False)
 
 
@@ -200,7 +200,7 @@ CASES = [
         table(widened("a", "integer", "long"), column("b", **{"delta.generationExpression": "A + 1"})),
         protocol=WIDENING,
     ),
-    Case("struct-fields", STRUCTS[0], STRUCTS[2], scope=Scope.FILES_WITHOUT_ITS_FIELDS),
+    Case("struct-fields", STRUCTS[0], STRUCTS[2], scope=ForbiddenWhile.FILES_WITHOUT_ITS_FIELDS),
     Case("mapping-mode", table("a long"), table(mapped("a", 1), configuration=BY_ID)),
     Case("mapping-mode", table(*TWO, configuration=MAPPED), table(*TWO, configuration=BY_ID)),
     Case("mapping-mode", table(*TWO, configuration=BY_ID), table(*TWO, configuration=MAPPED)),
@@ -228,22 +228,22 @@ CASES = [
         "row-tracking",
         table("a int"),
         table("a int", configuration=tracking()),
-        scope=Scope.FILES_WITHOUT_ROW_IDS,
+        scope=ForbiddenWhile.FILES_WITHOUT_ROW_IDS,
     ),
     Case(
         "rows-unchecked",
         table("a int"),
         table("a int", configuration={"delta.constraints.c": "a > 0"}),
-        scope=Scope.UNCHECKED_ROWS,
+        scope=ForbiddenWhile.UNCHECKED_ROWS,
     ),
     Case(
         "rows-unchecked",
         table("a int", configuration={"delta.constraints.c": "a > 0"}),
         table("a int", configuration={"delta.constraints.c": "a > 1"}),
-        scope=Scope.UNCHECKED_ROWS,
+        scope=ForbiddenWhile.UNCHECKED_ROWS,
     ),
     *(
-        Case("rows-unchecked", table("a long"), table(column("a", **{key: value})), scope=Scope.UNCHECKED_ROWS)
+        Case("rows-unchecked", table("a long"), table(column("a", **{key: value})), scope=ForbiddenWhile.UNCHECKED_ROWS)
         for key, value in {
             "delta.generationExpression": "1",
             "delta.invariants": '{"expression":{"expression":"a > 0"}}',
@@ -255,13 +255,13 @@ CASES = [
         "rows-unchecked",
         table("a int"),
         table("a int", column("b", **{"delta.generationExpression": "a"})),
-        scope=Scope.UNCHECKED_ROWS,
+        scope=ForbiddenWhile.UNCHECKED_ROWS,
     ),
     Case(
         "rows-unchecked",
         table(column("a", "string", __CHAR_VARCHAR_TYPE_STRING="varchar(5)")),
         table(column("a", "string", __CHAR_VARCHAR_TYPE_STRING="varchar(4)")),
-        scope=Scope.UNCHECKED_ROWS,
+        scope=ForbiddenWhile.UNCHECKED_ROWS,
     ),
 ]
 
@@ -436,10 +436,10 @@ def test_a_change_is_refused_for_what_stays_and_for_nothing_else(case: Case) -> 
     found = breaches(case.before, case.after, case.protocol)
     assert {each.scope for each in found} == {case.scope}
     lawful = {
-        Scope.FILES: (Left(files=False), False),
-        Scope.FILES_WITHOUT_ROW_IDS: (Left(row_ids=True), False),
-        Scope.UNCHECKED_ROWS: (Left(), True),
-        Scope.FILES_WITHOUT_ITS_FIELDS: (Left(earlier=(STRUCTS[0], ID, table("s int"))), False),
+        ForbiddenWhile.FILES: (Left(files=False), False),
+        ForbiddenWhile.FILES_WITHOUT_ROW_IDS: (Left(row_ids=True), False),
+        ForbiddenWhile.UNCHECKED_ROWS: (Left(), True),
+        ForbiddenWhile.FILES_WITHOUT_ITS_FIELDS: (Left(earlier=(STRUCTS[0], ID, table("s int"))), False),
     }
     left, checked = lawful[case.scope]
     check_change(case.before, case.after, protocol=case.protocol, left=left, rows_checked=checked)

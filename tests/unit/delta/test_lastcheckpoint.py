@@ -8,7 +8,7 @@ import pytest
 from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lastcheckpoint import (
     LastCheckpoint,
-    Reading,
+    PointerReading,
     Trust,
     V2Checkpoint,
     content_checksum,
@@ -67,7 +67,7 @@ def test_the_bytes_are_one_line_that_ends_with_the_checksum() -> None:
 
 @pytest.mark.parametrize("pointer", [POINTER, v2(1), v2(30), LastCheckpoint(version=0, size=1, parts=2)])
 def test_a_pointer_survives_its_bytes_and_a_process_boundary(pointer: LastCheckpoint) -> None:
-    assert decode(encode(pointer)) == Reading(pointer, Trust.VERIFIED)
+    assert decode(encode(pointer)) == PointerReading(pointer, Trust.VERIFIED)
     copy = pickle.loads(pickle.dumps(pointer))  # noqa: S301 - its own bytes
     assert encode(copy) == encode(pointer)
 
@@ -94,7 +94,7 @@ def test_what_is_too_long_for_a_pointer_is_left_out() -> None:
     ],
 )
 def test_pointers_of_other_writers_are_understood(data: bytes, expected: LastCheckpoint) -> None:
-    assert decode(data) == Reading(expected, Trust.UNVERIFIED)
+    assert decode(data) == PointerReading(expected, Trust.UNVERIFIED)
 
 
 def test_a_torn_pointer_is_readable_but_not_usable() -> None:
@@ -124,7 +124,7 @@ def test_a_torn_pointer_is_readable_but_not_usable() -> None:
     ],
 )
 def test_what_is_no_pointer_is_damaged_and_raises_nothing(data: bytes) -> None:
-    assert decode(data) == Reading(None, Trust.DAMAGED)
+    assert decode(data) == PointerReading(None, Trust.DAMAGED)
 
 
 def test_a_pointer_never_goes_back() -> None:

@@ -9,7 +9,7 @@ from deltamirror.delta.actions import Version
 from deltamirror.delta.names import (
     Checkpoint,
     CheckpointPart,
-    Checksum,
+    ChecksumFile,
     Commit,
     Compaction,
     LogFile,
@@ -27,7 +27,7 @@ V7 = Version(7)
 VERSIONS = st.integers(0, 2**63 - 1).map(Version)
 LOG_FILES: st.SearchStrategy[LogFile] = st.one_of(
     st.builds(Commit, VERSIONS),
-    st.builds(Checksum, VERSIONS),
+    st.builds(ChecksumFile, VERSIONS),
     st.builds(Checkpoint, VERSIONS),
     st.builds(
         lambda v, a, b: CheckpointPart(v, min(a, b), max(a, b)), VERSIONS, st.integers(1, 99), st.integers(1, 99)
@@ -41,7 +41,7 @@ LOG_FILES: st.SearchStrategy[LogFile] = st.one_of(
     ("name", "file"),
     [
         (f"{SEVEN}.json", Commit(V7)),
-        (f"{SEVEN}.crc", Checksum(V7)),
+        (f"{SEVEN}.crc", ChecksumFile(V7)),
         (f"{SEVEN}.checkpoint.parquet", Checkpoint(V7)),
         (f"{SEVEN}.checkpoint.0000000001.0000000003.parquet", CheckpointPart(V7, 1, 3)),
         (f"{SEVEN}.checkpoint.{UUID}.json", UuidCheckpoint(V7, UUID, "json")),
@@ -125,13 +125,13 @@ def test_within_a_version_the_commit_comes_last() -> None:
         CheckpointPart(V7, 2, 2),
         UuidCheckpoint(V7, UUID, "json"),
         Checkpoint(V7),
-        Checksum(V7),
+        ChecksumFile(V7),
         Commit(V7),
         Compaction(Version(8), Version(9)),
     ]
     shuffled = kinds[::-1]
     assert sorted(shuffled) == kinds
-    assert Commit(V7) >= Checksum(V7)
+    assert Commit(V7) >= ChecksumFile(V7)
 
 
 def test_a_listing_from_a_version_skips_all_earlier_names() -> None:

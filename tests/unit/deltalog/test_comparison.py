@@ -16,7 +16,7 @@ from deltamirror.pipeline.run.spark.executor import rows_of
 from deltamirror.pipeline.run.spark.inspector import differing
 from deltamirror.pipeline.run.spark.mapping import answer_rows
 from deltamirror.storage.open import StoreAddress, store_at
-from deltamirror.work import Difference, ExpectedObject
+from deltamirror.work import ExpectedObject, ObjectDifference
 from tests.support.logs.commit_units import commit_key, watched
 
 KEY = commit_key(0)
@@ -27,8 +27,8 @@ def expected(*pieces: bytes, version: int = 0) -> ExpectedObject:
     return ExpectedObject(version=version, key=commit_key(version), pieces=sized)
 
 
-def found(data: bytes) -> Difference:
-    return Difference(version=0, key=KEY, found=hashlib.sha256(data).hexdigest())
+def found(data: bytes) -> ObjectDifference:
+    return ObjectDifference(version=0, key=KEY, found=hashlib.sha256(data).hexdigest())
 
 
 @given(pieces=st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=6), other=st.binary(max_size=40))
@@ -43,7 +43,7 @@ def test_an_object_differs_if_and_only_if_its_bytes_do(pieces: list[bytes], othe
             store.put(KEY, wrong)
             assert difference(store, expected(*pieces)) == found(wrong)
         store.delete([KEY])
-        assert difference(store, expected(*pieces)) == Difference(version=0, key=KEY, found="")
+        assert difference(store, expected(*pieces)) == ObjectDifference(version=0, key=KEY, found="")
 
 
 def test_a_small_object_is_one_request(tmp_path: Path) -> None:
@@ -74,5 +74,5 @@ def test_executors_answer_with_what_differs_or_with_what_went_wrong(tmp_path: Pa
     work = [(right, [expected(b"same\n"), expected(b"gone\n", version=1)]), (wrong, [expected(b"x")])]
     batches = iter(rows_of(list(enumerate(work))).to_batches())
     answers = [pickle.loads(batch.column(0)[0].as_py()) for batch in answer_rows(differing, batches)]  # noqa: S301 -- ours
-    assert answers[0] == (0, [Difference(version=1, key=commit_key(1), found="")])
+    assert answers[0] == (0, [ObjectDifference(version=1, key=commit_key(1), found="")])
     assert isinstance(answers[1][1], InvalidLocation)

@@ -20,8 +20,8 @@ from deltamirror.config import (
 from deltamirror.config.alerting import Operator
 from deltamirror.ops.alerts.evaluation import evaluate
 from deltamirror.ops.alerts.readings import Reading
-from deltamirror.ops.alerts.rules import Rule, channels_in_force, rules_in_force, told_channels
-from deltamirror.txnlog.alerts.records import AlertKey, AlertRow, AlertState, Change, Move
+from deltamirror.ops.alerts.rules import ParsedRule, channels_in_force, rules_in_force, told_channels
+from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, AlertRow, AlertState, Move
 
 pytestmark = pytest.mark.requirement("R81")
 
@@ -43,7 +43,7 @@ OPEN = AlertCondition(metric="circuit_state", operator="==", threshold=2.0)
 )
 def test_an_operator_compares_with_the_threshold(operator: Operator, below: bool, at: bool, above: bool) -> None:
     condition = AlertCondition(metric="lag_seconds", operator=operator, threshold=60.0)
-    rule = Rule(name="r", scope="table", required=(condition,))
+    rule = ParsedRule(name="r", scope="table", required=(condition,))
     assert [rule.holds({"lag_seconds": value}) for value in (59.0, 60.0, 61.0)] == [below, at, above]
 
 
@@ -53,7 +53,7 @@ def test_all_conditions_and_one_of_the_alternatives_have_to_hold(lag: bool, fail
               "circuit_state": 2.0 if is_open else 0.0}  # fmt: skip
 
     def holds(required: tuple[AlertCondition, ...], alternatives: tuple[AlertCondition, ...] = ()) -> bool:
-        return Rule(name="r", scope="table", required=required, alternatives=alternatives).holds(values)
+        return ParsedRule(name="r", scope="table", required=required, alternatives=alternatives).holds(values)
 
     assert holds((LAG, FAILED, OPEN)) == (lag and failed and is_open)
     assert holds((), (LAG, FAILED, OPEN)) == (lag or failed or is_open)
@@ -62,7 +62,7 @@ def test_all_conditions_and_one_of_the_alternatives_have_to_hold(lag: bool, fail
 
 def test_a_metric_without_a_value_fulfils_no_condition() -> None:
     negated = AlertCondition(metric="lag_seconds", operator="!=", threshold=5.0)
-    assert not Rule(name="r", scope="table", required=(negated,)).holds({})
+    assert not ParsedRule(name="r", scope="table", required=(negated,)).holds({})
 
 
 @pytest.mark.requirement("R77")
@@ -97,7 +97,7 @@ def test_a_rule_goes_to_its_channels_and_a_channel_gets_what_is_grave_enough() -
     channels = channels_in_force(Settings(alerts=AlertSettings(channels=(pager, mail))))
 
     def told(**rule: Any) -> tuple[str, ...]:
-        made = Rule(name="r", scope="table", required=(LAG,), **rule)
+        made = ParsedRule(name="r", scope="table", required=(LAG,), **rule)
         return told_channels(made, channels, scope="table", subject="t")
 
     assert told(severity="critical") == ("log", "pager", "mail")
@@ -108,7 +108,7 @@ def test_a_rule_goes_to_its_channels_and_a_channel_gets_what_is_grave_enough() -
 def test_an_alert_about_a_channel_is_told_to_the_others() -> None:
     mail = AlertChannel(name="mail", kind="apprise", url=Secret("mailto://x"))
     channels = channels_in_force(Settings(alerts=AlertSettings(channels=(mail,))))
-    rule = Rule(name="r", scope="channel", required=(LAG,), severity="warning")
+    rule = ParsedRule(name="r", scope="channel", required=(LAG,), severity="warning")
     assert told_channels(rule, channels, scope="channel", subject="mail") == ("log",)
     only = replace(rule, channels=("mail",))
     assert told_channels(only, channels, scope="channel", subject="mail") == ("log",)
@@ -121,8 +121,8 @@ def reading(*, bad: bool) -> Reading:
     return Reading(scope="table", subject="t", values={"lag_seconds": 61.0 if bad else 0.0})
 
 
-def rule_of(*, hold: int = 0, cooldown: int = 0) -> Rule:
-    return Rule(name="r", scope="table", required=(LAG,), hold_ms=hold, cooldown_ms=cooldown)
+def rule_of(*, hold: int = 0, cooldown: int = 0) -> ParsedRule:
+    return ParsedRule(name="r", scope="table", required=(LAG,), hold_ms=hold, cooldown_ms=cooldown)
 
 
 def row(state: AlertState, *, since: int = 0, announced: bool = False, notified_at: int | None = None) -> AlertRow:
@@ -201,7 +201,7 @@ class Model:
         return None
 
 
-def applied(known: AlertRow | None, change: Change) -> AlertRow | None:
+def applied(known: AlertRow | None, change: AlertChange) -> AlertRow | None:
     """What SQL holds after a change."""
     if change.move is Move.FORGET:
         return None if known is None or known.fired_at is None else replace(known, state=RESOLVED)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deltamirror.delta.actions import Add, DeletionVector, DomainMetadata, Protocol, Txn
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
 from deltamirror.deltalog.checkpoint.layout import FILES
-from deltamirror.ops.diff.comparing import Difference, compare
+from deltamirror.ops.diff.comparing import ComparedDifference, compare
 from tests.support.lakes.histories import odd_adds, odd_texts
 from tests.support.logs.checkpoints import COMMITTED_AT, STORY, commit, file, first_commit
 
@@ -37,14 +37,14 @@ def metadata_with(taken: CheckpointState, **fields: Any) -> CheckpointState:
     return replace(taken, metadata=msgspec.structs.replace(taken.metadata, **fields))
 
 
-def assert_found(found: Difference, first: str, **counts: int) -> None:
+def assert_found(found: ComparedDifference, first: str, **counts: int) -> None:
     assert not found.equal
     assert found.first == first
     assert found.counts == counts
 
 
 def test_a_state_equals_itself() -> None:
-    assert compare(story(), story()) == Difference(examples={}, counts={})
+    assert compare(story(), story()) == ComparedDifference(examples={}, counts={})
     assert compare(story(), story()).equal
 
 

@@ -9,7 +9,7 @@ from deltamirror.errors import DeltaMirrorError, Diverged, Throttled, Unavailabl
 from deltamirror.pipeline.failures.policy import (
     POLICIES,
     STORE_CODES,
-    Escalation,
+    EscalatedWhen,
     Policy,
     Severity,
     policy_of,
@@ -47,9 +47,9 @@ def test_only_what_passes_by_itself_speaks_of_the_store() -> None:
 
 @pytest.mark.requirement("R83")
 def test_what_no_retry_cures_is_told_at_once_and_what_may_pass_later() -> None:
-    in_the_mirror = [policy for policy in POLICIES.values() if policy.escalates is not Escalation.NEVER]
+    in_the_mirror = [policy for policy in POLICIES.values() if policy.escalates is not EscalatedWhen.NEVER]
     for policy in in_the_mirror:
-        late = policy.escalates is Escalation.PAST_ATTEMPTS
+        late = policy.escalates is EscalatedWhen.PAST_ATTEMPTS
         assert late == ((policy.is_retried and not policy.passes) or policy.code == "invalid-input")
         assert late or policy.severity in (Severity.ERROR, Severity.CRITICAL)
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from deltamirror.pipeline.service.progress import Progress
+from deltamirror.pipeline.service.progress import WorkInHand
 from deltamirror.work import Lane
 
 pytestmark = pytest.mark.requirement("R64")
@@ -33,19 +33,19 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def progress(clock: Clock) -> Progress:
-    return Progress(clock)
+def progress(clock: Clock) -> WorkInHand:
+    return WorkInHand(clock)
 
 
 def job(*tables: str) -> Any:
     return cast("Any", Work(*tables))
 
 
-def test_a_service_that_has_not_begun_says_so(progress: Progress) -> None:
+def test_a_service_that_has_not_begun_says_so(progress: WorkInHand) -> None:
     assert progress.standing().turned is None
 
 
-def test_an_idle_service_has_nothing_in_hand(progress: Progress, clock: Clock) -> None:
+def test_an_idle_service_has_nothing_in_hand(progress: WorkInHand, clock: Clock) -> None:
     progress.turn()
     clock.now += 3_600
     progress.turn()
@@ -53,7 +53,7 @@ def test_an_idle_service_has_nothing_in_hand(progress: Progress, clock: Clock) -
     assert (standing.turned, standing.advanced, standing.jobs) == (0, 3_600, ())
 
 
-def test_a_job_that_hangs_is_quiet_for_as_long_as_it_hangs(progress: Progress, clock: Clock) -> None:
+def test_a_job_that_hangs_is_quiet_for_as_long_as_it_hangs(progress: WorkInHand, clock: Clock) -> None:
     progress.turn()
     clock.now += 3_600  # idle: this does not count
     progress.begin(Lane.COMMITS, job("orders"))
@@ -62,7 +62,7 @@ def test_a_job_that_hangs_is_quiet_for_as_long_as_it_hangs(progress: Progress, c
     assert (quiet.lane, quiet.tables, quiet.seconds, quiet.lane_seconds) == (Lane.COMMITS, ("orders",), 700, 700)
 
 
-def test_a_job_with_an_outcome_now_and_then_is_not_quiet(progress: Progress, clock: Clock) -> None:
+def test_a_job_with_an_outcome_now_and_then_is_not_quiet(progress: WorkInHand, clock: Clock) -> None:
     large = job("a", "b")
     progress.begin(Lane.COMMITS, large)
     clock.now += 500
@@ -73,7 +73,7 @@ def test_a_job_with_an_outcome_now_and_then_is_not_quiet(progress: Progress, clo
 
 
 def test_others_of_its_lane_that_end_tell_a_hanging_job_from_a_hanging_service(
-    progress: Progress, clock: Clock
+    progress: WorkInHand, clock: Clock
 ) -> None:
     hanging, other = job("hanging"), job("other")
     progress.begin(Lane.COMMITS, hanging)
@@ -86,7 +86,7 @@ def test_others_of_its_lane_that_end_tell_a_hanging_job_from_a_hanging_service(
     assert (quiet.tables, quiet.seconds, quiet.lane_seconds) == (("hanging",), 710, 10)
 
 
-def test_a_lane_that_hangs_is_not_hidden_by_another(progress: Progress, clock: Clock) -> None:
+def test_a_lane_that_hangs_is_not_hidden_by_another(progress: WorkInHand, clock: Clock) -> None:
     progress.begin(Lane.COMMITS, job("hanging"))
     clock.now += 600
     checkpoint = job("other")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from deltamirror.pipeline.service.pace import Pace
-from deltamirror.pipeline.service.progress import Progress
+from deltamirror.pipeline.service.progress import WorkInHand
 from deltamirror.pipeline.service.service import Service
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.txnlog.database.access import Database
@@ -85,7 +85,7 @@ def test_what_becomes_due_between_a_claim_and_the_end_of_a_job_is_done() -> None
         shares_database=True,
         outlook=cast("Any", _Outlook()),
         ending=Ending(lease=lambda: 60.0, give_up=lambda: None),
-        progress=Progress(),
+        progress=WorkInHand(),
     )
     service.run(once=True)
     assert (first.is_closed, second.is_closed) == (True, True)

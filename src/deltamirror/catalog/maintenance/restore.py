@@ -19,7 +19,7 @@ from deltamirror.delta.features import FENCE_FEATURE, upgrade, writer_features_o
 from deltamirror.delta.properties import MAX_COLUMN_ID, append_only, max_column_id
 from deltamirror.delta.validation.vectors import named_paths
 from deltamirror.errors import NotFound, Refused
-from deltamirror.txnlog.tables.differences import Difference, difference
+from deltamirror.txnlog.tables.differences import WayBack, difference
 from deltamirror.txnlog.tables.reading import Snapshot
 
 __all__ = ["Restoration"]
@@ -35,7 +35,7 @@ class Restoration:
     wanted: Snapshot
     asked: str | None
     """The time that was asked for; None: the version was."""
-    files: Difference
+    files: WayBack
 
     @classmethod
     def of(cls, head: Snapshot, wanted: Snapshot, asked: str | None) -> Self:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from deltamirror.delta.shapes import ShapeRule
-from deltamirror.delta.validation.rules import RULES, Rule, Severity
+from deltamirror.delta.validation.rules import RULES, Rule, RuleSeverity
 
 __all__ = ["LOG_RULES", "rule_of"]
 
@@ -18,7 +18,7 @@ _WRITE_CHECKPOINT: Final = (
 _RESTORE: Final = "bring the file back from a backup, or from an earlier version of the bucket's object"
 _WRITE_CHECKSUM: Final = "delete it: readers do without; `deltamirror repair TABLE` writes those of our tables again"
 _MOVE_AWAY: Final = "find out what it is, and move it out of _delta_log/"
-_WARNING: Final = Severity.WARNING
+_WARNING: Final = RuleSeverity.WARNING
 
 # The two other shapes are of actions that we author: a file may have fields that we do not know.
 _SHAPES: Final[Mapping[ShapeRule, str]] = {

@@ -10,12 +10,12 @@ from enum import StrEnum
 from deltamirror.delta.bounds import DEEPEST_JSON
 from deltamirror.errors import InvalidAction
 
-__all__ = ["RULES", "Rule", "Severity", "violation"]
+__all__ = ["RULES", "Rule", "RuleSeverity", "violation"]
 
 _LONGEST_FOUND = 200
 
 
-class Severity(StrEnum):
+class RuleSeverity(StrEnum):
     """What becomes of readers where a rule is broken."""
 
     ERROR = "error"
@@ -31,7 +31,7 @@ class Rule:
     id: str
     text: str
     remedy: str
-    severity: Severity = Severity.ERROR
+    severity: RuleSeverity = RuleSeverity.ERROR
 
 
 _PATHS = {
@@ -274,7 +274,7 @@ _OTHERS = (
         "protocol.unsupported",
         "every feature is one that we support",
         "leave the table to an engine that does",
-        Severity.WARNING,
+        RuleSeverity.WARNING,
     ),
     Rule("protocol.downgrade", "a protocol keeps all features of the table but the fence", "name these, too"),
     Rule("metaData.id.empty", "a table has an id", "give a UUID"),

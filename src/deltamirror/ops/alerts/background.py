@@ -8,12 +8,12 @@ from deltamirror.ops.alerts.delivery import Dispatcher
 from deltamirror.ops.alerts.evaluation import evaluate
 from deltamirror.ops.alerts.explanations import facts_of
 from deltamirror.ops.alerts.readings import observe
-from deltamirror.ops.alerts.rules import Rule, channels_in_force, rules_in_force, told_channels
+from deltamirror.ops.alerts.rules import ParsedRule, channels_in_force, rules_in_force, told_channels
 from deltamirror.ops.service_thread import ServiceThread
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.telemetry import metrics
-from deltamirror.txnlog.alerts.records import AlertKey, Change, record
+from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, record
 from deltamirror.txnlog.database.access import Database
 
 __all__ = ["AlertWatch", "evaluate_now"]
@@ -21,12 +21,12 @@ __all__ = ["AlertWatch", "evaluate_now"]
 _log = logging.getLogger(__name__)
 
 
-def evaluate_now(database: Database, settings: Settings) -> list[Change]:
+def evaluate_now(database: Database, settings: Settings) -> list[AlertChange]:
     """Evaluate all rules once; the changes that this process made. A dispatcher sends their notifications."""
     channels = channels_in_force(settings)
     seen = observe(database, channels, Switch.of(settings))
 
-    def channels_of(rule: Rule, key: AlertKey) -> tuple[str, ...]:
+    def channels_of(rule: ParsedRule, key: AlertKey) -> tuple[str, ...]:
         return told_channels(rule, channels, scope=key.scope, subject=key.subject)
 
     changes = evaluate(
@@ -49,7 +49,7 @@ class AlertWatch(ServiceThread):
         self._database = database
         self._dispatcher = Dispatcher(database, counted=metrics.count_alert_delivery)
 
-    def evaluate(self) -> list[Change]:
+    def evaluate(self) -> list[AlertChange]:
         """One round: evaluate, and begin to send."""
         settings = self._live.current
         if not settings.alerts.enabled:

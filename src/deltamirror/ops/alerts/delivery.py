@@ -12,7 +12,7 @@ from deltamirror.ops.alerts.messages import Message
 from deltamirror.ops.alerts.secrecy import without_secrets
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.telemetry.mentions import Mentions
-from deltamirror.txnlog.alerts.deliveries import Claim, channels_due, claim, record_failed, record_sent
+from deltamirror.txnlog.alerts.deliveries import DeliveryClaim, channels_due, claim, record_failed, record_sent
 from deltamirror.txnlog.database.access import Database
 
 __all__ = ["Dispatcher", "send_within"]
@@ -107,7 +107,7 @@ class Dispatcher:
             level = logging.DEBUG if isinstance(error, DeltaMirrorError) else logging.ERROR
             _log.log(level, "notifications of channel %r are not sent: %s", channel.name, our_error(error))
 
-    def _send(self, channel: AlertChannel, found: Claim, settings: AlertSettings) -> None:
+    def _send(self, channel: AlertChannel, found: DeliveryClaim, settings: AlertSettings) -> None:
         try:
             sender = self._senders.setdefault(channel, _Sender(channel))
             sender.send(Message(event=found.event, alerts=found.alerts), seconds=settings.timeout)

@@ -4,25 +4,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from deltamirror.ops.alerts.readings import Reading
-from deltamirror.ops.alerts.rules import Rule
-from deltamirror.txnlog.alerts.records import AlertKey, AlertRow, AlertState, Change, Facts, Move
+from deltamirror.ops.alerts.rules import ParsedRule
+from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, AlertRow, AlertState, Facts, Move
 
 __all__ = ["Explanation", "evaluate"]
 
-Explanation: TypeAlias = Callable[[Rule, Reading], Facts]
+Explanation: TypeAlias = Callable[[ParsedRule, Reading], Facts]
 """What a notification says."""
 
 
 def evaluate(
-    rules: Iterable[Rule],
+    rules: Iterable[ParsedRule],
     readings: Iterable[Reading],
     known: Iterable[AlertRow],
     *,
     now: int,
     is_silenced: Callable[[AlertKey], bool] = lambda _: False,
-    channels_of: Callable[[Rule, AlertKey], tuple[str, ...]] = lambda rule, _: rule.channels or (),
+    channels_of: Callable[[ParsedRule, AlertKey], tuple[str, ...]] = lambda rule, _: rule.channels or (),
     explain: Explanation = lambda *_: Facts(),
-) -> list[Change]:
+) -> list[AlertChange]:
     """What becomes of alerts at a time.
 
     An alert whose rule or subject is gone ends as one whose conditions hold no longer. One that is silenced, or whose
@@ -30,7 +30,7 @@ def evaluate(
     """
     rows = {row.key: row for row in known}
     held: set[AlertKey] = set()
-    changes: list[Change] = []
+    changes: list[AlertChange] = []
     by_scope = _by_scope(readings)
     for rule in rules:
         for reading in by_scope.get(rule.scope, ()):
@@ -43,7 +43,7 @@ def evaluate(
             if move is None or (move is Move.ANNOUNCE and not may_tell):
                 continue
             changes.append(
-                Change(
+                AlertChange(
                     key=key,
                     move=move,
                     at=now,
@@ -64,7 +64,7 @@ def _by_scope(readings: Iterable[Reading]) -> Mapping[str, list[Reading]]:
     return found
 
 
-def _move(rule: Rule, row: AlertRow | None, now: int) -> Move | None:
+def _move(rule: ParsedRule, row: AlertRow | None, now: int) -> Move | None:
     """What becomes of an alert whose conditions hold."""
     if row is None or row.state is AlertState.RESOLVED:
         return Move.BEGIN if rule.hold_ms > 0 else Move.FIRE
@@ -73,13 +73,13 @@ def _move(rule: Rule, row: AlertRow | None, now: int) -> Move | None:
     return None if row.announced else Move.ANNOUNCE
 
 
-def _is_cool(rule: Rule, row: AlertRow | None, now: int) -> bool:
+def _is_cool(rule: ParsedRule, row: AlertRow | None, now: int) -> bool:
     return row is None or row.notified_at is None or now - row.notified_at >= rule.cooldown_ms
 
 
-def _ended(rows: Mapping[AlertKey, AlertRow], held: set[AlertKey], now: int) -> Iterator[Change]:
+def _ended(rows: Mapping[AlertKey, AlertRow], held: set[AlertKey], now: int) -> Iterator[AlertChange]:
     for key, row in rows.items():
         if key in held or row.state is AlertState.RESOLVED:
             continue
         move = Move.RESOLVE if row.state is AlertState.FIRING else Move.FORGET
-        yield Change(key=key, move=move, at=now, seen=row, severity=row.severity, tells=row.announced)
+        yield AlertChange(key=key, move=move, at=now, seen=row, severity=row.severity, tells=row.announced)

@@ -5,7 +5,7 @@ from typing import Final
 from deltamirror.config import redact_text
 from deltamirror.ops.advice import advice
 from deltamirror.ops.alerts.readings import DRIFT_WINDOW, Reading
-from deltamirror.ops.alerts.rules import Rule
+from deltamirror.ops.alerts.rules import ParsedRule
 from deltamirror.pipeline.failures.breaker import reason
 from deltamirror.pipeline.failures.policy import policy_of, way_out
 from deltamirror.txnlog.alerts.records import Facts
@@ -18,7 +18,7 @@ __all__ = ["facts_of"]
 _LONGEST: Final = 1_000
 
 
-def facts_of(rule: Rule, reading: Reading) -> Facts:
+def facts_of(rule: ParsedRule, reading: Reading) -> Facts:
     """What is said of a subject, by the first condition of the rule."""
     table = reading.table
     lag = table.lag_ms if table is not None and table.lag_versions > 0 else None

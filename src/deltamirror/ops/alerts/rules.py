@@ -19,7 +19,7 @@ from deltamirror.config import (
     scope_of,
 )
 
-__all__ = ["Rule", "channels_in_force", "rules_in_force", "told_channels"]
+__all__ = ["ParsedRule", "channels_in_force", "rules_in_force", "told_channels"]
 
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
@@ -32,7 +32,7 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ParsedRule:
     """When an alert fires, for which subjects, and where it is told."""
 
     name: str
@@ -64,7 +64,7 @@ class Rule:
         return not self.alternatives or any(_holds(each, values) for each in self.alternatives)
 
 
-def rules_in_force(settings: Settings) -> tuple[Rule, ...]:
+def rules_in_force(settings: Settings) -> tuple[ParsedRule, ...]:
     """The rules that are evaluated."""
     merged = merged_rules(settings.alerts.rules, settings.slo)
     return tuple(_rule(each, settings.alerts.cooldown) for each in merged if each.enabled is not False)
@@ -77,7 +77,7 @@ def channels_in_force(settings: Settings) -> tuple[AlertChannel, ...]:
     return given if has_log else (AlertChannel(name=LOG_CHANNEL, kind="log"), *given)
 
 
-def told_channels(rule: Rule, channels: tuple[AlertChannel, ...], *, scope: str, subject: str) -> tuple[str, ...]:
+def told_channels(rule: ParsedRule, channels: tuple[AlertChannel, ...], *, scope: str, subject: str) -> tuple[str, ...]:
     """The channels that an alert is told to. One about a channel is told to the others, and always to the log."""
     is_own = scope == "channel"
     named = [
@@ -95,11 +95,11 @@ def _holds(condition: AlertCondition, values: Mapping[str, float]) -> bool:
     return value is not None and _OPERATORS[condition.operator](value, condition.threshold)
 
 
-def _rule(given: AlertRule, cooldown: float) -> Rule:
+def _rule(given: AlertRule, cooldown: float) -> ParsedRule:
     scope = scope_of([condition.metric for condition in given.conditions])
     if scope is None:
         raise ValueError(f"the settings hold a rule without a scope: {given.name}")  # load() refuses it
-    return Rule(
+    return ParsedRule(
         name=given.name,
         scope=scope,
         required=given.required,

@@ -14,7 +14,7 @@ from deltamirror.deltalog.checkpoint.reconciliation import keys_of
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.ops.diff.unequal_rows import unequal, unequal_documents
 
-__all__ = ["DIFFERING", "ONLY_IN_A", "ONLY_IN_B", "Difference", "compare"]
+__all__ = ["DIFFERING", "ONLY_IN_A", "ONLY_IN_B", "ComparedDifference", "compare"]
 
 ONLY_IN_A: Final = "only_in_a"
 ONLY_IN_B: Final = "only_in_b"
@@ -26,7 +26,7 @@ _COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ComparedDifference:
     """What tells state A from state B."""
 
     examples: Mapping[str, str]
@@ -56,14 +56,14 @@ class _Finding:
     first: str
 
 
-def compare(one: CheckpointState, other: CheckpointState) -> Difference:
+def compare(one: CheckpointState, other: CheckpointState) -> ComparedDifference:
     """What tells two states apart, in whatever order they hold their files: A is ``one``, B the ``other``.
 
     Versions are not compared, so that a table may be compared with itself at another time; nor are tombstones, of which
     a log keeps as many as its age allows. Statistics are compared by what they say, not by their spelling.
     """
     findings = [*_among_others(one, other), *_among_files(one.files, other.files)]
-    return Difference(
+    return ComparedDifference(
         examples={each.kind: each.first for each in findings}, counts={each.kind: each.count for each in findings}
     )
 

@@ -2,6 +2,6 @@
 
 from deltamirror.ops.health.monitor import HealthMonitor, check
 from deltamirror.ops.health.process import ProcessParts
-from deltamirror.ops.health.report import HealthReport, PartHealth, State
+from deltamirror.ops.health.report import HealthReport, HealthState, PartHealth
 
-__all__ = ["HealthMonitor", "HealthReport", "PartHealth", "ProcessParts", "State", "check"]
+__all__ = ["HealthMonitor", "HealthReport", "HealthState", "PartHealth", "ProcessParts", "check"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from deltamirror.config import LiveSettings, Switch
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.ops.health.report import Finding, State
+from deltamirror.ops.health.report import HealthFinding, HealthState
 from deltamirror.pipeline.failures.breaker import reason
 from deltamirror.pipeline.failures.circuit import Breakers
 from deltamirror.storage.calls import StoreCalls
@@ -95,17 +95,17 @@ class CatalogRecords:
         self._logs_read = time.monotonic()
 
 
-def trouble(error: DeltaMirrorError) -> Finding:
+def trouble(error: DeltaMirrorError) -> HealthFinding:
     """A part that answers with an error, or not in time."""
-    return Finding(state=State.FAILED, reason=error.message, advice=error.hint)
+    return HealthFinding(state=HealthState.FAILED, reason=error.message, advice=error.hint)
 
 
-def circuit_findings(circuits: Mapping[str, Breaker]) -> list[Finding]:
+def circuit_findings(circuits: Mapping[str, Breaker]) -> list[HealthFinding]:
     """The stores that no requests, or few, are made to, as they failed before."""
     advice = "check the store and its credentials; the mirror probes it and goes on by itself"
     return [
-        Finding(
-            state=State.FAILED if breaker.state is BreakerState.OPEN else State.DEGRADED,
+        HealthFinding(
+            state=HealthState.FAILED if breaker.state is BreakerState.OPEN else HealthState.DEGRADED,
             reason=f"store {breaker.store}: circuit {breaker.state}: {reason(breaker)}",
             advice=advice,
         )
@@ -113,12 +113,12 @@ def circuit_findings(circuits: Mapping[str, Breaker]) -> list[Finding]:
     ]
 
 
-def overdue_findings(late: Sequence[Overdue], *, stalled: float) -> list[Finding]:
+def overdue_findings(late: Sequence[Overdue], *, stalled: float) -> list[HealthFinding]:
     """Commits that are due for long and not published: a service hangs with their leases, or no service takes them."""
     held = sorted({each.owner for each in late if each.owner is not None})
     found = [
-        Finding(
-            state=State.FAILED,
+        HealthFinding(
+            state=HealthState.FAILED,
             reason=f"service {owner} renews the leases of {named(late, owner)} for more than {stalled:g} s, "
             "and publishes nothing",
             advice="restart that service (the name says host and process); its tables then go to another one",
@@ -127,8 +127,8 @@ def overdue_findings(late: Sequence[Overdue], *, stalled: float) -> list[Finding
     ]
     if any(each.owner is None for each in late):
         found.append(
-            Finding(
-                state=State.FAILED,
+            HealthFinding(
+                state=HealthState.FAILED,
                 reason=f"commits of {named(late, None)} are due for more than {stalled:g} s, and no service takes them",
                 advice="start `deltamirror mirror --follow`; `deltamirror status` shows what waits",
             )
@@ -143,14 +143,14 @@ def named(late: Sequence[Overdue], owner: str | None) -> str:
     return f"{'table' if len(names) == 1 else 'tables'} {', '.join(map(repr, names[:_NAMED]))}{more}"
 
 
-def comparison_finding(compared: tuple[int, int] | None, *, interval: float, stalled: float) -> Finding:
+def comparison_finding(compared: tuple[int, int] | None, *, interval: float, stalled: float) -> HealthFinding:
     """Whether some reconciler compares the logs, if the settings ask for it."""
     if interval <= 0:
-        return Finding(reason="reconcile.interval is 0: no service compares the logs")
+        return HealthFinding(reason="reconcile.interval is 0: no service compares the logs")
     if compared is None or min(compared) <= (interval + stalled) * 1000:
-        return Finding()
-    return Finding(
-        state=State.DEGRADED,
+        return HealthFinding()
+    return HealthFinding(
+        state=HealthState.DEGRADED,
         reason=f"no log was compared with the database for {min(compared) // 1000} s",
         advice="start `deltamirror mirror --follow` or `deltamirror reconcile --follow`",
     )

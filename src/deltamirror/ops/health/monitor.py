@@ -23,7 +23,7 @@ from deltamirror.ops.health.process import (
     settings_finding,
     spark_finding,
 )
-from deltamirror.ops.health.report import Finding, HealthReport, PartHealth, State, combined
+from deltamirror.ops.health.report import HealthFinding, HealthReport, HealthState, PartHealth, combined
 from deltamirror.ops.health.stores import StoreProbes
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.storage.calls import StoreCalls
@@ -34,7 +34,7 @@ __all__ = ["HealthMonitor", "check"]
 _HOLDS: Final = 1.0
 """For how many seconds a report is given to all that ask: probes load nothing, however many there are."""
 
-_UNKNOWN: Final = Finding(state=State.DEGRADED, reason="unknown while the database does not answer")
+_UNKNOWN: Final = HealthFinding(state=HealthState.DEGRADED, reason="unknown while the database does not answer")
 
 
 def check(database: Database, settings: Settings) -> HealthReport:
@@ -69,7 +69,7 @@ class HealthMonitor:
                 self._until = time.monotonic() + _HOLDS
             return self._report
 
-    def _findings(self) -> dict[str, Finding]:
+    def _findings(self) -> dict[str, HealthFinding]:
         with ThreadPoolExecutor(1, thread_name_prefix="deltamirror-health") as pool:
             spark = pool.submit(self._spark)
             facts, database = self._asked()
@@ -83,29 +83,29 @@ class HealthMonitor:
                 "settings": settings_finding(self._live.state),
             }
 
-    def _asked(self) -> tuple[CatalogFacts | None, Finding]:
+    def _asked(self) -> tuple[CatalogFacts | None, HealthFinding]:
         try:
-            return self._records.facts(), Finding()
+            return self._records.facts(), HealthFinding()
         except DeltaMirrorError as error:
             return None, trouble(error)
         except Exception as error:  # noqa: BLE001  a check never fails as a whole
             return None, trouble(our_error(error))
 
-    def _store(self, facts: CatalogFacts | None) -> Finding:
+    def _store(self, facts: CatalogFacts | None) -> HealthFinding:
         circuits = {} if facts is None else facts.circuits
         probed = self._probes.findings(self._records.logs, without=circuits)
         return combined([*circuit_findings(circuits), *probed])
 
-    def _progressing(self, facts: CatalogFacts | None) -> Finding:
+    def _progressing(self, facts: CatalogFacts | None) -> HealthFinding:
         if self._progress is not None:
             return self._progress.finding(None if facts is None else facts.overdue)
         if self._parts is not None:
-            return Finding(reason="this process publishes nothing")
+            return HealthFinding(reason="this process publishes nothing")
         if facts is None:
             return _UNKNOWN
         return combined(overdue_findings(facts.overdue, stalled=self._live.current.health.stalled))
 
-    def _reconciling(self, facts: CatalogFacts | None) -> Finding:
+    def _reconciling(self, facts: CatalogFacts | None) -> HealthFinding:
         settings = self._live.current
         stalled = settings.health.stalled
         if self._parts is not None:
@@ -114,16 +114,16 @@ class HealthMonitor:
             return _UNKNOWN
         return comparison_finding(facts.compared, interval=settings.reconcile.interval, stalled=stalled)
 
-    def _spark(self) -> Finding:
+    def _spark(self) -> HealthFinding:
         return spark_finding(None if self._parts is None else self._parts.runner, self._live.current, self._calls)
 
-    def _with_times(self, findings: Mapping[str, Finding], before: HealthReport | None) -> HealthReport:
+    def _with_times(self, findings: Mapping[str, HealthFinding], before: HealthReport | None) -> HealthReport:
         known = {part.name: part for part in before.parts} if before is not None else {}
         now = int(time.time() * 1000)
         return HealthReport(tuple(_part(name, found, known.get(name), now) for name, found in findings.items()))
 
 
-def _part(name: str, found: Finding, before: PartHealth | None, now: int) -> PartHealth:
+def _part(name: str, found: HealthFinding, before: PartHealth | None, now: int) -> PartHealth:
     return PartHealth(
         name=name,
         state=found.state,

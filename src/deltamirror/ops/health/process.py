@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from deltamirror.config import ReloadState, Settings
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.health.catalog import named, overdue_findings, trouble
-from deltamirror.ops.health.report import Finding, State, combined
+from deltamirror.ops.health.report import HealthFinding, HealthState, combined
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.run.runner import Runner
-from deltamirror.pipeline.service.progress import Progress, Quiet, Standing
+from deltamirror.pipeline.service.progress import Quiet, Standing, WorkInHand
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.queue.leases import Overdue
 
@@ -26,7 +26,7 @@ class ProcessParts:
 
     owner: str = ""
     """The name under which it holds leases."""
-    progress: Progress | None = None
+    progress: WorkInHand | None = None
     reconciler: Callable[[], BackgroundReconciler | None] = lambda: None
     runner: Runner | None = None
     lets_go: bool = False
@@ -38,7 +38,7 @@ class ServiceProgress:
 
     def __init__(
         self,
-        progress: Progress,
+        progress: WorkInHand,
         *,
         owner: str,
         stalled: Callable[[], float],
@@ -51,21 +51,21 @@ class ServiceProgress:
     def _stalled(self) -> float:
         return self._stalled_after()
 
-    def finding(self, late: Sequence[Overdue] | None) -> Finding:
+    def finding(self, late: Sequence[Overdue] | None) -> HealthFinding:
         """How the service stands; ``late`` is None while the database does not answer: a restart cures nothing then."""
         standing = self._progress.standing()
         if standing.turned is None:
-            return Finding(reason="the service has not begun")
+            return HealthFinding(reason="the service has not begun")
         found = combined([*self._of_loop(standing), *self._of_jobs(standing.jobs), *self._of_others(late, standing)])
-        if late is None and found.state is State.FAILED:
-            return Finding(state=State.DEGRADED, reason=f"{found.reason}; the database does not answer")
+        if late is None and found.state is HealthState.FAILED:
+            return HealthFinding(state=HealthState.DEGRADED, reason=f"{found.reason}; the database does not answer")
         return found
 
-    def _of_loop(self, standing: Standing) -> Iterator[Finding]:
+    def _of_loop(self, standing: Standing) -> Iterator[HealthFinding]:
         if standing.turned is not None and standing.turned > self._stalled:
             yield _hangs(f"the service has not looked for work for {standing.turned:.0f} s")
 
-    def _of_jobs(self, jobs: Sequence[Quiet]) -> Iterator[Finding]:
+    def _of_jobs(self, jobs: Sequence[Quiet]) -> Iterator[HealthFinding]:
         for job in jobs:
             if job.seconds <= self._stalled:
                 continue
@@ -74,19 +74,21 @@ class ServiceProgress:
                 yield _hangs(f"{what}; no other job of its lane ended meanwhile")
             else:
                 advice = f"others go on; if it lasts, {_RESTART}"
-                yield Finding(state=State.DEGRADED, reason=what, advice=advice)
+                yield HealthFinding(state=HealthState.DEGRADED, reason=what, advice=advice)
 
-    def _of_others(self, late: Sequence[Overdue] | None, standing: Standing) -> Iterator[Finding]:
+    def _of_others(self, late: Sequence[Overdue] | None, standing: Standing) -> Iterator[HealthFinding]:
         """Work that this service might take on and does not, and that which another one holds and does not do."""
         untaken = [each for each in late or () if each.owner is None]
         if self._untaken_for(untaken) > self._stalled and standing.advanced > self._stalled:
             yield _hangs(f"commits of {named(untaken, None)} are due, and no job ended for {standing.advanced:.0f} s")
         elif untaken:
             what = f"commits of {named(untaken, None)} wait for more than {self._stalled:g} s"
-            yield Finding(state=State.DEGRADED, reason=what, advice="start more services, or give them more threads")
+            yield HealthFinding(
+                state=HealthState.DEGRADED, reason=what, advice="start more services, or give them more threads"
+            )
         others = [each for each in late or () if each.owner not in (None, self._owner)]
         for found in overdue_findings(others, stalled=self._stalled):
-            yield Finding(state=State.DEGRADED, reason=found.reason, advice=found.advice)
+            yield HealthFinding(state=HealthState.DEGRADED, reason=found.reason, advice=found.advice)
 
     def _untaken_for(self, untaken: Sequence[Overdue]) -> float:
         """For how many seconds there has been such work: after a pause, or an outage, it is old when it becomes due."""
@@ -98,16 +100,16 @@ class ServiceProgress:
         return 0.0 if self._untaken_since is None else now - self._untaken_since
 
 
-def _hangs(reason: str) -> Finding:
-    return Finding(state=State.FAILED, reason=reason, advice=_RESTART, restart_cures=True)
+def _hangs(reason: str) -> HealthFinding:
+    return HealthFinding(state=HealthState.FAILED, reason=reason, advice=_RESTART, restart_cures=True)
 
 
-def reconciler_finding(reconciler: BackgroundReconciler | None, *, stalled: float) -> Finding:
+def reconciler_finding(reconciler: BackgroundReconciler | None, *, stalled: float) -> HealthFinding:
     """Whether the thread that compares logs gets on."""
     if reconciler is None:
-        return Finding(reason="this process does not compare logs")
+        return HealthFinding(reason="this process does not compare logs")
     if not reconciler.is_on:
-        return Finding(reason="reconcile.interval is 0: this process does not compare logs")
+        return HealthFinding(reason="reconcile.interval is 0: this process does not compare logs")
     rounds = reconciler.rounds()
     if not rounds.is_running:
         return _hangs("the reconciler has ended")
@@ -116,16 +118,18 @@ def reconciler_finding(reconciler: BackgroundReconciler | None, *, stalled: floa
         return _hangs(f"the reconciler {what} for {rounds.late:.0f} s")
     if rounds.error:
         advice = "it tries again by itself; `deltamirror reconcile` compares the logs at once"
-        return Finding(state=State.DEGRADED, reason=f"the logs are not compared: {rounds.error}", advice=advice)
-    return Finding()
+        return HealthFinding(
+            state=HealthState.DEGRADED, reason=f"the logs are not compared: {rounds.error}", advice=advice
+        )
+    return HealthFinding()
 
 
-def spark_finding(runner: Runner | None, settings: Settings, calls: StoreCalls) -> Finding:
+def spark_finding(runner: Runner | None, settings: Settings, calls: StoreCalls) -> HealthFinding:
     """Whether Spark has started, and answers."""
     if runner is None:
-        return Finding(reason="this process runs nothing on Spark")
+        return HealthFinding(reason="this process runs nothing on Spark")
     if settings.mirror.runner != "spark":
-        return Finding(reason="mirror.runner is local: Spark is not used")
+        return HealthFinding(reason="mirror.runner is local: Spark is not used")
     hint = "check the JVM or the Spark server; the mirror starts a Spark of its own again by itself"
     try:
         seconds = settings.health.timeout
@@ -134,15 +138,19 @@ def spark_finding(runner: Runner | None, settings: Settings, calls: StoreCalls) 
         return trouble(error)
     except Exception as error:  # noqa: BLE001  a check never fails as a whole
         return trouble(our_error(error))
-    return Finding() if is_ready else Finding(state=State.DEGRADED, reason="Spark is starting", advice="wait for it")
+    return (
+        HealthFinding()
+        if is_ready
+        else HealthFinding(state=HealthState.DEGRADED, reason="Spark is starting", advice="wait for it")
+    )
 
 
-def settings_finding(state: ReloadState) -> Finding:
+def settings_finding(state: ReloadState) -> HealthFinding:
     """Whether the settings in force are those of the file."""
     if state.valid:
-        return Finding()
-    return Finding(
-        state=State.DEGRADED,
+        return HealthFinding()
+    return HealthFinding(
+        state=HealthState.DEGRADED,
         reason=f"the settings file was edited and is refused; the values from before are in force: {state.error}",
         advice="correct it: `deltamirror config check` names everything that is wrong",
     )

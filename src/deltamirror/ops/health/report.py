@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Finding", "HealthReport", "PartHealth", "State", "combined"]
+__all__ = ["HealthFinding", "HealthReport", "HealthState", "PartHealth", "combined"]
 
 
-class State(StrEnum):
+class HealthState(StrEnum):
     """How a part stands."""
 
     OK = "ok"
@@ -17,14 +17,14 @@ class State(StrEnum):
     """It does not work."""
 
 
-_SEVERITY = list(State)
+_SEVERITY = list(HealthState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class HealthFinding:
     """What one check found."""
 
-    state: State = State.OK
+    state: HealthState = HealthState.OK
     reason: str = ""
     """What is wrong; of a part that is well, what is to be known of it, if anything."""
     advice: str = ""
@@ -32,13 +32,13 @@ class Finding:
     """Whether the process has to be started again: nothing else ends this."""
 
 
-def combined(findings: Iterable[Finding]) -> Finding:
+def combined(findings: Iterable[HealthFinding]) -> HealthFinding:
     """The findings of one part as one: the worst state, and every reason that it is not well."""
     found = list(findings)
-    wrong = sorted((each for each in found if each.state is not State.OK), key=_severity, reverse=True)
+    wrong = sorted((each for each in found if each.state is not HealthState.OK), key=_severity, reverse=True)
     if not wrong:
-        return Finding(reason="; ".join(filter(None, (each.reason for each in found))))
-    return Finding(
+        return HealthFinding(reason="; ".join(filter(None, (each.reason for each in found))))
+    return HealthFinding(
         state=wrong[0].state,
         reason="; ".join(each.reason for each in wrong),
         advice="; ".join(dict.fromkeys(each.advice for each in wrong if each.advice)),
@@ -46,7 +46,7 @@ def combined(findings: Iterable[Finding]) -> Finding:
     )
 
 
-def _severity(finding: Finding) -> int:
+def _severity(finding: HealthFinding) -> int:
     return _SEVERITY.index(finding.state)
 
 
@@ -55,7 +55,7 @@ class PartHealth:
     """A part of a process, or of a catalog."""
 
     name: str
-    state: State
+    state: HealthState
     reason: str
     advice: str
     since: int
@@ -72,17 +72,17 @@ class HealthReport:
     @property
     def ok(self) -> bool:
         """Whether the process lives: nothing has failed that only a restart cures."""
-        return not any(part.restart_cures and part.state is State.FAILED for part in self.parts)
+        return not any(part.restart_cures and part.state is HealthState.FAILED for part in self.parts)
 
     @property
     def ready(self) -> bool:
         """Whether no part has failed."""
-        return all(part.state is not State.FAILED for part in self.parts)
+        return all(part.state is not HealthState.FAILED for part in self.parts)
 
     @property
-    def state(self) -> State:
+    def state(self) -> HealthState:
         """The worst state of a part."""
-        return max((part.state for part in self.parts), key=_SEVERITY.index, default=State.OK)
+        return max((part.state for part in self.parts), key=_SEVERITY.index, default=HealthState.OK)
 
     def document(self) -> dict[str, object]:
         """As ``/healthz``, ``/readyz`` and ``deltamirror health --json`` show it."""

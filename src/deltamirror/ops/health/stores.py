@@ -12,7 +12,7 @@ from deltamirror.delta.names import commit_key
 from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.health.catalog import trouble
-from deltamirror.ops.health.report import Finding, State
+from deltamirror.ops.health.report import HealthFinding, HealthState
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.location import store_prefix
@@ -32,7 +32,7 @@ class StoreProbes:
         self._live, self._calls = live, calls
         self._stores = Stores.with_keys(live)
 
-    def findings(self, logs: Iterable[KeptLog], *, without: Iterable[str]) -> list[Finding]:
+    def findings(self, logs: Iterable[KeptLog], *, without: Iterable[str]) -> list[HealthFinding]:
         """What is wrong with stores, but for those whose circuit says so already."""
         chosen = _one_of_each(logs, set(without))
         if not chosen:
@@ -40,7 +40,7 @@ class StoreProbes:
         with ThreadPoolExecutor(len(chosen), thread_name_prefix="deltamirror-health") as pool:
             return [found for found in pool.map(self._finding, chosen) if found is not None]
 
-    def _finding(self, log: KeptLog) -> Finding | None:
+    def _finding(self, log: KeptLog) -> HealthFinding | None:
         store = store_prefix(log.location)
         # The first commit of an imported log may have no file.
         key = commit_key(log.published) if log.published > log.log_start else POINTER_KEY
@@ -54,8 +54,8 @@ class StoreProbes:
             return trouble(our_error(error))
         if found or key == POINTER_KEY:
             return None
-        return Finding(
-            state=State.DEGRADED,
+        return HealthFinding(
+            state=HealthState.DEGRADED,
             reason=f"store {store} answers, and {key} of table {log.name!r} is not there",
             advice="check that the right bucket or disk is mounted; `deltamirror reconcile` compares the logs",
         )

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
 
 from deltamirror.catalog import Catalog
 from deltamirror.catalog.places import require_own_folder
@@ -33,7 +35,8 @@ from deltamirror.txnlog.tables.registry import TableInfo, require_free, require_
 
 __all__ = ["FirstContact", "Offer"]
 
-_FIRST = f"{LOG_DIRECTORY}/{commit_name(0)}"
+_FIRST: Final = f"{LOG_DIRECTORY}/{commit_name(0)}"
+_TURNS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class FirstContact:
 
     def __init__(self, catalog: Catalog, live: LiveSettings) -> None:
         self._catalog, self._live = catalog, live
-        self._one_at_a_time = threading.Lock()
+        self._turns = [threading.Lock() for _ in range(_TURNS)]
 
     def offer(self, location: str) -> Offer | None:
         """What the settings allow at a location; None where that is nothing."""
@@ -71,7 +74,7 @@ class FirstContact:
         place, offer = canonical_location(location), self.offer(location)
         if offer is None or not offer.creates:
             raise _not_allowed(place, "created", "create_below")
-        with self._one_at_a_time:
+        with self._turn(place):
             known = self._table_at(place)
             if known is None:
                 self._put_first(place, offer.name, lines)
@@ -85,8 +88,12 @@ class FirstContact:
         place, offer = canonical_location(location), self.offer(location)
         if offer is None or not offer.imports:
             raise _not_allowed(place, "imported", "import_below")
-        with self._one_at_a_time:
+        with self._turn(place):
             return self._table_at(place) or self._imported(place, offer.name)
+
+    def _turn(self, place: str) -> threading.Lock:
+        """One import of a location at a time in this process; a slow one delays hardly any other location."""
+        return self._turns[crc32(place.encode()) % _TURNS]
 
     def _put_first(self, place: str, name: str, lines: bytes) -> None:
         """Put version 0 unless there is a log; no two writers can both do so."""

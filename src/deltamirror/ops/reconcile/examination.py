@@ -34,7 +34,7 @@ from deltamirror.txnlog.queue.expected_objects import (
     kept_log,
     lost_checkpoints,
 )
-from deltamirror.work import Difference, ExpectedObject
+from deltamirror.work import ExpectedObject, ObjectDifference
 
 __all__ = ["CLOCKS_APART", "Findings", "Look", "examine"]
 
@@ -75,15 +75,15 @@ class Findings:
 
     checked: int = 0
     """How many objects were read."""
-    missing: list[Difference] = field(default_factory=list)
+    missing: list[ObjectDifference] = field(default_factory=list)
     """Commits that were published, and are gone."""
-    altered: list[Difference] = field(default_factory=list)
+    altered: list[ObjectDifference] = field(default_factory=list)
     """Commits that were published, and have other bytes; and what is superseded."""
     superseded: set[int] = field(default_factory=set)
     """Versions in whose place there is one of ours that was superseded: a worker that woke late put it there."""
-    foreign: list[Difference] = field(default_factory=list)
+    foreign: list[ObjectDifference] = field(default_factory=list)
     """Foreign commits: above the head, or in the place of a version that was never published."""
-    checkpoints: list[Difference] = field(default_factory=list)
+    checkpoints: list[ObjectDifference] = field(default_factory=list)
     """Checkpoints that were written, and are gone or have other bytes; or their sidecars, or the pointer."""
     checksums: list[int] = field(default_factory=list)
     """Versions from the newest checkpoint on whose ``.crc`` is gone, and any whose ``.crc`` is not the one we put."""
@@ -172,7 +172,7 @@ class _Examination:
         for version in above[:_MOST_FOREIGN]:
             key = self.listed.commits[version].key
             if (found := stored_digest(self._store, key)) is not None:
-                self._sort(Difference(version=version, key=key, found=found.hex()), was_published=False)
+                self._sort(ObjectDifference(version=version, key=key, found=found.hex()), was_published=False)
 
     def compare_checkpoints(self, checkpoints: Sequence[KeptCheckpoint]) -> None:
         """Whether the checkpoints that are recorded are there as they were written, with their sidecars."""
@@ -210,7 +210,7 @@ class _Examination:
         self.findings.misleading += [] if in_the_way is None else [in_the_way]
         self._note(pointer)
         if self.log.log_start > 0 and self.log.log_start not in shortcuts.sound_versions:
-            self._note(Difference(version=self.log.log_start, key=_first_key(self.log.log_start), found=""))
+            self._note(ObjectDifference(version=self.log.log_start, key=_first_key(self.log.log_start), found=""))
         self.findings.checked += shortcuts.checked
         self.findings.judged = frozenset(shortcuts.passed)
 
@@ -244,7 +244,7 @@ class _Examination:
         found = [version for version in range(start, wanted.stop) if version not in self.listed.checksums]
         return found if found and found[-1] >= wanted.start else []
 
-    def _sort(self, found: Difference, *, was_published: bool) -> None:
+    def _sort(self, found: ObjectDifference, *, was_published: bool) -> None:
         """Whose the bytes are that are not the database's."""
         with self.database.read() as connection:
             if is_superseded(connection, self.log.table_id, found.version, found.found):
@@ -289,15 +289,17 @@ class _Examination:
             is_sampled = checkpoint.version in self.look.sample
         return is_sampled and meta.size <= _SAMPLED_BYTES
 
-    def _note(self, damaged: Difference | None) -> None:
+    def _note(self, damaged: ObjectDifference | None) -> None:
         """A checkpoint's sidecars and pointer are written again with it."""
         if damaged is not None and damaged.version not in {each.version for each in self.findings.checkpoints}:
             self.findings.checkpoints.append(damaged)
 
-    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+    def _differences(self, expected: Sequence[ExpectedObject]) -> Iterator[ObjectDifference]:
         """What is not as it should be. An object is missing where something else has its name: that is not opened."""
         yield from (
-            Difference(version=each.version, key=each.key, found="") for each in expected if each.key in self._obstacles
+            ObjectDifference(version=each.version, key=each.key, found="")
+            for each in expected
+            if each.key in self._obstacles
         )
         objects = [each for each in expected if each.key not in self._obstacles]
         self.findings.checked += len(objects)

@@ -13,14 +13,14 @@ from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import commit_work
 from deltamirror.txnlog.queue.expected_objects import KeptLog
-from deltamirror.work import Difference, Failure, Stage
+from deltamirror.work import Failure, ObjectDifference, Stage
 
 __all__ = ["diverged", "gone", "lost_commits", "not_ours", "obstructed", "place_gone", "reason"]
 
 _NAMED: Final = 3
 
 
-def gone(log: KeptLog, found: Difference) -> Failure:
+def gone(log: KeptLog, found: ObjectDifference) -> Failure:
     """An object that was put is not there, or, of a checkpoint, not as it was put."""
     state = "has other bytes" if found.found else "is gone"
     error = NotFound(
@@ -56,7 +56,7 @@ def place_gone(log: KeptLog) -> Failure:
     return Failure(error=error, stage=Stage.VERIFY, version=log.published, key=key)
 
 
-def diverged(database: Database, log: KeptLog, found: Difference) -> Failure:
+def diverged(database: Database, log: KeptLog, found: ObjectDifference) -> Failure:
     """A commit object has other bytes than SQL, which may have none."""
     with database.read() as connection:
         commits = commit_work(connection, log.table_id, first=found.version, last=found.version)
@@ -90,7 +90,7 @@ def reason(findings: Findings) -> str:
     return "; ".join(f"{what}: {_keys(found)}" for what, found in told if found)
 
 
-def not_ours(log: KeptLog, findings: Findings, first: Difference, *, hint: str) -> Diverged:
+def not_ours(log: KeptLog, findings: Findings, first: ObjectDifference, *, hint: str) -> Diverged:
     """Why a log is not touched that another writer changed, or wrote to."""
     return Diverged(
         f"the log of table {log.name!r} is not what the database has: {reason(findings)}",
@@ -113,6 +113,6 @@ def obstructed(log: KeptLog, obstacles: Sequence[Obstacle]) -> InvalidLocation:
     )
 
 
-def _keys(found: Sequence[Difference]) -> str:
+def _keys(found: Sequence[ObjectDifference]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return ", ".join(each.key for each in found[:_NAMED]) + more

@@ -16,7 +16,7 @@ from deltamirror.storage.store import Replaced, Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import commit_work
 from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_log
-from deltamirror.work import Difference
+from deltamirror.work import ObjectDifference
 
 __all__ = ["Repaired", "repair"]
 
@@ -103,7 +103,7 @@ def _require_ours(log: KeptLog, findings: Findings) -> None:
         raise not_ours(log, findings, findings.foreign[0], hint=_ADOPT.format(table=log.name))
 
 
-def _replace(database: Database, log: KeptLog, store: Store, altered: Difference) -> str:
+def _replace(database: Database, log: KeptLog, store: Store, altered: ObjectDifference) -> str:
     """Put what the database has in the place of an object, after its bytes were saved; where they are.
 
     A superseded version beyond the head has no place: it goes.
@@ -126,5 +126,5 @@ def _replace(database: Database, log: KeptLog, store: Store, altered: Difference
     return saved
 
 
-def _versions(found: Sequence[Difference]) -> tuple[int, ...]:
+def _versions(found: Sequence[ObjectDifference]) -> tuple[int, ...]:
     return tuple(sorted(each.version for each in found))

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltamirror.delta.lastcheckpoint import LastCheckpoint, Reading, decode
+from deltamirror.delta.lastcheckpoint import LastCheckpoint, PointerReading, decode
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
 from deltamirror.deltalog.checkpoint.state import transactions_after
 from deltamirror.deltalog.checkpoints import read_checkpoint
@@ -29,7 +29,7 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import fetch_chunks, replay_work
 from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog
 from deltamirror.txnlog.tables.reading import snapshot
-from deltamirror.work import Difference
+from deltamirror.work import ObjectDifference
 
 __all__ = ["Misleading", "Shortcuts", "TableStates", "unexpired"]
 
@@ -148,7 +148,7 @@ class Shortcuts:
             if self._is_ours_to_judge(version) and version > self.last_put and version not in self.listed.commits:
                 yield Misleading(version=version, meta=meta, reason=_EARLY)
 
-    def pointer(self, ours: KeptCheckpoint | None) -> tuple[Difference | None, Misleading | None]:
+    def pointer(self, ours: KeptCheckpoint | None) -> tuple[ObjectDifference | None, Misleading | None]:
         """What is wrong with the pointer: to be written again with our newest checkpoint, and to be out of its way.
 
         To be asked once all that is ``misleading`` is known.
@@ -157,13 +157,13 @@ class Shortcuts:
         newest = -1 if ours is None else ours.version
         self.checked += found is not None or ours is not None
         if found is None:
-            return (None if ours is None else Difference(version=newest, key=POINTER_KEY, found="")), None
+            return (None if ours is None else ObjectDifference(version=newest, key=POINTER_KEY, found="")), None
         reading = decode(found.data)
         wrong = self._of_pointer(reading, found.meta, ours)
         if not wrong:
             return None, None
         pointed = -1 if reading.pointer is None else reading.pointer.version
-        difference = Difference(version=newest, key=POINTER_KEY, found=sha256(found.data).hexdigest())
+        difference = ObjectDifference(version=newest, key=POINTER_KEY, found=sha256(found.data).hexdigest())
         is_in_the_way = ours is None or (reading.version is not None and pointed > newest)
         misleading = Misleading(version=pointed, meta=found.meta, reason=wrong) if is_in_the_way else None
         return (None if ours is None else difference), misleading
@@ -189,7 +189,7 @@ class Shortcuts:
         wrong = _difference(partial(states.with_compaction, self.store, compaction), *states.at(compaction.last))
         return wrong or self._pass(compaction.last, [compaction.meta])
 
-    def _of_pointer(self, reading: Reading, meta: Meta, ours: KeptCheckpoint | None) -> str:
+    def _of_pointer(self, reading: PointerReading, meta: Meta, ours: KeptCheckpoint | None) -> str:
         pointer = reading.pointer
         if pointer is not None and not self._is_ours_to_judge(pointer.version):
             return ""

@@ -23,7 +23,7 @@ from deltamirror.ops.validate.commits import decoded_lines
 from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["CheckpointFacts", "checkpoint_findings", "file_findings"]
+__all__ = ["CheckpointCounts", "checkpoint_findings", "file_findings"]
 
 _IDENTITIES: Final[Mapping[str, str]] = {
     "txn": "appId",
@@ -45,7 +45,7 @@ _BATCH_ROWS: Final = 100_000
 
 
 @dataclass(slots=True)
-class CheckpointFacts:
+class CheckpointCounts:
     """What the rows of a checkpoint hold, counted while they are looked at."""
 
     num_actions: int = 0
@@ -78,7 +78,7 @@ class CheckpointFacts:
                 self.features = writer_features_of(action)
 
 
-def checkpoint_findings(store: Store, files: CheckpointFiles, facts: CheckpointFacts) -> Iterator[Finding]:
+def checkpoint_findings(store: Store, files: CheckpointFiles, facts: CheckpointCounts) -> Iterator[Finding]:
     """The rules that a checkpoint breaks by itself; ``facts`` are filled with what it holds."""
     for meta in files.metas:
         yield from file_findings(store, meta, facts)
@@ -87,7 +87,7 @@ def checkpoint_findings(store: Store, files: CheckpointFiles, facts: CheckpointF
     yield from _whole(LogObject(store.location, files.metas[0].key), files, facts)
 
 
-def file_findings(store: Store, meta: Meta, facts: CheckpointFacts) -> Iterator[Finding]:
+def file_findings(store: Store, meta: Meta, facts: CheckpointCounts) -> Iterator[Finding]:
     """The rules that one file of a checkpoint breaks, whatever the others are."""
     facts.num_bytes += meta.size
     subject = LogObject(store.location, meta.key)
@@ -99,7 +99,7 @@ def file_findings(store: Store, meta: Meta, facts: CheckpointFacts) -> Iterator[
 _UNREADABLE: Final = frozenset({"checkpoint.parquet", "checkpoint.schema", "sidecar.parquet"})
 
 
-def _of_lines(store: Store, meta: Meta, subject: LogObject, facts: CheckpointFacts) -> Iterator[Finding]:
+def _of_lines(store: Store, meta: Meta, subject: LogObject, facts: CheckpointCounts) -> Iterator[Finding]:
     for number, found in decoded_lines(subject, read_blocks(store, meta)):
         if isinstance(found, Finding):
             yield found
@@ -109,7 +109,7 @@ def _of_lines(store: Store, meta: Meta, subject: LogObject, facts: CheckpointFac
             yield subject.finding("checkpoint.action.of-commit", line=number, found=wire_name(found))
 
 
-def _of_parquet(store: Store, meta: Meta, subject: LogObject, facts: CheckpointFacts) -> Iterator[Finding]:
+def _of_parquet(store: Store, meta: Meta, subject: LogObject, facts: CheckpointCounts) -> Iterator[Finding]:
     try:
         file = opened(store, meta)
         yield from _schema_findings(subject, file.schema_arrow)
@@ -134,7 +134,7 @@ def _is_action(column: pa.Field) -> bool:
 
 
 def _of_rows(
-    store: Store, meta: Meta, subject: LogObject, file: pq.ParquetFile, facts: CheckpointFacts
+    store: Store, meta: Meta, subject: LogObject, file: pq.ParquetFile, facts: CheckpointCounts
 ) -> Iterator[Finding]:
     """Which rows have no action, or several, and what they come to."""
     known = [each.name for each in file.schema_arrow if each.name in _IDENTITIES and _is_action(each)]
@@ -154,7 +154,7 @@ def _needed(column: pa.Field) -> Iterator[str]:
 
 
 def _of_batch(
-    subject: LogObject, batch: pa.RecordBatch, first: int, facts: CheckpointFacts, *, others: bool
+    subject: LogObject, batch: pa.RecordBatch, first: int, facts: CheckpointCounts, *, others: bool
 ) -> Iterator[Finding]:
     present = {name: _present(batch.column(name), name) for name in batch.schema.names}
     counts = _sum([each.cast(pa.int8()) for each in present.values()], batch.num_rows)
@@ -189,7 +189,7 @@ def _sum(columns: Sequence[pa.Array], length: int) -> pa.Array:
     return total
 
 
-def _take(name: str, rows: pa.StructArray, facts: CheckpointFacts) -> None:
+def _take(name: str, rows: pa.StructArray, facts: CheckpointCounts) -> None:
     bodies: list[dict[str, Any]] = rows.to_pylist()
     identities = [body[_IDENTITIES[name]] for body in bodies]
     match name:
@@ -205,7 +205,7 @@ def _take(name: str, rows: pa.StructArray, facts: CheckpointFacts) -> None:
             facts.features = frozenset(bodies[-1].get("writerFeatures") or ())
 
 
-def _sidecar_findings(store: Store, path: str, size: int | None, facts: CheckpointFacts) -> Iterator[Finding]:
+def _sidecar_findings(store: Store, path: str, size: int | None, facts: CheckpointCounts) -> Iterator[Finding]:
     key = f"{names.SIDECARS}/{unquote(path.rpartition('/')[2])}"
     subject = LogObject(store.location, key)
     try:
@@ -219,7 +219,7 @@ def _sidecar_findings(store: Store, path: str, size: int | None, facts: Checkpoi
     if size is not None and meta.size != size:
         yield subject.finding("sidecar.size", field="sizeInBytes", expected=size, found=meta.size)
     facts.num_bytes += meta.size
-    own = CheckpointFacts()
+    own = CheckpointCounts()
     try:
         yield from _of_sidecar_rows(store, meta, subject, own)
     except (InvalidInput, CapacityExceeded) as error:
@@ -229,7 +229,7 @@ def _sidecar_findings(store: Store, path: str, size: int | None, facts: Checkpoi
     facts.counts.update({name: own.counts[name] for name in _OF_FILES})
 
 
-def _of_sidecar_rows(store: Store, meta: Meta, subject: LogObject, own: CheckpointFacts) -> Iterator[Finding]:
+def _of_sidecar_rows(store: Store, meta: Meta, subject: LogObject, own: CheckpointCounts) -> Iterator[Finding]:
     file = opened(store, meta)
     yield from _schema_findings(subject, file.schema_arrow)
     yield from _of_rows(store, meta, subject, file, own)
@@ -237,7 +237,7 @@ def _of_sidecar_rows(store: Store, meta: Meta, subject: LogObject, own: Checkpoi
         yield subject.finding("sidecar.actions", found=", ".join(wrong))
 
 
-def _whole(subject: LogObject, files: CheckpointFiles, facts: CheckpointFacts) -> Iterator[Finding]:
+def _whole(subject: LogObject, files: CheckpointFiles, facts: CheckpointCounts) -> Iterator[Finding]:
     """What all files of a checkpoint come to."""
     if facts.is_whole:
         for name in ("protocol", "metaData"):

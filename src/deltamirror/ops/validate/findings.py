@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.delta.validation.log_rules import rule_of
-from deltamirror.delta.validation.rules import Severity
+from deltamirror.delta.validation.rules import RuleSeverity
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, InvalidAction, InvalidLine, Unsupported
 
 __all__ = ["Finding", "LogObject"]
@@ -18,7 +18,7 @@ class Finding:
     """A rule that a file of a log breaks."""
 
     rule: str
-    severity: Severity
+    severity: RuleSeverity
     file: str
     """Its key below the table's location."""
     line: int | None

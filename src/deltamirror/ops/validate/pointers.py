@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, Trust, decode
 from deltamirror.deltalog.listing import CheckpointFiles
-from deltamirror.ops.validate.checkpoints import CheckpointFacts
+from deltamirror.ops.validate.checkpoints import CheckpointCounts
 from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.publish.checkpoint.companions import leads_to, repeats
 from deltamirror.storage.store import Store
@@ -28,7 +28,7 @@ def pointer_target(pointer: LastCheckpoint, checkpoints: Sequence[CheckpointFile
 
 
 def pointer_findings(
-    store: Store, subject: LogObject, pointer: LastCheckpoint, files: CheckpointFiles | None, facts: CheckpointFacts
+    store: Store, subject: LogObject, pointer: LastCheckpoint, files: CheckpointFiles | None, facts: CheckpointCounts
 ) -> Iterator[Finding]:
     """The rules that a pointer breaks, by the checkpoint that it leads to; ``facts`` are those of the checkpoint."""
     if files is None:
@@ -42,7 +42,7 @@ def pointer_findings(
             yield subject.finding("pointer.content", found=f"something else than {files.name}")
 
 
-def _of_counts(subject: LogObject, pointer: LastCheckpoint, facts: CheckpointFacts) -> Iterator[Finding]:
+def _of_counts(subject: LogObject, pointer: LastCheckpoint, facts: CheckpointCounts) -> Iterator[Finding]:
     counted = (
         ("size", pointer.size, facts.num_actions),
         ("size-in-bytes", pointer.size_in_bytes, facts.num_bytes),

@@ -13,7 +13,7 @@ from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile
 from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidLocation, Unsupported
-from deltamirror.ops.validate.checkpoints import CheckpointFacts, checkpoint_findings
+from deltamirror.ops.validate.checkpoints import CheckpointCounts, checkpoint_findings
 from deltamirror.ops.validate.checksums import ChecksumRules
 from deltamirror.ops.validate.commits import Blocks, CommitRules, decoded_lines
 from deltamirror.ops.validate.findings import Finding, LogObject
@@ -44,7 +44,7 @@ class LogSweep:
         self._states = CommitStates(store, listed.commits)
         self._before: dict[int, CheckpointState | None] = {}
         """The states that compactions follow on, by version."""
-        self._facts: dict[str, CheckpointFacts] = {}
+        self._facts: dict[str, CheckpointCounts] = {}
         """What checkpoints hold, by name."""
 
     def findings(self) -> Iterator[Finding]:
@@ -130,7 +130,7 @@ class LogSweep:
         self, files: CheckpointFiles, commits: CheckpointState | None
     ) -> Generator[Finding, None, CheckpointState | None]:
         """One checkpoint; the state that it says, if it can be read."""
-        facts = self._facts[files.name] = CheckpointFacts()
+        facts = self._facts[files.name] = CheckpointCounts()
         yield from checkpoint_findings(self._store, files, facts)
         subject, state = self._object(files.metas[0]), _read(self._store, files)
         if isinstance(state, CheckpointState):
@@ -164,7 +164,7 @@ class LogSweep:
         target = pointer_target(pointer, self._listed.checkpoints)
         if target is None and pointer_target(pointer, list_log(self._store, first=pointer.version).checkpoints):
             return  # its checkpoint came after the log was listed
-        facts = CheckpointFacts() if target is None else self._facts[target.name]
+        facts = CheckpointCounts() if target is None else self._facts[target.name]
         yield from pointer_findings(self._store, subject, pointer, target, facts)
 
     def _object(self, meta: Meta) -> LogObject:

@@ -13,7 +13,7 @@ from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import read_listing
 from deltamirror.deltalog.states import state_at
 from deltamirror.errors import NotFound
-from deltamirror.ops.validate.checkpoints import CheckpointFacts, file_findings
+from deltamirror.ops.validate.checkpoints import CheckpointCounts, file_findings
 from deltamirror.ops.validate.checksums import decoded_checksum
 from deltamirror.ops.validate.commits import CommitRules
 from deltamirror.ops.validate.findings import Finding, LogObject
@@ -117,15 +117,15 @@ def _of_file(store: Store, meta: Meta) -> Iterator[Finding]:
     subject, name = LogObject(store.location, meta.key), meta.key.rpartition("/")[2]
     match names.parse(name):
         case names.Checkpoint() | names.CheckpointPart() | names.UuidCheckpoint():
-            yield from file_findings(store, meta, CheckpointFacts())
-        case names.Checksum():
+            yield from file_findings(store, meta, CheckpointCounts())
+        case names.ChecksumFile():
             found = decoded_checksum(subject, read_whole(store, meta))
             yield from (found,) if isinstance(found, Finding) else ()
         case _ if name == names.LAST_CHECKPOINT:
             pointer = read_pointer(subject, read_whole(store, meta))
             yield from (pointer,) if isinstance(pointer, Finding) else ()
         case _ if name.endswith(".parquet"):
-            yield from file_findings(store, meta, CheckpointFacts())
+            yield from file_findings(store, meta, CheckpointCounts())
         case _:
             rules = CommitRules()
             examined = rules.examined(subject, 0, partial(read_blocks, store, meta))

@@ -18,7 +18,7 @@ from deltamirror.rows.scanning import TableFiles, scan_of
 from deltamirror.storage.location import local_path
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["DELTA_RS", "OWN_SCAN", "Reading", "read_table"]
+__all__ = ["DELTA_RS", "OWN_SCAN", "ReaderAnswer", "read_table"]
 
 DELTA_RS: Final = "delta-rs"
 OWN_SCAN: Final = "deltamirror"
@@ -27,7 +27,7 @@ _UNSUPPORTED: Final = re.compile(r"unsupported|not supported|not yet supported",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReaderAnswer:
     """What a reader found at a version; where it failed, why."""
 
     reader: str
@@ -37,7 +37,7 @@ class Reading:
     failure: str = ""
 
 
-def read_table(taken: Snapshot, location: str, storage: StorageSettings) -> Reading | None:
+def read_table(taken: Snapshot, location: str, storage: StorageSettings) -> ReaderAnswer | None:
     """Read all rows of a version, and count them; None where neither reader knows the features of the table."""
     try:
         library = import_module("deltalake")
@@ -49,28 +49,28 @@ def read_table(taken: Snapshot, location: str, storage: StorageSettings) -> Read
     return _by_own_scan(taken, location, storage) if _UNSUPPORTED.search(found.failure) else found
 
 
-def _by_delta_rs(library: ModuleType, version: int, location: str, storage: StorageSettings) -> Reading:
+def _by_delta_rs(library: ModuleType, version: int, location: str, storage: StorageSettings) -> ReaderAnswer:
     place, options = local_path(location) or location, _options(storage)
     try:
         table = library.DeltaTable(place, version=version, storage_options=options)
         actions = pa.table(table.get_add_actions())
         rows = _count(library.QueryBuilder().register("t", table).execute("SELECT * FROM t"))
     except Exception as error:  # noqa: BLE001 - a library of others: whatever it raises, it did not read the table
-        return Reading(reader=DELTA_RS, failure=redact_text(f"{type(error).__name__}: {error}"))
+        return ReaderAnswer(reader=DELTA_RS, failure=redact_text(f"{type(error).__name__}: {error}"))
     paths = [unquote(path) for path in actions.column("path").to_pylist()]
     files = dict(zip(paths, actions.column("size_bytes").to_pylist(), strict=True))
-    return Reading(reader=DELTA_RS, files=files, num_rows=rows)
+    return ReaderAnswer(reader=DELTA_RS, files=files, num_rows=rows)
 
 
-def _by_own_scan(taken: Snapshot, location: str, storage: StorageSettings) -> Reading | None:
+def _by_own_scan(taken: Snapshot, location: str, storage: StorageSettings) -> ReaderAnswer | None:
     try:
         layout = Layout.of(taken.table, taken.metadata, taken.protocol)
         scan = scan_of(layout, TableFiles(location, storage), taken.files(), columns=None, condition=None)
-        return Reading(reader=OWN_SCAN, num_rows=_count(scan.reader()))
+        return ReaderAnswer(reader=OWN_SCAN, num_rows=_count(scan.reader()))
     except Unsupported:
         return None
     except DeltaMirrorError as error:
-        return Reading(reader=OWN_SCAN, failure=redact_text(error.message))
+        return ReaderAnswer(reader=OWN_SCAN, failure=redact_text(error.message))
 
 
 def _count(batches: Iterable[Any]) -> int:

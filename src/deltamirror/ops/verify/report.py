@@ -7,7 +7,7 @@ from enum import StrEnum
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.validate.findings import Finding
 
-__all__ = ["Compared", "Level", "StateDifference", "TableVerified"]
+__all__ = ["ComparedWith", "Level", "StateDifference", "TableVerified"]
 
 
 class Level(StrEnum):
@@ -21,7 +21,7 @@ class Level(StrEnum):
     """An independent reader reads the table, too."""
 
 
-class Compared(StrEnum):
+class ComparedWith(StrEnum):
     """What a state is held against: always the lines that were committed."""
 
     LOG = "log"
@@ -36,7 +36,7 @@ class Compared(StrEnum):
 class StateDifference:
     """A state that is not what the committed lines come to."""
 
-    compared: Compared
+    compared: ComparedWith
     version: int
     first: str
     """One difference, or why there is no such state; A is what is compared, B the committed lines."""

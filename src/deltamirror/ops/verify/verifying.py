@@ -25,13 +25,13 @@ from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.validate.findings import Finding
 from deltamirror.ops.validate.states import UNDECODABLE
 from deltamirror.ops.validate.validating import validate_log
-from deltamirror.ops.verify.readers import Reading, read_table
-from deltamirror.ops.verify.report import Compared, Level, StateDifference, TableVerified
+from deltamirror.ops.verify.readers import ReaderAnswer, read_table
+from deltamirror.ops.verify.report import ComparedWith, Level, StateDifference, TableVerified
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_log
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
-from deltamirror.work import Difference
+from deltamirror.work import ObjectDifference
 
 __all__ = ["Verifier", "Versions"]
 
@@ -123,12 +123,12 @@ class Verifier:
             lines, committed_at = states.at(version)
             taken = snapshot(self._engine.database, log.name, version=version)
             rows = unexpired(_projected_state(taken), committed_at)
-            yield from _difference(Compared.PROJECTIONS, rows, lines)
+            yield from _difference(ComparedWith.PROJECTIONS, rows, lines)
             found = _log_state(store, listing, version)
             if isinstance(found, CheckpointState):
-                yield from _difference(Compared.LOG, unexpired(found, committed_at), lines)
+                yield from _difference(ComparedWith.LOG, unexpired(found, committed_at), lines)
             else:
-                yield StateDifference(compared=Compared.LOG, version=version, first=found, counts={})
+                yield StateDifference(compared=ComparedWith.LOG, version=version, first=found, counts={})
 
     def _read(self, log: KeptLog, told: TableVerified, version: int) -> TableVerified:
         taken = snapshot(self._engine.database, log.name, version=version)
@@ -154,7 +154,7 @@ def _with_objects(told: TableVerified, found: Findings) -> TableVerified:
     )
 
 
-def _versions(found: Sequence[Difference]) -> tuple[int, ...]:
+def _versions(found: Sequence[ObjectDifference]) -> tuple[int, ...]:
     return tuple(sorted(each.version for each in found))
 
 
@@ -182,7 +182,7 @@ def _log_state(store: Store, listing: LogListing | str, version: int) -> Checkpo
         return error.message
 
 
-def _difference(compared: Compared, found: CheckpointState, lines: CheckpointState) -> Iterator[StateDifference]:
+def _difference(compared: ComparedWith, found: CheckpointState, lines: CheckpointState) -> Iterator[StateDifference]:
     difference = compare(found, lines)
     if difference.first is not None:
         yield StateDifference(
@@ -210,14 +210,14 @@ def _files(taken: Snapshot) -> pa.Table:
     return pa.concat_tables([FILES.empty_table(), *parts])
 
 
-def _reader_differences(taken: Snapshot, reading: Reading) -> Iterator[StateDifference]:
+def _reader_differences(taken: Snapshot, reading: ReaderAnswer) -> Iterator[StateDifference]:
     first = reading.failure or _unlike(taken, reading)
     if first:
         told = f"{reading.reader}: {first}"
-        yield StateDifference(compared=Compared.READER, version=taken.version, first=told, counts={})
+        yield StateDifference(compared=ComparedWith.READER, version=taken.version, first=told, counts={})
 
 
-def _unlike(taken: Snapshot, reading: Reading) -> str:
+def _unlike(taken: Snapshot, reading: ReaderAnswer) -> str:
     """What a reader sees otherwise: files first, then the number of rows, where statistics tell it."""
     table = taken.files()
     expected = {decode_path(path): size for path, size in zip(*_columns(table, "path", "size"), strict=True)}

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,7 @@ from deltamirror.txnlog.queue.breakers import (
 )
 from deltamirror.work import Outcome
 
-__all__ = ["Breakers", "Gate"]
+__all__ = ["Breakers", "Gate", "Purpose"]
 
 _log = logging.getLogger(__name__)
 _WITHOUT_ENDPOINT: Final = ("file://", "memory://")
@@ -39,6 +40,14 @@ class Gate:
     shut: Mapping[str, Breaker] = field(default_factory=dict)
     tried: Mapping[str, int | None] = field(default_factory=dict)
     """Those of them that may be tried, with one unit of work: of any table but this one, if there is one."""
+
+
+class Purpose(Enum):
+    """Why a job works at a store."""
+
+    WORK = auto()
+    PROBE = auto()
+    """To see whether the store, whose circuit is open, is back."""
 
 
 class Breakers:
@@ -100,21 +109,21 @@ class Breakers:
         There may be no other one: perhaps nothing is to be published there.
         """
         prefix = store_prefix(location)
-        tries = prefix in self.gate().tried and self.begin_trying(prefix)
+        probes = prefix in self.gate().tried and self.begin_trying(prefix)
         try:
             yield
         except DeltaMirrorError as error:
-            if tries:
+            if probes:
                 self._tell(prefix, news_of_look(error, prober=self._owner))
             raise
-        if tries:
+        if probes:
             self._tell(prefix, news_of_look(None, prober=self._owner))
 
-    def told(self, prefix: str, outcomes: Sequence[Outcome], *, tries: bool) -> bool:
+    def told(self, prefix: str, outcomes: Sequence[Outcome], purpose: Purpose) -> bool:
         """Take in what the outcome of a unit, or those of units that succeeded, tell of a store; False if it opens."""
         if not self._live.current.breaker.enabled:
             return True
-        each = [news_of(outcome, prober=self._owner if tries else None) for outcome in outcomes]
+        each = [news_of(outcome, prober=self._owner if purpose is Purpose.PROBE else None) for outcome in outcomes]
         news = replace(each[-1], successes=sum(one.successes for one in each))
         known = breaker_of(self._database, self._store(prefix))
         asks = self._rules.asks_for_share(known, news)

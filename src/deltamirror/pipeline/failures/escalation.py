@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deltamirror.config import MirrorSettings
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.failures.breaker import moment
-from deltamirror.pipeline.failures.policy import Escalation, policy_of
+from deltamirror.pipeline.failures.policy import EscalatedWhen, policy_of
 from deltamirror.work import CommitOutcome, Outcome
 
 __all__ = ["EscalationPolicy", "tell"]
@@ -23,11 +23,11 @@ class EscalationPolicy:
     def __call__(self, error: DeltaMirrorError, attempts: int) -> bool:
         """By its class, and by how many attempts there were."""
         match policy_of(error.code).escalates:
-            case Escalation.AT_ONCE:
+            case EscalatedWhen.AT_ONCE:
                 return True
-            case Escalation.PAST_ATTEMPTS:
+            case EscalatedWhen.PAST_ATTEMPTS:
                 return attempts >= self.settings.attempts
-            case Escalation.NEVER:
+            case EscalatedWhen.NEVER:
                 return False
 
 

@@ -15,7 +15,7 @@ __all__ = [
     "POLICIES",
     "STORE_CODES",
     "WITH_THE_STORE",
-    "Escalation",
+    "EscalatedWhen",
     "Policy",
     "Severity",
     "policy_of",
@@ -34,7 +34,7 @@ class Severity(StrEnum):
     CRITICAL = "critical"  # the published log, or our own work, is not as it should be
 
 
-class Escalation(StrEnum):
+class EscalatedWhen(StrEnum):
     """When an operator is told that a version, or a checkpoint, keeps failing."""
 
     NEVER = "never"
@@ -48,7 +48,7 @@ class Policy:
 
     error: type[DeltaMirrorError]
     severity: Severity
-    escalates: Escalation
+    escalates: EscalatedWhen
     remedy: str
     """What the operator does, with the command."""
     guide: str
@@ -79,7 +79,7 @@ _TABLE: Final = (
     Policy(
         errors.Unavailable,
         Severity.WARNING,
-        Escalation.PAST_ATTEMPTS,
+        EscalatedWhen.PAST_ATTEMPTS,
         "nothing, if the store comes back: the mirror tries again by itself; check `storage.endpoint` and the network; "
         "`deltamirror status` shows what waits, `deltamirror mirror --once` tries at once",
         "recovery.md#a-store-that-is-down",
@@ -88,7 +88,7 @@ _TABLE: Final = (
     Policy(
         errors.Throttled,
         Severity.WARNING,
-        Escalation.PAST_ATTEMPTS,
+        EscalatedWhen.PAST_ATTEMPTS,
         "nothing: the mirror tries again by itself, and slower; a lower `mirror.concurrency` asks less of the store; "
         "`deltamirror status` shows what waits",
         "recovery.md#a-store-that-is-down",
@@ -97,7 +97,7 @@ _TABLE: Final = (
     Policy(
         errors.Transient,
         Severity.WARNING,
-        Escalation.PAST_ATTEMPTS,
+        EscalatedWhen.PAST_ATTEMPTS,
         "nothing: the mirror tries again by itself; `deltamirror status` shows whether it got on",
         "mirroring.md#when-something-fails",
         speaks_of_store=True,
@@ -105,14 +105,14 @@ _TABLE: Final = (
     Policy(
         errors.PermissionDenied,
         Severity.ERROR,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "correct the keys or the rights; `deltamirror mirror --once` then tries at once",
         "mirroring.md#stores",
     ),
     Policy(
         errors.CapacityExceeded,
         Severity.ERROR,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "make room: the mirror tries again by itself, `deltamirror mirror --once` at once",
         "recovery.md#lasting-failures",
         passes=True,
@@ -120,7 +120,7 @@ _TABLE: Final = (
     Policy(
         errors.NotFound,
         Severity.ERROR,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "create the bucket, or drop the table and create it at the right location; lost log objects are written "
         "again by the mirror; `deltamirror mirror --once` tries at once",
         "recovery.md#lost-log-objects",
@@ -128,7 +128,7 @@ _TABLE: Final = (
     Policy(
         errors.InvalidLocation,
         Severity.ERROR,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "move away what is in the place of the table's folder, of its log or of an object; `deltamirror mirror --once` "
         "then tries at once",
         "recovery.md#lasting-failures",
@@ -136,14 +136,14 @@ _TABLE: Final = (
     Policy(
         errors.InvalidSettings,
         Severity.ERROR,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "correct the settings: `deltamirror config check`",
         "mirroring.md#stores",
     ),
     Policy(
         errors.Unsupported,
         Severity.ERROR,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "the store cannot publish safely: move the table to one with conditional writes, to which "
         "`deltamirror rebuild TABLE --to LOCATION` writes its log",
         "mirroring.md#stores",
@@ -152,7 +152,7 @@ _TABLE: Final = (
     Policy(
         errors.Diverged,
         Severity.CRITICAL,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "another writer wrote to this log: keep that writer away; `deltamirror report TABLE` shows the objects; "
         "`deltamirror adopt TABLE` takes in foreign commits, `deltamirror repair TABLE` replaces altered ones",
         "recovery.md#another-writer-wrote-to-the-log",
@@ -160,7 +160,7 @@ _TABLE: Final = (
     Policy(
         errors.InvalidInput,
         Severity.ERROR,
-        Escalation.PAST_ATTEMPTS,
+        EscalatedWhen.PAST_ATTEMPTS,
         "an object of the log is damaged: the mirror writes it again, and `deltamirror reconcile TABLE` at "
         "once; or a property of the table cannot be read: `deltamirror table alter TABLE --set K=V` corrects it",
         "recovery.md#how-it-is-noticed",
@@ -168,14 +168,14 @@ _TABLE: Final = (
     Policy(
         errors.InvalidAction,
         Severity.CRITICAL,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "the stored commit cannot be read by others: report it, with what `deltamirror report TABLE` says",
         "recovery.md#lasting-failures",
     ),
     Policy(
         errors.LogChanged,
         Severity.WARNING,
-        Escalation.PAST_ATTEMPTS,
+        EscalatedWhen.PAST_ATTEMPTS,
         "keep others from writing to the log while it is read; then try again: `deltamirror reconcile TABLE`",
         "importing.md#a-table-that-is-written-to-meanwhile",
     ),
@@ -183,28 +183,28 @@ _TABLE: Final = (
     Policy(
         errors.LeaseLost,
         Severity.INFO,
-        Escalation.NEVER,
+        EscalatedWhen.NEVER,
         "nothing: another service has the table; `deltamirror status` shows how far it is",
         "mirroring.md#running-it",
     ),
     Policy(
         errors.Internal,
         Severity.CRITICAL,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "this is a defect: report it, with what `deltamirror report TABLE` says",
         "recovery.md#lasting-failures",
     ),
     Policy(
         errors.CatalogMismatch,
         Severity.CRITICAL,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "run `deltamirror init`, or the release that the catalog is of",
         "mirroring.md#when-something-fails",
     ),
     Policy(
         errors.MissingExtra,
         Severity.ERROR,
-        Escalation.AT_ONCE,
+        EscalatedWhen.AT_ONCE,
         "install the extra that is named, on every machine that mirrors; "
         "`deltamirror mirror --once` then tries at once",
         "spark.md#the-mirror-on-spark",
@@ -213,35 +213,37 @@ _TABLE: Final = (
     Policy(
         errors.CommitUnknown,
         Severity.WARNING,
-        Escalation.NEVER,
+        EscalatedWhen.NEVER,
         "commit again with the same token: it is committed once; `deltamirror table history TABLE` shows it",
         "writing.md#sent-twice-committed-once",
     ),
     Policy(
         errors.Conflict,
         Severity.INFO,
-        Escalation.NEVER,
+        EscalatedWhen.NEVER,
         "read the table again and compute the transaction anew; `deltamirror table history TABLE` shows who won",
         "writing.md#conflicts",
     ),
     Policy(
         errors.Late,
         Severity.WARNING,
-        Escalation.NEVER,
+        EscalatedWhen.NEVER,
         "nothing, if the mirror runs: `deltamirror status` shows what keeps it",
         "mirroring.md#waiting-for-a-commit",
     ),
     Policy(
         errors.Refused,
         Severity.WARNING,
-        Escalation.NEVER,
+        EscalatedWhen.NEVER,
         "what its message says; `deltamirror status` shows the table's state",
         "mirroring.md#status",
     ),
-    Policy(errors.AlreadyExists, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "importing.md#one-table"),
-    Policy(errors.InvalidLine, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "writing.md#transactions"),
-    Policy(errors.InvalidSchema, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "writing.md#transactions"),
-    Policy(errors.TokenReused, Severity.INFO, Escalation.NEVER, _WRITERS_OWN, "writing.md#sent-twice-committed-once"),
+    Policy(errors.AlreadyExists, Severity.INFO, EscalatedWhen.NEVER, _WRITERS_OWN, "importing.md#one-table"),
+    Policy(errors.InvalidLine, Severity.INFO, EscalatedWhen.NEVER, _WRITERS_OWN, "writing.md#transactions"),
+    Policy(errors.InvalidSchema, Severity.INFO, EscalatedWhen.NEVER, _WRITERS_OWN, "writing.md#transactions"),
+    Policy(
+        errors.TokenReused, Severity.INFO, EscalatedWhen.NEVER, _WRITERS_OWN, "writing.md#sent-twice-committed-once"
+    ),
 )
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType({policy.code: policy for policy in _TABLE})

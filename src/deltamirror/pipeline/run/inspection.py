@@ -10,7 +10,7 @@ from deltamirror.deltalog.comparison import difference
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.open import StoreAddress, Stores
 from deltamirror.storage.store import Store
-from deltamirror.work import Difference, ExpectedObject
+from deltamirror.work import ExpectedObject, ObjectDifference
 
 __all__ = ["Inspector", "LocalInspector"]
 
@@ -21,7 +21,7 @@ class Inspector(Protocol):
     def store(self, address: StoreAddress) -> Store:
         """The store at an address, for this process."""
 
-    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[ObjectDifference]:
         """What is not as it should be, in the order of what was expected."""
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class LocalInspector:
         """The store at an address; it is opened once."""
         return self._stores.at(address)
 
-    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[ObjectDifference]:
         """What is not as it should be; some objects are read at once."""
         compare, at_once = partial(difference, self.store(address)), self._live.current.mirror.threads
         with ThreadPoolExecutor(at_once, thread_name_prefix="deltamirror-inspection") as threads:

@@ -24,7 +24,7 @@ from deltamirror.pipeline.service.jobs import Workshop
 from deltamirror.pipeline.service.lanes import CheckpointLane, CommitLane, MirrorLane
 from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.pace import Pace
-from deltamirror.pipeline.service.progress import Progress
+from deltamirror.pipeline.service.progress import WorkInHand
 from deltamirror.pipeline.service.service import Observer, Service, Summary, lasting_failure
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.pipeline.service.turns import Turns
@@ -90,7 +90,7 @@ class PublishingEngine:
         self.breakers = Breakers(self.database, live, owner=self.owner)
         self.calls = StoreCalls()
         self.runner = runner if runner is not None else self._closing(open_runner(live, self.database, self.calls))
-        self.progress = Progress()
+        self.progress = WorkInHand()
         shop = Workshop(
             database=self.database,
             runner=self.runner,

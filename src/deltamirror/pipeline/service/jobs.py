@@ -19,7 +19,7 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.pipeline.failures.backoff import RetryPolicy
-from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.pipeline.failures.circuit import Breakers, Purpose
 from deltamirror.pipeline.failures.escalation import EscalationPolicy
 from deltamirror.pipeline.plan.cadence import Due
 from deltamirror.pipeline.plan.planning import CommitPlan
@@ -65,15 +65,15 @@ class Workshop:
 class Job(ABC):
     """Work at tables of one store, by their leases and names. The leases are renewed until it is over.
 
-    A job that ``tries`` its store is of one table: the probe of a store whose circuit is open.
+    A job whose purpose is a probe is of one table.
     """
 
     is_retry = False
     """Whether all of its tables failed before."""
 
-    def __init__(self, shop: Workshop, tables: Mapping[Lease, str], *, location: str, tries: bool) -> None:
+    def __init__(self, shop: Workshop, tables: Mapping[Lease, str], *, location: str, purpose: Purpose) -> None:
         self._shop = shop
-        self._tries = tries
+        self._purpose = purpose
         self._waiting = {lease.table_id: lease for lease in tables}
         self._names = {lease.table_id: name for lease, name in tables.items()}
         self.store = store_prefix(location)
@@ -120,8 +120,8 @@ class Job(ABC):
             self._shop.heartbeat.remove([self._waiting.pop(outcome.table_id)])
             if recorded.recovered:
                 self._shop.breakers.recovered(self.store)
-        goes_on = self._shop.breakers.told(self.store, outcomes, tries=self._tries)
-        self._tries = False
+        goes_on = self._shop.breakers.told(self.store, outcomes, self._purpose)
+        self._purpose = Purpose.WORK
         yield from told
         return goes_on
 
@@ -130,7 +130,7 @@ class Job(ABC):
         self._shop.heartbeat.remove(self._waiting.values())
         if self._waiting:
             release(self._shop.database, self._waiting.values())
-        if self._tries:
+        if self._purpose is Purpose.PROBE:
             self._shop.breakers.end_trying(self.store)
 
     @abstractmethod
@@ -169,9 +169,9 @@ class RunnerJob(Job):
     so again is the one that failed.
     """
 
-    def __init__(self, shop: Workshop, units: Sequence[Unit], *, tries: bool = False) -> None:
+    def __init__(self, shop: Workshop, units: Sequence[Unit], *, purpose: Purpose = Purpose.WORK) -> None:
         tables = {unit.lease: unit.table for unit in units}
-        super().__init__(shop, tables, location=units[0].address.location, tries=tries)
+        super().__init__(shop, tables, location=units[0].address.location, purpose=purpose)
         self._units = tuple(units)
 
     def _outcomes(self) -> Generator[Sequence[Outcome]]:
@@ -210,8 +210,8 @@ class RunnerJob(Job):
 class CommitJob(RunnerJob):
     """Commits to publish."""
 
-    def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, tries: bool = False) -> None:
-        super().__init__(shop, [plan.unit for plan in plans], tries=tries)
+    def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, purpose: Purpose = Purpose.WORK) -> None:
+        super().__init__(shop, [plan.unit for plan in plans], purpose=purpose)
         self._plans = {plan.unit.table_id: plan for plan in plans}
         self.is_retry = all(plan.is_retry for plan in plans)
 
@@ -227,7 +227,7 @@ class CommitJob(RunnerJob):
         return [*([clean] if clean else []), *([each] for each in outcomes if not self._is_clean(each))]
 
     def _is_clean(self, outcome: Outcome) -> bool:
-        return outcome.failure is None and not self._plans[outcome.table_id].is_retry and not self._tries
+        return outcome.failure is None and not self._plans[outcome.table_id].is_retry and self._purpose is Purpose.WORK
 
     def _record(self, outcomes: Sequence[Outcome]) -> list[Recorded]:
         recorded = super()._record(outcomes)
@@ -261,8 +261,10 @@ class CommitJob(RunnerJob):
 class UnplannedJob(Job):
     """A table whose work cannot be planned: all that is done is to write down why."""
 
-    def __init__(self, shop: Workshop, claim: Claim, error: DeltaMirrorError, *, tries: bool = False) -> None:
-        super().__init__(shop, {claim.lease: claim.name}, location=claim.location, tries=tries)
+    def __init__(
+        self, shop: Workshop, claim: Claim, error: DeltaMirrorError, *, purpose: Purpose = Purpose.WORK
+    ) -> None:
+        super().__init__(shop, {claim.lease: claim.name}, location=claim.location, purpose=purpose)
         self._outcome = _unplanned(claim, error)
 
     def _outcomes(self) -> Generator[Sequence[Outcome]]:

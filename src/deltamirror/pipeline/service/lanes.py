@@ -16,6 +16,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
+from deltamirror.pipeline.failures.circuit import Purpose
 from deltamirror.pipeline.failures.policy import STORE_CODES
 from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan_commits, read_waiting
 from deltamirror.pipeline.run.execution import our_error
@@ -53,7 +54,7 @@ class MirrorLane(ABC):
 
     def jobs(self, *, except_stores: Sequence[str] = (), except_retries: Sequence[str] = ()) -> list[Job]:
         """Work that is due, claimed: of tables in any store but ``except_stores``, and of tables that failed in none of
-        ``except_retries``. Where a circuit is open, of tables that the store served before; and of one that tries it.
+        ``except_retries``. Where a circuit is open, of tables that the store served before; and of one that probes it.
         """
         chosen = self._chosen()
         if chosen is not None and not chosen:
@@ -72,7 +73,7 @@ class MirrorLane(ABC):
                 self.pace.forget(chosen if is_all else [each.table_id for each in claims])
             jobs += self._planned(claims)
             for store in gate.tried.keys() - {*except_stores, *except_retries}:
-                jobs += self._tries(store, gate.tried[store], table_ids=chosen)
+                jobs += self._probe(store, gate.tried[store], table_ids=chosen)
         return jobs
 
     def job_of(self, table_id: int, *, upto: int | None = None) -> Job | None:
@@ -81,7 +82,7 @@ class MirrorLane(ABC):
         claims = self._claimed(limit=1, table_ids=[table_id], except_stores=list(gate.shut))
         jobs = self._planned(claims, upto=upto)
         for store in gate.tried:
-            jobs = jobs or self._tries(store, table_ids=[table_id], upto=upto)
+            jobs = jobs or self._probe(store, table_ids=[table_id], upto=upto)
         return jobs[0] if jobs else None
 
     @property
@@ -104,7 +105,9 @@ class MirrorLane(ABC):
         """For how many seconds they are claimed."""
 
     @abstractmethod
-    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+    def _planned(
+        self, claims: Sequence[Claim], *, upto: int | None = None, purpose: Purpose = Purpose.WORK
+    ) -> list[Job]:
         """Jobs that do what was claimed."""
 
     def _claimed(
@@ -130,7 +133,7 @@ class MirrorLane(ABC):
             switch=Switch.of(self._shop.settings),
         )
 
-    def _tries(
+    def _probe(
         self,
         store: str,
         spared: int | None = None,
@@ -155,7 +158,7 @@ class MirrorLane(ABC):
             if claims and not shop.breakers.begin_trying(store):
                 release(shop.database, [each.lease for each in claims])
                 claims = []
-        jobs = self._planned(claims, upto=upto, tries=True)
+        jobs = self._planned(claims, upto=upto, purpose=Purpose.PROBE)
         if claims and not jobs:
             shop.breakers.end_trying(store)
         return jobs
@@ -184,7 +187,9 @@ class CommitLane(MirrorLane):
     def _lease(self) -> float:
         return self._shop.settings.mirror.lease
 
-    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+    def _planned(
+        self, claims: Sequence[Claim], *, upto: int | None = None, purpose: Purpose = Purpose.WORK
+    ) -> list[Job]:
         """One job a store, and one of its tables that failed: they may hang, and hold up none that did not.
 
         A large unit is a job of its own, so that small ones are recorded without it.
@@ -196,9 +201,9 @@ class CommitLane(MirrorLane):
         def plan(claim: Claim) -> CommitPlan | None:
             return plan_commits(shop.database, claim, waiting, settings=settings, upto=upto)
 
-        plans, failing = _planned(shop, claims, plan, tries=tries)
+        plans, failing = _planned(shop, claims, plan, purpose=purpose)
         groups = _by_store(plans, large=settings.mirror.batch_bytes)
-        return [*failing, *(CommitJob(shop, some, tries=tries) for some in groups)]
+        return [*failing, *(CommitJob(shop, some, purpose=purpose) for some in groups)]
 
 
 class CheckpointLane(MirrorLane):
@@ -225,20 +230,22 @@ class CheckpointLane(MirrorLane):
     def _lease(self) -> float:
         return self._shop.settings.checkpoint.lease
 
-    def _planned(self, claims: Sequence[Claim], *, upto: int | None = None, tries: bool = False) -> list[Job]:
+    def _planned(
+        self, claims: Sequence[Claim], *, upto: int | None = None, purpose: Purpose = Purpose.WORK
+    ) -> list[Job]:
         """One job for the small checkpoints of a store, and one for the first that is not small.
 
         Another one that is not is given back: by the time that this service is free, another one may have written it.
         """
         shop = self._shop
         plan = partial(plan_checkpoint, shop.database, settings=shop.settings)
-        units, failing = _planned(shop, claims, plan, tries=tries)
+        units, failing = _planned(shop, claims, plan, purpose=purpose)
         large = [[unit] for unit in units if not _is_small(unit)]
         small: dict[str, list[CheckpointUnit]] = {}
         for unit in units:
             if _is_small(unit):
                 small.setdefault(store_prefix(unit.address.location), []).append(unit)
-        jobs = [*failing, *(RunnerJob(shop, some, tries=tries) for some in (*small.values(), *large[:1]))]
+        jobs = [*failing, *(RunnerJob(shop, some, purpose=purpose) for some in (*small.values(), *large[:1]))]
         if large[1:]:
             with _closed_on_failure(jobs):
                 release(shop.database, [unit.lease for [unit] in large[1:]])
@@ -246,7 +253,7 @@ class CheckpointLane(MirrorLane):
 
 
 def _planned(
-    shop: Workshop, claims: Sequence[Claim], plan: Callable[[Claim], P | None], *, tries: bool
+    shop: Workshop, claims: Sequence[Claim], plan: Callable[[Claim], P | None], *, purpose: Purpose
 ) -> tuple[list[P], list[Job]]:
     """What claims come to, and jobs of the tables that cannot be planned: each of them fails, and holds up no other."""
     plans: list[P] = []
@@ -267,7 +274,7 @@ def _planned(
                 plans.append(found)
         if idle:
             release(shop.database, [each.lease for each in idle])
-    return plans, [UnplannedJob(shop, each, error, tries=tries) for each, error in poisoned]
+    return plans, [UnplannedJob(shop, each, error, purpose=purpose) for each, error in poisoned]
 
 
 @contextmanager

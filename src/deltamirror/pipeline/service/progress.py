@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deltamirror.pipeline.service.jobs import Job
 from deltamirror.work import Lane
 
-__all__ = ["Progress", "Quiet", "Standing"]
+__all__ = ["Quiet", "Standing", "WorkInHand"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class _InHand:
     since: float
 
 
-class Progress:
+class WorkInHand:
     """The record of one service. Safe to share between threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

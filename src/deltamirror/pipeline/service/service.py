@@ -16,7 +16,7 @@ from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.pipeline.service.jobs import Job
 from deltamirror.pipeline.service.lanes import MirrorLane
-from deltamirror.pipeline.service.progress import Progress
+from deltamirror.pipeline.service.progress import WorkInHand
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
@@ -78,7 +78,7 @@ class Service:
         shares_database: bool,
         outlook: Outlook,
         ending: Ending,
-        progress: Progress,
+        progress: WorkInHand,
         after_checkpoint: Callable[[CheckpointOutcome], None] = lambda _: None,
     ) -> None:
         self._database = database

@@ -21,31 +21,31 @@ from deltamirror.errors import InvalidInput, InvalidLocation
 from deltamirror.publish.checkpoint.sidecars import TopFile, read_top
 from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import Store
-from deltamirror.work import Difference
+from deltamirror.work import ObjectDifference
 
 __all__ = ["damaged_sidecar", "leads_to", "repeats"]
 
 _THREADS: Final = 4
 
 
-def damaged_sidecar(store: Store, key: str, version: int, *, whole: bool) -> Difference | None:
+def damaged_sidecar(store: Store, key: str, version: int, *, whole: bool) -> ObjectDifference | None:
     """A sidecar of a checkpoint of ours that is gone or has other bytes; None if all are as they were written.
 
     Without ``whole``, one that has its size is not read.
     """
     top = store.read(key)
     if top is None:
-        return Difference(version=version, key=key, found="")
+        return ObjectDifference(version=version, key=key, found="")
     try:
         file = read_top(top.data, source=key)
     except (InvalidInput, ValueError):
-        return Difference(version=version, key=key, found=sha256(top.data).hexdigest())
+        return ObjectDifference(version=version, key=key, found=sha256(top.data).hexdigest())
     compare = partial(_difference, store, file, version, whole=whole)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
         return next((found for found in threads.map(compare, file.sidecars) if found is not None), None)
 
 
-def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, whole: bool) -> Difference | None:
+def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, whole: bool) -> ObjectDifference | None:
     key = f"{names.SIDECARS}/{sidecar.path}"
     try:
         if not whole:
@@ -57,7 +57,7 @@ def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, 
         digest = None  # a link in its place, which is not followed
     if digest is not None and file.is_as_written(sidecar, version, digest):
         return None
-    return Difference(version=version, key=key, found="" if digest is None else digest.hex())
+    return ObjectDifference(version=version, key=key, found="" if digest is None else digest.hex())
 
 
 def leads_to(pointer: LastCheckpoint, files: CheckpointFiles) -> bool:

@@ -13,11 +13,11 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import alerts, deliveries
 
-__all__ = ["Claim", "Undelivered", "channels_due", "claim", "record_failed", "record_sent", "undelivered"]
+__all__ = ["DeliveryClaim", "Undelivered", "channels_due", "claim", "record_failed", "record_sent", "undelivered"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class DeliveryClaim:
     """Notifications of one rule and one event for one channel, which this process is to send as one message."""
 
     claim: str
@@ -44,7 +44,7 @@ def channels_due(database: Database) -> set[str]:
         return set(connection.execute(select(deliveries.c.channel).where(_IS_DUE).distinct()).scalars())
 
 
-def claim(database: Database, channel: str, *, seconds: float) -> Claim | None:
+def claim(database: Database, channel: str, *, seconds: float) -> DeliveryClaim | None:
     """The notifications of a channel that waited longest, for this process to send in some time; None: none is due."""
     with database.read() as connection:
         due = connection.execute(_NEXT, {"of_channel": channel}).first()
@@ -60,10 +60,10 @@ def claim(database: Database, channel: str, *, seconds: float) -> Claim | None:
         return None  # another service was quicker
     rows = tuple(alert_row(row) for row in found)
     attempts = max(row["failed_attempts"] for row in found)
-    return Claim(claim=name, channel=channel, event=Event(due.event), alerts=rows, attempts=attempts)
+    return DeliveryClaim(claim=name, channel=channel, event=Event(due.event), alerts=rows, attempts=attempts)
 
 
-def record_sent(database: Database, sent: Claim, *, repeat: float) -> None:
+def record_sent(database: Database, sent: DeliveryClaim, *, repeat: float) -> None:
     """A message has arrived. While its alerts fire it is due again after so many seconds; 0: never."""
     again = (deliveries.c.event == Event.FIRING.value) & (repeat > 0)
     done = {
@@ -76,7 +76,7 @@ def record_sent(database: Database, sent: Claim, *, repeat: float) -> None:
     _record(database, sent, done)
 
 
-def record_failed(database: Database, failed: Claim, error: str, *, pause: float) -> None:
+def record_failed(database: Database, failed: DeliveryClaim, error: str, *, pause: float) -> None:
     """A message could not be sent: it is due again after so many seconds."""
     c = deliveries.c
     _record(
@@ -93,7 +93,7 @@ def undelivered(connection: Connection) -> list[Undelivered]:
     return [Undelivered(channel=row.channel, attempts=row.attempts, error=row.error or "") for row in rows]
 
 
-def _record(database: Database, claimed: Claim, values: dict[str, object]) -> None:
+def _record(database: Database, claimed: DeliveryClaim, values: dict[str, object]) -> None:
     """Write down what became of a claim. A notification that changed meanwhile is no longer part of it, and is due."""
     with database.write(Step.RECORD_NOTIFICATIONS) as session:
         freed = {**values, "claim": None, "claimed_until": 0}

@@ -21,10 +21,10 @@ from deltamirror.txnlog.database.schema import alerts, deliveries
 from deltamirror.txnlog.database.upsert import upsert
 
 __all__ = [
+    "AlertChange",
     "AlertKey",
     "AlertRow",
     "AlertState",
-    "Change",
     "DeliveryState",
     "Event",
     "Facts",
@@ -120,7 +120,7 @@ class AlertRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AlertChange:
     """What becomes of an alert at a time, and the channels that are told."""
 
     key: AlertKey
@@ -168,23 +168,23 @@ def alert_row(values: dict[str, Any]) -> AlertRow:
     return AlertRow(**{**own, "state": AlertState(own["state"]), "announced": bool(own["announced"])})
 
 
-def record(database: Database, changes: Sequence[Change]) -> list[Change]:
+def record(database: Database, changes: Sequence[AlertChange]) -> list[AlertChange]:
     """Make changes, and order their notifications; those that took effect: the others were made by another service.
 
     All services take the rows in one order: none waits for another that waits for it.
     """
-    made: list[Change] = []
+    made: list[AlertChange] = []
     for some in batched(sorted(changes, key=_order_of), _AT_ONCE):
         with database.write(Step.RECORD_ALERTS) as session:
             made += _recorded(session, some)
     return made
 
 
-def _order_of(change: Change) -> tuple[str, str, str]:
+def _order_of(change: AlertChange) -> tuple[str, str, str]:
     return change.key.rule, change.key.scope, change.key.subject
 
 
-def _recorded(session: Session, changes: Sequence[Change]) -> Iterator[Change]:
+def _recorded(session: Session, changes: Sequence[AlertChange]) -> Iterator[AlertChange]:
     for change in changes:
         if _is_made(session, change):
             if change.tells:
@@ -193,7 +193,7 @@ def _recorded(session: Session, changes: Sequence[Change]) -> Iterator[Change]:
     _sweep(session)
 
 
-def _is_made(session: Session, change: Change) -> bool:
+def _is_made(session: Session, change: AlertChange) -> bool:
     match change.move:
         case Move.BEGIN:
             return _entered(session, change, {"state": AlertState.PENDING.value, "since": change.at})
@@ -209,16 +209,16 @@ def _is_made(session: Session, change: Change) -> bool:
             return _forgotten(session, change)
 
 
-def _told(change: Change) -> dict[str, Any]:
+def _told(change: AlertChange) -> dict[str, Any]:
     return {"announced": change.tells, **({"notified_at": change.at} if change.tells else {})}
 
 
-def _facts(change: Change) -> dict[str, Any]:
+def _facts(change: AlertChange) -> dict[str, Any]:
     told = {each.name: getattr(change.facts, each.name) for each in fields(Facts)}
     return {"severity": change.severity, **told}
 
 
-def _entered(session: Session, change: Change, values: dict[str, Any]) -> bool:
+def _entered(session: Session, change: AlertChange, values: dict[str, Any]) -> bool:
     """Write an alert that begins or fires: a row of its own, or in place of the row that was seen."""
     since = change.at if change.seen is None or change.seen.state is AlertState.RESOLVED else change.seen.since
     values = {"since": since, "announced": False, **values, **_facts(change)}
@@ -229,12 +229,12 @@ def _entered(session: Session, change: Change, values: dict[str, Any]) -> bool:
     return session.execute(fresh).first() is not None
 
 
-def _updated(session: Session, change: Change, values: dict[str, Any]) -> bool:
+def _updated(session: Session, change: AlertChange, values: dict[str, Any]) -> bool:
     found = update(alerts).where(_as_seen(change)).values(values).returning(alerts.c.rule)
     return session.execute(found).first() is not None
 
 
-def _forgotten(session: Session, change: Change) -> bool:
+def _forgotten(session: Session, change: AlertChange) -> bool:
     """A pending alert is gone, or, if it fired before, resolved as it was: the cooldown goes by that."""
     unheard = delete(alerts).where(_as_seen(change), alerts.c.fired_at.is_(None)).returning(alerts.c.rule)
     if session.execute(unheard).first() is not None:
@@ -242,7 +242,7 @@ def _forgotten(session: Session, change: Change) -> bool:
     return _updated(session, change, {"state": AlertState.RESOLVED.value})
 
 
-def _as_seen(change: Change) -> ColumnElement[bool]:
+def _as_seen(change: AlertChange) -> ColumnElement[bool]:
     seen = change.seen
     if seen is None:
         raise ValueError(f"{change.move} of an alert that is not there: {change.key}")
@@ -256,7 +256,7 @@ def _of(key: AlertKey, table: Any) -> ColumnElement[bool]:
     return found
 
 
-def _order(session: Session, change: Change) -> None:
+def _order(session: Session, change: AlertChange) -> None:
     """Let channels be told. The claim of a sender that tells the event before is kept until its time ends: in order."""
     event = Event.RESOLVED if change.move is Move.RESOLVE else Event.FIRING
     due = {

@@ -9,11 +9,11 @@ from deltamirror.errors import Conflict
 from deltamirror.txnlog.commit.request import Change, Committed
 from deltamirror.txnlog.database.schema import app_transactions, versions
 
-__all__ = ["Progress", "find_applied", "progress_of", "require_progress"]
+__all__ = ["AppProgress", "find_applied", "progress_of", "require_progress"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class AppProgress:
     """The application versions that a transaction records in one table."""
 
     table: str
@@ -25,12 +25,12 @@ class Progress:
     """The lines of another writer say what they say."""
 
 
-def progress_of(change: Change, table_id: int, app_versions: Mapping[str, int]) -> Progress:
+def progress_of(change: Change, table_id: int, app_versions: Mapping[str, int]) -> AppProgress:
     """What a change to a table says of applications."""
-    return Progress(change.table, table_id, app_versions, change.at_version, change.lines is not None)
+    return AppProgress(change.table, table_id, app_versions, change.at_version, change.lines is not None)
 
 
-def find_applied(connection: Connection, progress: Sequence[Progress]) -> Committed | None:
+def find_applied(connection: Connection, progress: Sequence[AppProgress]) -> Committed | None:
     """The answer for a transaction all of whose application versions are at or below the latest ones.
 
     Once it is found, the answer cannot change. A transaction that was applied to some of its tables, or whose
@@ -52,7 +52,7 @@ def find_applied(connection: Connection, progress: Sequence[Progress]) -> Commit
     return _whole_transaction(connection, progress, applied)
 
 
-def require_progress(connection: Connection, progress: Sequence[Progress]) -> None:
+def require_progress(connection: Connection, progress: Sequence[AppProgress]) -> None:
     """Refuse to record an application version that is not above the latest: its data is in the table."""
     for each in progress:
         if each.is_verbatim or each.at_version is None:  # without a version of its own, find_applied has answered
@@ -68,7 +68,7 @@ def require_progress(connection: Connection, progress: Sequence[Progress]) -> No
                 )
 
 
-def _applied_at(connection: Connection, progress: Progress) -> int | None:
+def _applied_at(connection: Connection, progress: AppProgress) -> int | None:
     """The version that recorded the last of these application versions; None if none of them is recorded."""
     if progress.at_version is not None:
         return progress.at_version if _is_recorded_in(connection, progress, progress.at_version) else None
@@ -87,7 +87,7 @@ def _applied_at(connection: Connection, progress: Progress) -> int | None:
     return max(recorded.values()) if recorded else None
 
 
-def _is_recorded_in(connection: Connection, progress: Progress, version: int) -> bool:
+def _is_recorded_in(connection: Connection, progress: AppProgress, version: int) -> bool:
     c = app_transactions.c
     own = (c.table_id == progress.table_id) & c.app_id.in_(list(progress.app_versions)) & (c.version == version)
     found = {row.app_id: row.app_version for row in connection.execute(select(c.app_id, c.app_version).where(own))}
@@ -106,7 +106,7 @@ def _version_of(connection: Connection, table_id: int, app_id: str, app_version:
     return int(latest.version if exact is None else exact)
 
 
-def _whole_transaction(connection: Connection, progress: Sequence[Progress], applied: dict[str, int]) -> Committed:
+def _whole_transaction(connection: Connection, progress: Sequence[AppProgress], applied: dict[str, int]) -> Committed:
     ids = {each.table: each.table_id for each in progress}
     name, version = next(iter(applied.items()))
     c = versions.c

@@ -23,11 +23,11 @@ from deltamirror.txnlog.content.chunks import commit_actions
 from deltamirror.txnlog.content.projection import staged_keys
 from deltamirror.txnlog.database.schema import versions
 
-__all__ = ["Standing", "require_no_conflict"]
+__all__ = ["TableClaim", "require_no_conflict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TableClaim:
     """A transaction's claim on one table: what it did, what it read, and up to which version that was checked."""
 
     table: str
@@ -47,7 +47,7 @@ class Standing:
         return self.stage is not None or self.reads.reads_anything or bool(self.facts.removed or self.facts.added)
 
 
-def require_no_conflict(connection: Connection, standing: Standing, head: int) -> Standing:
+def require_no_conflict(connection: Connection, standing: TableClaim, head: int) -> TableClaim:
     """Hold the transaction against every winner up to ``head``; the standing that it has after them."""
     if head == standing.checked_version:
         return standing
@@ -79,7 +79,7 @@ def require_no_conflict(connection: Connection, standing: Standing, head: int) -
     return replace(standing, checked_version=head)
 
 
-def _winners(connection: Connection, standing: Standing, head: int) -> Iterator[tuple[int, str | None, CommitFacts]]:
+def _winners(connection: Connection, standing: TableClaim, head: int) -> Iterator[tuple[int, str | None, CommitFacts]]:
     c = versions.c
     since = (c.table_id == standing.table_id) & (c.version > standing.checked_version) & (c.version <= head)
     for row in connection.execute(select(versions).where(since).order_by(c.version)).all():
@@ -89,7 +89,7 @@ def _winners(connection: Connection, standing: Standing, head: int) -> Iterator[
             yield row.version, row.operation, _facts_without_files(row)
 
 
-def _removed_from_stage(connection: Connection, standing: Standing, winner: CommitFacts) -> ConflictReason | None:
+def _removed_from_stage(connection: Connection, standing: TableClaim, winner: CommitFacts) -> ConflictReason | None:
     """The rule that two commits may not remove one file, for files that are staged."""
     if standing.stage is None or not winner.removed:
         return None

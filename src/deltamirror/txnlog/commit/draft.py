@@ -9,8 +9,8 @@ from deltamirror.delta.conflicts import CommitFacts, ReadSet, implied_reads
 from deltamirror.delta.evolution import adds_demands
 from deltamirror.delta.features import row_tracking
 from deltamirror.delta.validation import OncePerCommit, TableRules, check_actions
-from deltamirror.txnlog.commit.app_transactions import Progress, progress_of
-from deltamirror.txnlog.commit.conflicts import Standing
+from deltamirror.txnlog.commit.app_transactions import AppProgress, progress_of
+from deltamirror.txnlog.commit.conflicts import TableClaim
 from deltamirror.txnlog.commit.request import Change, Operation
 from deltamirror.txnlog.commit.staging import Staged
 from deltamirror.txnlog.content.state import TableState
@@ -33,7 +33,7 @@ class Draft:
     staged: Staged | None = None
     facts: CommitFacts = field(default_factory=CommitFacts)
     reads: ReadSet = ReadSet.NOTHING
-    standing: Standing | None = None
+    standing: TableClaim | None = None
     """What has to hold against the winners; None where nothing has, or where the version is exact."""
 
     @property
@@ -59,7 +59,7 @@ class Draft:
         return {action.app_id: action.version for action in self.small_actions if isinstance(action, Txn)}
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> AppProgress:
         """What the commit says of applications."""
         return progress_of(self.change, self.state.table_id, self.app_versions)
 

@@ -15,14 +15,14 @@ from deltamirror.errors import InvalidAction, InvalidInput
 from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent
 from deltamirror.txnlog.commit.request import Change
 
-__all__ = ["Block", "Gathered", "Pair"]
+__all__ = ["Gathered", "InputBlock", "Pair"]
 
 Pair: TypeAlias = tuple[bytes | None, Action]
 """The bytes of a line where another writer made them, and its action."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class InputBlock:
     """Some whole lines of a commit, with their actions."""
 
     data: bytes
@@ -88,7 +88,7 @@ class Gathered:
         for _ in self.rest or ():
             pass
 
-    def checked(self, rules: TableRules, *, skip: Sequence[Action], size: int) -> Iterator[Block]:
+    def checked(self, rules: TableRules, *, skip: Sequence[Action], size: int) -> Iterator[InputBlock]:
         """The commit in blocks of whole lines, each action checked as it passes; but for the actions to ``skip``."""
         once, skipped = OncePerCommit(), {id(action) for action in skip}
         pairs, start = chain(self.pairs, self.rest or ()), 0
@@ -127,13 +127,13 @@ class Gathered:
         self.is_read = True
 
 
-def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> Block | None:
+def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> InputBlock | None:
     """The block, if it is nothing but adds that are surely in order."""
     adds = [action for raw, action in pairs if raw is None and type(action) is Add]
     plain = plain_block(rules, adds) if len(adds) == len(pairs) else None
     if plain is None or not once.see_plain(plain.paths):
         return None
-    return Block(lines.encode_commit(adds), adds, plain)
+    return InputBlock(lines.encode_commit(adds), adds, plain)
 
 
 def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -154,11 +154,11 @@ def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         yield number, b"".join(held)
 
 
-def _block(pairs: list[Pair]) -> Block:
+def _block(pairs: list[Pair]) -> InputBlock:
     actions = [action for _, action in pairs]
     if pairs and pairs[0][0] is None:
-        return Block(lines.encode_commit(actions), actions)
-    return Block(b"".join(raw or b"" for raw, _ in pairs), actions)
+        return InputBlock(lines.encode_commit(actions), actions)
+    return InputBlock(b"".join(raw or b"" for raw, _ in pairs), actions)
 
 
 def _timed(action: Action, clock: Callable[[], int]) -> Action:

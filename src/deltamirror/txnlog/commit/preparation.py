@@ -10,8 +10,8 @@ from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, isolation
 from deltamirror.delta.features import row_tracking
 from deltamirror.delta.rowtracking import RowIds
 from deltamirror.errors import Conflict, InvalidAction, NotFound, Transient, Unavailable
-from deltamirror.txnlog.commit.app_transactions import Progress, progress_of
-from deltamirror.txnlog.commit.conflicts import Standing, require_no_conflict
+from deltamirror.txnlog.commit.app_transactions import AppProgress, progress_of
+from deltamirror.txnlog.commit.conflicts import TableClaim, require_no_conflict
 from deltamirror.txnlog.commit.draft import (
     Draft,
     after,
@@ -22,11 +22,11 @@ from deltamirror.txnlog.commit.draft import (
     reads_of,
     rules_for,
 )
-from deltamirror.txnlog.commit.input import Block, Gathered
+from deltamirror.txnlog.commit.input import Gathered, InputBlock
 from deltamirror.txnlog.commit.ratification import caught_up, require_exact, row_id_mark
 from deltamirror.txnlog.commit.request import Change
 from deltamirror.txnlog.commit.staged_row_ids import StagedIds, numbered
-from deltamirror.txnlog.commit.staging import Stage, Staged, discard, sweep_stages
+from deltamirror.txnlog.commit.staging import Staged, StagedBody, discard, sweep_stages
 from deltamirror.txnlog.content.state import TableState, in_force
 from deltamirror.txnlog.database.access import Database
 
@@ -67,7 +67,7 @@ class Preparation:
         """The application transactions among the actions in memory."""
         return {action.app_id: action.version for action in self.gathered.actions if isinstance(action, Txn)}
 
-    def progress(self, table_id: int) -> Progress:
+    def progress(self, table_id: int) -> AppProgress:
         """What the actions in memory say of applications; ``table_id`` is the table that has the name."""
         return progress_of(self.gathered.change, table_id, self.app_versions)
 
@@ -169,7 +169,7 @@ class Preparation:
             reads=reads,
         )
 
-    def _numbered(self, state: TableState, blocks: Iterator[Block]) -> Staged:
+    def _numbered(self, state: TableState, blocks: Iterator[InputBlock]) -> Staged:
         """The stage of a commit whose files get row ids: those of the next version, if no other commit comes first."""
         with self._database.read() as connection:
             mark = row_id_mark(connection, state.table_id)
@@ -177,10 +177,10 @@ class Preparation:
         staged = self._filled(state, numbered(blocks, ids))
         return replace(staged, row_ids=StagedIds(ids.version, ids.start, ids.mark))
 
-    def _filled(self, state: TableState, blocks: Iterator[Block]) -> Staged:
+    def _filled(self, state: TableState, blocks: Iterator[InputBlock]) -> Staged:
         # The part of the stream that was read is gone: trying again would commit the rest of it as if it were all.
         with self._only_once():
-            return Stage(self._database, state.table_id).fill(blocks)
+            return StagedBody(self._database, state.table_id).fill(blocks)
 
     @contextmanager
     def _only_once(self) -> Iterator[None]:
@@ -236,14 +236,14 @@ class Preparation:
                 return Draft(change=change, state=state, body=tuple(actions), facts=facts, reads=reads)
         return Draft(change=change, state=state, facts=CommitFacts.of(foundation_of(actions)))
 
-    def _standing(self, draft: Draft, state: TableState) -> Standing | None:
+    def _standing(self, draft: Draft, state: TableState) -> TableClaim | None:
         if draft.is_verbatim or (draft.change.at_version is not None and self._read_version is None):
             return None
         if self._read_version is None:
             self._read_version = state.version if self._seen is None else self._seen.version
         return self._checked_standing(draft, state)
 
-    def _checked_standing(self, draft: Draft, state: TableState) -> Standing:
+    def _checked_standing(self, draft: Draft, state: TableState) -> TableClaim:
         """The claim of the change on its table, held against everything that is in the log by now."""
         version = self._read_version
         assert version is not None  # noqa: S101 - narrows the type; both callers have set it
@@ -260,10 +260,12 @@ class Preparation:
             standing = self._claim(draft, state, version, *in_force(connection, state.table_id, version))
             return require_no_conflict(connection, standing, state.version)
 
-    def _claim(self, draft: Draft, state: TableState, version: int, protocol: Protocol, metadata: Metadata) -> Standing:
+    def _claim(
+        self, draft: Draft, state: TableState, version: int, protocol: Protocol, metadata: Metadata
+    ) -> TableClaim:
         """What the change did and read, by what was in force in the version that it was computed from."""
         level = table_isolation(metadata)
-        return Standing(
+        return TableClaim(
             table=state.name,
             table_id=state.table_id,
             read_version=version,

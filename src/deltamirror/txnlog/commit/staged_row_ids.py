@@ -13,7 +13,7 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import DomainMetadata
 from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.delta.rowtracking import RowIds, row_tracking_domain
-from deltamirror.txnlog.commit.input import Block
+from deltamirror.txnlog.commit.input import InputBlock
 from deltamirror.txnlog.database.access import Session
 from deltamirror.txnlog.database.schema import chunks, files
 
@@ -38,13 +38,13 @@ class StagedIds:
         return row_tracking_domain(self.end) if self.end > self.start else None
 
 
-def numbered(blocks: Iterable[Block], ids: RowIds) -> Iterator[Block]:
+def numbered(blocks: Iterable[InputBlock], ids: RowIds) -> Iterator[InputBlock]:
     """The blocks with row ids in their adds."""
     index = 0
     for block in blocks:
         actions = ids.number(block.actions, index=index)
         index += len(actions)
-        yield Block(lines.encode_commit(actions), actions)
+        yield InputBlock(lines.encode_commit(actions), actions)
 
 
 def moved_chunks(

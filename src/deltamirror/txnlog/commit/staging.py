@@ -20,7 +20,7 @@ from deltamirror.delta.commitinfo import WriteMetrics
 from deltamirror.delta.validation import PlainBlock
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.steps import Step
-from deltamirror.txnlog.commit.input import Block
+from deltamirror.txnlog.commit.input import InputBlock
 from deltamirror.txnlog.commit.staged_row_ids import StagedIds, move_rows, moved_chunks, replace_chunks
 from deltamirror.txnlog.content.chunks import chunk_row, commit_actions
 from deltamirror.txnlog.content.projection import (
@@ -39,8 +39,8 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import chunks, file_ends, files, heads, removes, stages
 
 __all__ = [
-    "Stage",
     "Staged",
+    "StagedBody",
     "catch_up",
     "catch_up_unlocked",
     "claim",
@@ -127,7 +127,7 @@ class _Tally:
     metrics: WriteMetrics = field(default_factory=WriteMetrics)
 
 
-class Stage:
+class StagedBody:
     """Puts one commit's body into the database, a hundred thousand files at a time.
 
     While one batch is written by a thread, the next is encoded.
@@ -140,7 +140,7 @@ class Stage:
         self._has_begun = False
         self._tally = _Tally()
 
-    def fill(self, blocks: Iterable[Block]) -> Staged:
+    def fill(self, blocks: Iterable[InputBlock]) -> Staged:
         """Store all lines; on any error nothing is left behind."""
         try:
             with self._database.write(Step.BEGIN_STAGE) as session:
@@ -177,7 +177,7 @@ class Stage:
             self.commit_id = fresh_stage_id()
         session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
 
-    def _store(self, blocks: Iterator[Block]) -> None:
+    def _store(self, blocks: Iterator[InputBlock]) -> None:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="deltamirror-stage") as executor:
             writing: Future[None] | None = None
             while (batch := self._next_batch(blocks)).blocks:
@@ -187,7 +187,7 @@ class Stage:
             if writing is not None:
                 writing.result()
 
-    def _next_batch(self, blocks: Iterator[Block]) -> _Batch:
+    def _next_batch(self, blocks: Iterator[InputBlock]) -> _Batch:
         batch = _Batch()
         for block in blocks:
             batch.blocks.append(block.data)

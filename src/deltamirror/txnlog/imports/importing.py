@@ -29,7 +29,7 @@ from deltamirror.txnlog.database.schema import (
     versions,
 )
 from deltamirror.txnlog.imports.file_ends import ends_between, hash_ranges
-from deltamirror.txnlog.imports.part_rows import Intake, Progress, Tally
+from deltamirror.txnlog.imports.part_rows import ImportProgress, Intake, StoredParts
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart
 from deltamirror.txnlog.imports.record import ImportRecord, Source, claim_import, delete_rows, load_progress
 from deltamirror.txnlog.tables.registry import TableInfo, insert_table, require_free, require_name, table_info
@@ -100,7 +100,7 @@ def no_foundation(location: str, action: str) -> InvalidInput:
 class Import:
     """An import under way. No reader sees any of it before it is complete."""
 
-    def __init__(self, database: Database, record: ImportRecord, progress: Progress) -> None:
+    def __init__(self, database: Database, record: ImportRecord, progress: ImportProgress) -> None:
         self._database = database
         self._record = record
         self._source = record.source
@@ -192,7 +192,7 @@ class Import:
             _update_row(session, versions, self._version_row(intake.tallies[known]))
             _update_row(session, mirror_status, intake.tallies[known].status_row(self.table_id))
 
-    def _version_row(self, tally: Tally) -> Row:
+    def _version_row(self, tally: StoredParts) -> Row:
         return tally.version_row(self.table_id, is_first=tally.version == self._source.first)
 
     def _store_ends(self) -> None:

@@ -15,11 +15,11 @@ from deltamirror.txnlog.database.schema import mirror_status
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart, imported_commit_id
 from deltamirror.work import Status
 
-__all__ = ["Intake", "Progress", "Tally"]
+__all__ = ["ImportProgress", "Intake", "StoredParts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class StoredParts:
     """A version, as far as its parts are stored."""
 
     version: int
@@ -40,12 +40,12 @@ class Tally:
     digests: tuple[bytes, ...] = ()
     """Of its chunks."""
 
-    def with_base(self, part: BasePart) -> "Tally":
+    def with_base(self, part: BasePart) -> "StoredParts":
         """With a part of the state that the version comes from: all of its files count as added."""
         added = self.num_added + len(part.added)
         return replace(self, changes_metadata=True, changes_protocol=True, num_added=added)
 
-    def with_lines(self, part: CommitPart, *, previous: int) -> "Tally":
+    def with_lines(self, part: CommitPart, *, previous: int) -> "StoredParts":
         """With some lines of its file, whatever they do. ``previous`` is the time of the version before."""
         counted = replace(
             self,
@@ -57,7 +57,7 @@ class Tally:
         )
         return next((counted.told(each) for each in part.small if isinstance(each, CommitInfo)), counted)
 
-    def with_actions(self, part: CommitPart) -> "Tally":
+    def with_actions(self, part: CommitPart) -> "StoredParts":
         """With what some lines of its file do."""
         small = part.small
         return replace(
@@ -70,7 +70,7 @@ class Tally:
             num_removed=self.num_removed + len(part.removed),
         )
 
-    def told(self, info: CommitInfo) -> "Tally":
+    def told(self, info: CommitInfo) -> "StoredParts":
         """With what the commit says of itself: its in-commit timestamp goes before the time of the file."""
         stated = info.in_commit_timestamp
         return replace(
@@ -112,7 +112,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ImportProgress:
     """How far an import is."""
 
     next_version: int
@@ -120,7 +120,7 @@ class Progress:
     """How many parts of it are stored: of its base, then of its file."""
     previous: int = -1
     """The time of the version before it; -1 for none."""
-    tally: Tally | None = None
+    tally: StoredParts | None = None
     """Of the next version, where parts of it are stored."""
 
 
@@ -130,11 +130,11 @@ class Intake:
     Parts of the next version that are stored already are passed over: a file is read from its beginning.
     """
 
-    def __init__(self, progress: Progress, *, table_id: int, base: int | None) -> None:
+    def __init__(self, progress: ImportProgress, *, table_id: int, base: int | None) -> None:
         self.progress = progress
         self._table_id = table_id
         self._base = base
-        self.tallies: dict[int, Tally] = {}
+        self.tallies: dict[int, StoredParts] = {}
         """Every version that parts were of."""
         self.chunks: list[Row] = []
         self.added: list[Row] = []
@@ -150,7 +150,7 @@ class Intake:
 
     def _take_base(self, part: BasePart) -> None:
         at, version = self.progress, self.progress.next_version
-        tally = at.tally or Tally(version=version, committed_at=part.modified, modified=part.modified)
+        tally = at.tally or StoredParts(version=version, committed_at=part.modified, modified=part.modified)
         if version == self._base and part.part < at.next_part - len(tally.digests):
             return
         if version != self._base or part.part != at.next_part or tally.digests:
@@ -161,7 +161,7 @@ class Intake:
     def _take_lines(self, part: CommitPart) -> None:
         self._pass_base(part)
         at, is_base = self.progress, part.version == self._base
-        tally = at.tally or Tally(version=at.next_version)
+        tally = at.tally or StoredParts(version=at.next_version)
         due = (at.next_version, len(tally.digests))
         if part.version == at.next_version and part.part < len(tally.digests):
             _require_same(part, tally)
@@ -189,20 +189,20 @@ class Intake:
                 projection, row = found
                 self.small.setdefault(projection, []).append(row)
 
-    def _move(self, tally: Tally, *, last: bool) -> None:
+    def _move(self, tally: StoredParts, *, last: bool) -> None:
         self.tallies[tally.version] = tally
         at = self.progress
         self.progress = _after(tally) if last else replace(at, next_part=at.next_part + 1, tally=tally)
 
 
-def _after(tally: Tally) -> Progress:
-    return Progress(next_version=tally.version + 1, previous=tally.committed_at)
+def _after(tally: StoredParts) -> ImportProgress:
+    return ImportProgress(next_version=tally.version + 1, previous=tally.committed_at)
 
 
-def _require_same(part: CommitPart, tally: Tally) -> None:
+def _require_same(part: CommitPart, tally: StoredParts) -> None:
     if part.chunk.digest != tally.digests[part.part]:
         raise LogChanged(f"the file of version {part.version} is not the one that was read before", hint="begin again")
 
 
-def _unexpected(what: str, at: Progress) -> Internal:
+def _unexpected(what: str, at: ImportProgress) -> Internal:
     return Internal(f"{what} came to an import that is at part {at.next_part} of version {at.next_version}")

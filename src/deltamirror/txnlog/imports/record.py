@@ -25,7 +25,7 @@ from deltamirror.txnlog.database.schema import (
     removes,
     versions,
 )
-from deltamirror.txnlog.imports.part_rows import Progress, Tally
+from deltamirror.txnlog.imports.part_rows import ImportProgress, StoredParts
 from deltamirror.txnlog.imports.parts import LAST_VERSION, imported_commit_id
 from deltamirror.txnlog.tables.registry import fresh_table_id
 
@@ -62,14 +62,14 @@ class ImportRecord:
     source: Source
     owner: str
 
-    def move(self, session: Session, before: Progress, after: Progress) -> None:
+    def move(self, session: Session, before: ImportProgress, after: ImportProgress) -> None:
         """Move on, if the import is ours and where we left it; until the transaction ends no other process gets it."""
         moved = {"next_version": after.next_version, "next_part": after.next_part, "touched_at": CLOCK}
         moving = update(imports).where(self._is_mine(before)).values(moved).returning(imports.c.table_id)
         if session.execute(moving).first() is None:
             raise self.lost()
 
-    def let_go(self, session: Session, at: Progress) -> bool:
+    def let_go(self, session: Session, at: ImportProgress) -> bool:
         """Delete the row; False if the import is another process's."""
         taken = delete(imports).where(self._is_mine(at)).returning(imports.c.table_id)
         return session.execute(taken).first() is not None
@@ -82,7 +82,7 @@ class ImportRecord:
             table=self.source.name,
         )
 
-    def _is_mine(self, at: Progress) -> ColumnElement[bool]:
+    def _is_mine(self, at: ImportProgress) -> ColumnElement[bool]:
         c = imports.c
         return and_(
             c.table_id == self.table_id,
@@ -106,13 +106,13 @@ def claim_import(session: Session, source: Source, *, owner: str, is_gone: Calla
     return ImportRecord(table_id=table_id, source=source, owner=owner)
 
 
-def load_progress(connection: Connection, table_id: int) -> Progress:
+def load_progress(connection: Connection, table_id: int) -> ImportProgress:
     """How far an import is, by what it stored."""
     c = imports.c
     at = connection.execute(select(c.next_version, c.next_part).where(c.table_id == table_id)).one()
     before = (versions.c.table_id == table_id) & (versions.c.version == at.next_version - 1)
     previous = connection.execute(select(versions.c.committed_at).where(before)).scalar_one_or_none()
-    return Progress(
+    return ImportProgress(
         next_version=at.next_version,
         next_part=at.next_part,
         previous=-1 if previous is None else previous,
@@ -178,14 +178,14 @@ def _busy(row: ResultRow[Any]) -> Refused:
     )
 
 
-def _tally(connection: Connection, table_id: int, version: int) -> Tally | None:
+def _tally(connection: Connection, table_id: int, version: int) -> StoredParts | None:
     own = (versions.c.table_id == table_id) & (versions.c.version == version)
     row = connection.execute(select(versions).where(own)).one_or_none()
     if row is None:
         return None
     of_file = (mirror_status.c.table_id == table_id) & (mirror_status.c.version == version)
     digests = select(chunks.c.digest).where(chunks.c.commit_id == row.commit_id).order_by(chunks.c.chunk)
-    return Tally(
+    return StoredParts(
         version=version,
         committed_at=row.committed_at,
         modified=connection.execute(select(mirror_status.c.published_at).where(of_file)).scalar_one(),

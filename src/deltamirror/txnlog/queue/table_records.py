@@ -13,8 +13,8 @@ from deltamirror.txnlog.queue.status import published_version
 
 __all__ = [
     "CheckpointRecord",
-    "Compared",
     "Lag",
+    "LastComparison",
     "VersionRecord",
     "checkpoints_of",
     "compared",
@@ -75,7 +75,7 @@ class CheckpointRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class LastComparison:
     """When the log of a table was last compared with the database."""
 
     reconciled_at: int | None
@@ -98,11 +98,11 @@ def checkpoints_of(connection: Connection, table_id: int, *, limit: int) -> list
     return [CheckpointRecord(**row._asdict()) for row in connection.execute(query.limit(limit))]
 
 
-def compared(connection: Connection, table_id: int) -> Compared:
+def compared(connection: Connection, table_id: int) -> LastComparison:
     """When the log of a table was last compared."""
     c = reconciliations.c
     row = connection.execute(select(c.reconciled_at, c.full_at).where(c.table_id == table_id)).first()
-    return Compared(reconciled_at=None, full_at=None) if row is None else Compared(**row._asdict())
+    return LastComparison(reconciled_at=None, full_at=None) if row is None else LastComparison(**row._asdict())
 
 
 def recent_lags(connection: Connection, table_ids: Sequence[int], *, count: int) -> dict[int, list[Lag]]:

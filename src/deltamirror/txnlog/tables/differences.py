@@ -13,11 +13,11 @@ from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.database.schema import versions
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Difference", "difference"]
+__all__ = ["WayBack", "difference"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class WayBack:
     """The way from the files of one version to those of an earlier one."""
 
     added: list[Add]
@@ -30,7 +30,7 @@ class Difference:
     """And their size."""
 
 
-def difference(later: Snapshot, earlier: Snapshot) -> Difference:
+def difference(later: Snapshot, earlier: Snapshot) -> WayBack:
     """What has to be added to, and removed from, one version of a table to get an earlier one.
 
     A file that was removed in between and added again is in both, as is one whose statistics alone have changed.
@@ -41,7 +41,7 @@ def difference(later: Snapshot, earlier: Snapshot) -> Difference:
     whole = earlier.files_query().subquery()
     with later.database.read() as connection:
         count, size = connection.execute(select(func.count(), func.sum(whole.c.size))).one()
-    return Difference(
+    return WayBack(
         added=[added[key] for key in added.keys() - removed.keys()],
         removed=[removed[key] for key in removed.keys() - added.keys()],
         num_files=int(count),

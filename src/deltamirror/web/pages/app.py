@@ -39,15 +39,15 @@ from deltamirror.web.pages.budgets import Budgets
 from deltamirror.web.pages.documents import overview_document, table_document
 from deltamirror.web.pages.gathering import failure_view, for_reader, overview, table_view
 from deltamirror.web.pages.guard import Guard
-from deltamirror.web.pages.identity import Doorkeeper, Forbidden, Reader, TooMany, Unknown
+from deltamirror.web.pages.identity import Doorkeeper, Forbidden, TooMany, Unknown, Visitor
 from deltamirror.web.pages.rendering import STATIC, render
-from deltamirror.web.pages.sessions import Sessions
+from deltamirror.web.pages.sessions import BrowserSessions
 from deltamirror.web.problems import BodyTooLarge, problem, problem_of, status_of
 
 __all__ = ["status_page"]
 
 Form = Mapping[str, str]
-Act = Callable[[Reader, str, Form], str]
+Act = Callable[[Visitor, str, Form], str]
 
 _THREADS: Final = 8
 _HELD_BACK: Final = 20
@@ -69,7 +69,7 @@ class _Pages:
     def __init__(self, engine: MirrorEngine, binding: Binding, catalog: Catalog) -> None:
         self._database, self._live = engine.database, engine.live
         self._catalog = redact_url(engine.settings.catalog.url)
-        self._doorkeeper = Doorkeeper(engine.database, binding, Sessions(engine.settings.serve.session))
+        self._doorkeeper = Doorkeeper(engine.database, binding, BrowserSessions(engine.settings.serve.session))
         self._operations = Operations(engine)
         self._budgets = Budgets(self._counted)
         self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.live))
@@ -118,12 +118,12 @@ class _Pages:
     def _switch(self) -> Switch:
         return Switch.of(self._live.current)
 
-    def _overview(self, request: Request, reader: Reader) -> Response:
+    def _overview(self, request: Request, reader: Visitor) -> Response:
         found = overview(self._database, wanted_of(request, reader.tables), self._switch)
         slo = self._budgets.of(reader.tables)
         return self._page(request, reader, "overview.html", title="Overview", found=found, slo=slo)
 
-    def _table(self, request: Request, reader: Reader) -> Response:
+    def _table(self, request: Request, reader: Visitor) -> Response:
         name = request.path_params["name"]
         before, window = number_of(request.query_params, "before"), window_of(request)
         found = table_view(self._database, name, reader.tables, self._switch, before=before, window=window)
@@ -131,12 +131,12 @@ class _Pages:
         shown: dict[str, Any] = {"found": found, "before": before, "repaired": repaired, "slo": slo}
         return self._page(request, reader, "table.html", title=name, **shown)
 
-    def _failure(self, request: Request, reader: Reader) -> Response:
+    def _failure(self, request: Request, reader: Visitor) -> Response:
         name, version = request.path_params["name"], number_of(request.path_params, "version") or 0
         found = failure_view(self._database, name, reader.tables, self._switch, version)
         return self._page(request, reader, "failure.html", title=f"{name}, version {version}", found=found)
 
-    def _silence_page(self, request: Request, reader: Reader) -> Response:
+    def _silence_page(self, request: Request, reader: Visitor) -> Response:
         """What to silence is in the address: it says why it cannot be before a reason is asked for."""
         table = request.path_params.get("name", "")
         _require_operator(reader, table)
@@ -148,11 +148,11 @@ class _Pages:
     async def _sign_in_page(self, request: Request) -> Response:
         return self._page(request, None, "sign_in.html", title="Sign in", next=_next(request), wrong="")
 
-    def _api_status(self, request: Request, reader: Reader) -> Response:
+    def _api_status(self, request: Request, reader: Visitor) -> Response:
         found = overview(self._database, wanted_of(request, reader.tables), self._switch)
         return _json(overview_document(found, self._budgets.of(reader.tables)))
 
-    def _api_table(self, request: Request, reader: Reader) -> Response:
+    def _api_table(self, request: Request, reader: Visitor) -> Response:
         name, before = request.path_params["name"], number_of(request.query_params, "before")
         found = table_view(self._database, name, reader.tables, self._switch, before=before, window="1h")
         return _json(table_document(found, self._budgets.of(reader.tables, name)))
@@ -176,27 +176,27 @@ class _Pages:
 
     # Changes
 
-    def _pause(self, reader: Reader, table: str, form: Form) -> str:
+    def _pause(self, reader: Visitor, table: str, form: Form) -> str:
         return self._operations.pause(table, operator=reader.name, unpublished=form.get("unpublished") == "yes")
 
-    def _resume(self, reader: Reader, table: str, _: Form) -> str:
+    def _resume(self, reader: Visitor, table: str, _: Form) -> str:
         return self._operations.resume(table, operator=reader.name)
 
-    def _repair(self, reader: Reader, table: str, _: Form) -> str:
+    def _repair(self, reader: Visitor, table: str, _: Form) -> str:
         return self._operations.repair(table, operator=reader.name)
 
-    def _pause_all(self, reader: Reader, _: str, __: Form) -> str:
+    def _pause_all(self, reader: Visitor, _: str, __: Form) -> str:
         return self._operations.pause_all(operator=reader.name)
 
-    def _resume_all(self, reader: Reader, _: str, __: Form) -> str:
+    def _resume_all(self, reader: Visitor, _: str, __: Form) -> str:
         return self._operations.resume_all(operator=reader.name)
 
-    def _silence(self, reader: Reader, table: str, form: Form) -> str:
+    def _silence(self, reader: Visitor, table: str, form: Form) -> str:
         seconds, reason = silence_of(form)
         rule, subject = text_of(form, "rule"), table or text_of(form, "subject")
         return self._operations.silence(rule, subject, seconds=seconds, reason=reason, operator=reader.name)
 
-    def _unsilence(self, reader: Reader, table: str, form: Form) -> str:
+    def _unsilence(self, reader: Visitor, table: str, form: Form) -> str:
         return self._operations.unsilence(text_of(form, "silence"), operator=reader.name, table=table or None)
 
     def _change(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
@@ -243,13 +243,13 @@ class _Pages:
 
     # Answers
 
-    def _read(self, page: Callable[[Request, Reader], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def _read(self, page: Callable[[Request, Visitor], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             return await self._in_thread(self._answered, request, page)
 
         return endpoint
 
-    def _answered(self, request: Request, page: Callable[[Request, Reader], Response]) -> Response:
+    def _answered(self, request: Request, page: Callable[[Request, Visitor], Response]) -> Response:
         return page(request, self._doorkeeper.reader(request))
 
     async def _in_thread(
@@ -283,7 +283,7 @@ class _Pages:
             self._database.let_go()
 
     def _page(
-        self, request: Request, reader: Reader | None, template: str, status: int = 200, **values: Any
+        self, request: Request, reader: Visitor | None, template: str, status: int = 200, **values: Any
     ) -> Response:
         session = None if reader is None else reader.session
         notice = None
@@ -332,7 +332,7 @@ class _Monitoring:
         await self._app(scope, receive, send)
 
 
-def _require_operator(reader: Reader, table: str) -> None:
+def _require_operator(reader: Visitor, table: str) -> None:
     """Refuse a reader who may not change this table or, where none is named, all tables."""
     if reader.session is None:
         raise Forbidden("Sign in with a token that may operate.")

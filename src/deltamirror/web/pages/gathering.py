@@ -19,7 +19,7 @@ from deltamirror.txnlog.queue.overview import Show, Sort, TablesPage, Totals, Wa
 from deltamirror.txnlog.queue.status import Attempt, TableStatus, latest_attempts, table_status
 from deltamirror.txnlog.queue.table_records import (
     CheckpointRecord,
-    Compared,
+    LastComparison,
     VersionRecord,
     checkpoints_of,
     compared,
@@ -90,7 +90,7 @@ class TableView:
     """Before which version the next page goes on; None: there is none."""
     attempts: tuple[Attempt, ...]
     checkpoints: tuple[CheckpointRecord, ...]
-    compared: Compared
+    compared: LastComparison
     files: int
     silences: tuple[Silence, ...]
     """Those of this table alone."""

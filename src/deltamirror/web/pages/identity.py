@@ -16,10 +16,10 @@ from deltamirror.txnlog.access.patterns import ALL_TABLES, TablePattern
 from deltamirror.txnlog.access.tokens import AccessToken, Right, token_by_id, touch_token, verified_token
 from deltamirror.txnlog.database.access import Database
 from deltamirror.web.pages.addresses import Binding
-from deltamirror.web.pages.sessions import Session, Sessions
+from deltamirror.web.pages.sessions import BrowserSession, BrowserSessions
 from deltamirror.web.pages.throttle import Throttle
 
-__all__ = ["Doorkeeper", "Forbidden", "Reader", "TooMany", "Unknown"]
+__all__ = ["Doorkeeper", "Forbidden", "TooMany", "Unknown", "Visitor"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,32 +48,32 @@ class TooMany(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class Visitor:
     """Who asks, and what they may see."""
 
     name: str
     """Of the token; empty for a process of this machine that shows none."""
     tables: TablePattern
     is_operator: bool
-    session: Session | None = None
+    session: BrowserSession | None = None
 
 
 class Doorkeeper:
     """Tells who asks, and lets them in."""
 
-    def __init__(self, database: Database, binding: Binding, sessions: Sessions) -> None:
+    def __init__(self, database: Database, binding: Binding, sessions: BrowserSessions) -> None:
         self._database, self._binding, self._sessions = database, binding, sessions
         self._throttle = Throttle()
         self._touched: dict[str, float] = {}
 
-    def reader(self, request: Request) -> Reader:
+    def reader(self, request: Request) -> Visitor:
         """Who asks; ``Unknown`` if that has to be said first."""
         if (text := _bearer_text(request)) is not None:
             return _reader(self._checked(text, self._client(request)))
         if (signed_in := self.signed_in(request)) is not None:
             return signed_in
         if self._binding.reads_without_token and not any(name in request.headers for name in _FORWARDED):
-            return Reader(name="", tables=ALL_TABLES, is_operator=False)
+            return Visitor(name="", tables=ALL_TABLES, is_operator=False)
         raise Unknown
 
     def bearer(self, request: Request) -> AccessToken:
@@ -82,7 +82,7 @@ class Doorkeeper:
             raise Unknown
         return self._checked(text, self._client(request), right=None)
 
-    def operator(self, request: Request, csrf: str) -> Reader:
+    def operator(self, request: Request, csrf: str) -> Visitor:
         """Who asks for a change: a browser that is signed in, by a form of ours, with the right to operate."""
         require_same_site(request)
         reader = self.signed_in(request)
@@ -114,7 +114,7 @@ class Doorkeeper:
         self._sessions.end(request.cookies.get(name, ""))
         response.delete_cookie(name, path="/", secure=self._is_secure(request), httponly=True, samesite="strict")
 
-    def signed_in(self, request: Request) -> Reader | None:
+    def signed_in(self, request: Request) -> Visitor | None:
         """The reader whose session the browser shows; None without one that lasts."""
         session = self._sessions.of(request.cookies.get(_cookie(secure=self._is_secure(request)), ""))
         if session is None:
@@ -176,9 +176,9 @@ def require_same_site(request: Request) -> None:
         raise Forbidden("This form is from another site.")
 
 
-def _reader(token: AccessToken, session: Session | None = None) -> Reader:
+def _reader(token: AccessToken, session: BrowserSession | None = None) -> Visitor:
     is_operator = token.allows(Right.OPERATE)
-    return Reader(name=token.name, tables=token.tables, is_operator=is_operator, session=session)
+    return Visitor(name=token.name, tables=token.tables, is_operator=is_operator, session=session)
 
 
 def _cookie(*, secure: bool) -> str:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["BrowserSession", "BrowserSessions"]
 
 _MOST: Final = 1_000
 
 
 @dataclass(slots=True)
-class Session:
+class BrowserSession:
     """One browser that is signed in."""
 
     token_id: str
@@ -26,23 +26,23 @@ class Session:
     """What the next page says about the last act, and whether it is good or bad."""
 
 
-class Sessions:
+class BrowserSessions:
     """The sessions of a process, by the digest of their ids. Safe to share between threads."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock, self._lock = seconds, clock, threading.Lock()
-        self._found: OrderedDict[bytes, Session] = OrderedDict()
+        self._found: OrderedDict[bytes, BrowserSession] = OrderedDict()
 
     def begin(self, token_id: str) -> str:
         """Sign a browser in; the id for its cookie. The oldest session gives way to one too many."""
         session_id = secrets.token_urlsafe(32)
         with self._lock:
-            self._found[_key(session_id)] = Session(token_id, self._clock() + self._seconds)
+            self._found[_key(session_id)] = BrowserSession(token_id, self._clock() + self._seconds)
             if len(self._found) > _MOST:
                 self._found.popitem(last=False)
         return session_id
 
-    def of(self, session_id: str) -> Session | None:
+    def of(self, session_id: str) -> BrowserSession | None:
         """The session of an id, until its time is over."""
         with self._lock:
             found = self._found.get(_key(session_id))

@@ -12,7 +12,7 @@ from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.mapping import mapped
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.open import StoreAddress
-from deltamirror.work import Difference, ExpectedObject
+from deltamirror.work import ExpectedObject, ObjectDifference
 
 __all__ = ["SparkInspector", "differing"]
 
@@ -30,7 +30,7 @@ class SparkInspector(LocalInspector):
         super().__init__(settings, calls=calls)
         self._jobs = SparkJobs(settings)
 
-    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+    def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[ObjectDifference]:
         """What is not as it should be, by one job."""
         is_large = len(expected) >= _MANY or sum(each.num_bytes for each in expected) >= _LARGE_BYTES
         return self._by_job(address, expected) if is_large else super().differences(address, expected)
@@ -40,12 +40,12 @@ class SparkInspector(LocalInspector):
         super().close()
         self._jobs.close()
 
-    def _by_job(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[Difference]:
+    def _by_job(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[ObjectDifference]:
         some = [(address, objects) for objects in batched(expected, _OBJECTS_A_ROW)]
         return mapped(self._jobs, differing, some)
 
 
-def differing(some: tuple[StoreAddress, Sequence[ExpectedObject]]) -> Iterator[Difference]:
+def differing(some: tuple[StoreAddress, Sequence[ExpectedObject]]) -> Iterator[ObjectDifference]:
     """What is not as it should be among some objects of a store: the part that runs on executors."""
     address, expected = some
     store = executor_store(address)
