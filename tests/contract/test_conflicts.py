@@ -114,10 +114,10 @@ def test_a_plain_append_is_checked_against_the_metadata_it_finds(catalog: Catalo
     table.alter(properties={"delta.enableInCommitTimestamps": "false"})
     remembered = catalog.writer.state("t")
     table.alter(properties={"delta.enableInCommitTimestamps": "true"})
-    catalog.writer._path.see(remembered)
+    catalog.writer._tables.see(remembered)
     table.append([add("b")])
     assert "inCommitTimestamp" in info_of(table, 4)
-    catalog.writer._path.see(remembered)
+    catalog.writer._tables.see(remembered)
     table.append([add("c")], token="the general path")
     assert "inCommitTimestamp" in info_of(table, 5)
 

@@ -23,10 +23,10 @@ def catalog(lake_url: str) -> Iterator[Catalog]:
 @contextmanager
 def elsewhere(catalog: Catalog) -> Iterator[None]:
     """What is done inside is done by another process: this one does not get to know it."""
-    remembered = dict(catalog.writer._path._states)
+    remembered = dict(catalog.writer._tables._states)
     yield
-    catalog.writer._path._states.clear()
-    catalog.writer._path._states.update(remembered)
+    catalog.writer._tables._states.clear()
+    catalog.writer._tables._states.update(remembered)
 
 
 @pytest.fixture

@@ -325,7 +325,7 @@ def test_a_commit_that_shows_up_after_the_look_is_not_repeated(
 ) -> None:
     """The reply is lost, the log does not have the transaction yet, and when it is tried again it does."""
     create(catalog, "u")
-    monkeypatch.setattr("deltamirror.txnlog.commit.committing._Run._find_by_txn_id", lambda _: None)
+    monkeypatch.setattr("deltamirror.txnlog.commit.committing.Committing._find_by_txn_id", lambda _: None)
     with losing_replies(catalog.database), catalog.transaction() as tx:
         for name in names:
             tx.append(name, [add("a")])

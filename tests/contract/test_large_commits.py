@@ -172,8 +172,8 @@ def orphan(catalog: Catalog, table: Table) -> int:
     """What a writer that died after staging leaves behind; the id of its commit."""
     request = Request(changes=(Change(table="t", actions=[*MANY[5:], remove_of(MANY[0])]),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deltamirror.txnlog.commit.committing._Run._ratify", die)
-        patch.setattr("deltamirror.txnlog.commit.committing._Run.discard_stages", lambda _: None)
+        patch.setattr("deltamirror.txnlog.commit.committing.Committing._ratify", die)
+        patch.setattr("deltamirror.txnlog.commit.committing.Committing._discard_stages", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
             catalog.writer.commit(request)
     [(commit_id,)] = execute(catalog, "SELECT commit_id FROM dl_stages")

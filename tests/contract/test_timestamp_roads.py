@@ -21,7 +21,7 @@ from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.lines import encode
 from deltamirror.errors import Conflict, InvalidAction
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.commit.committing import _Run
+from deltamirror.txnlog.commit.committing import Committing
 from tests.support.databases.catalogs import ENGINES
 from tests.support.imports.adoptions import add_line, adopted, assert_same, mirror, mirroring, their_commit
 from tests.support.imports.importers import imported
@@ -55,13 +55,13 @@ class Moment:
 
 @pytest.fixture
 def before_lock(monkeypatch: pytest.MonkeyPatch) -> Moment:
-    moment, original = Moment(), _Run._append
+    moment, original = Moment(), Committing._append
 
-    def act_first(self: _Run, *rest: Any) -> Any:
+    def act_first(self: Committing, *rest: Any) -> Any:
         moment.come()
         return original(self, *rest)
 
-    monkeypatch.setattr(_Run, "_append", act_first)
+    monkeypatch.setattr(Committing, "_append", act_first)
     return moment
 
 

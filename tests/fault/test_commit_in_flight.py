@@ -9,7 +9,7 @@ import pytest
 
 from deltamirror import Add, Catalog, Transaction
 from deltamirror.errors import CommitUnknown
-from deltamirror.txnlog.commit.committing import _Run
+from deltamirror.txnlog.commit.committing import Committing
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R35"), pytest.mark.requirement("R38")]
 
@@ -110,14 +110,14 @@ def test_a_statement_that_arrives_between_the_look_and_the_retry_is_the_commit(
                 raise CommitUnknown("the reply of COMMIT was lost: the connection broke")
             return real(values)
 
-        look = _Run._find_by_txn_id
+        look = Committing._find_by_txn_id
 
-        def looked(run: _Run) -> object:
+        def looked(run: Committing) -> object:
             found = look(run)
             assert real(delayed[0]) is not None
             return found
 
         monkeypatch.setattr(catalog.database, "append", append)
-        monkeypatch.setattr(_Run, "_find_by_txn_id", looked)
+        monkeypatch.setattr(Committing, "_find_by_txn_id", looked)
         assert table.append([_file("a")]).versions == {"t": 1}
         assert table.info().head == 1

@@ -23,10 +23,11 @@ from deltamirror.publish.checkpoint import classic
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.store import ETag, Meta, Object
 from deltamirror.txnlog.commit import committing, preparation, ratification
-from deltamirror.txnlog.commit.committing import CommitPath
+from deltamirror.txnlog.commit.committing import Committing
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.database.schema import mirror_status, tables
 from deltamirror.txnlog.queue import outcomes
+from deltamirror.txnlog.writer import SqlTxnLogWriter
 from deltamirror.work import Published
 from tests.simulation.plans import Plan
 
@@ -128,16 +129,16 @@ def _other_bytes(patch: Patch) -> None:
 
 
 def _forgets_tokens(patch: Patch) -> None:
-    patch.setattr(committing._Run, "_insert_token", lambda *_: None)
+    patch.setattr(Committing, "_insert_token", lambda *_: None)
 
 
 def _forgets_applications(patch: Patch) -> None:
-    patch.setattr(committing._Run, "_progress_in", lambda *_: None)
-    patch.setattr(committing._Run, "_applied", lambda *_: None)
+    patch.setattr(Committing, "_progress_in", lambda *_: None)
+    patch.setattr(Committing, "_applied", lambda *_: None)
 
 
 def _guesses_lost_replies(patch: Patch) -> None:
-    patch.setattr(committing._Run, "_look", lambda *_: None)
+    patch.setattr(Committing, "_look", lambda *_: None)
 
 
 def _misses_conflicts(patch: Patch) -> None:
@@ -146,7 +147,7 @@ def _misses_conflicts(patch: Patch) -> None:
 
 
 def _tears_transactions(patch: Patch) -> None:
-    whole = CommitPath.commit
+    whole = SqlTxnLogWriter.commit
 
     def commit_each(self: Any, request: Any) -> Committed:
         versions: dict[str, int] = {}
@@ -155,7 +156,7 @@ def _tears_transactions(patch: Patch) -> None:
             versions |= done.versions
         return replace(done, versions=versions)
 
-    patch.setattr(CommitPath, "commit", commit_each)
+    patch.setattr(SqlTxnLogWriter, "commit", commit_each)
 
 
 def _trusts_the_clock(patch: Patch) -> None:

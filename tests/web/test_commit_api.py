@@ -17,7 +17,7 @@ from deltamirror.config import WriterSettings
 from deltamirror.errors import CommitUnknown, DeltaMirrorError, Throttled, Transient, Unavailable
 from deltamirror.txnlog.access.patterns import ALL_TABLES
 from deltamirror.txnlog.access.tokens import Right, issue_token, revoke_token
-from deltamirror.txnlog.commit.committing import CommitPath
+from deltamirror.txnlog.commit.committing import Committing
 from deltamirror.web.listener import OneRequest, grant_time
 from deltamirror.web.pages.guard import LONGEST_BODY
 from tests.support.interfaces.commit_clients import UNTIMED, Writer, commit_lines, framed, unframed, writer_of
@@ -284,7 +284,7 @@ def test_what_may_pass_is_answered_with_when_to_try_again(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(CommitPath, "commit", fail)
+        patched.setattr(Committing, "run", fail)
         answer = writer.commit("t", 1, commit_lines("a"), "k")
         assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, error.code, True)
         assert answer.headers["retry-after"] == after
@@ -302,16 +302,16 @@ def test_a_lost_reply_is_answered_by_the_next_server_with_the_same_version(
     page: Served, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server ends after COMMIT, and before it answers."""
-    commit, is_committed, go_on = CommitPath.commit, threading.Event(), threading.Event()
+    run, is_committed, go_on = Committing.run, threading.Event(), threading.Event()
 
-    def stuck(path: CommitPath, request: object) -> object:
-        committed = commit(path, request)  # type: ignore[arg-type]
+    def stuck(committing: Committing) -> object:
+        committed = run(committing)
         is_committed.set()
         go_on.wait(60)
         return committed
 
     with monkeypatch.context() as patched, served(page.catalog) as dying, ThreadPoolExecutor(1) as pool:
-        patched.setattr(CommitPath, "commit", stuck)
+        patched.setattr(Committing, "run", stuck)
         lost = pool.submit(Writer(dying.client(), writer.token).commit, "t", 1, commit_lines("a"), "k")
         assert is_committed.wait(60)
         patched.undo()

@@ -14,7 +14,8 @@ from deltamirror.delta.properties import log_retention_ms
 from deltamirror.errors import DeltaMirrorError, Internal, NotFound
 from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.commit.app_transactions import AppProgress, find_applied
-from deltamirror.txnlog.commit.committing import CommitPath
+from deltamirror.txnlog.commit.committing import Committing, find_token
+from deltamirror.txnlog.commit.known_tables import KnownTables
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.commit.staging import sweep_stages
 from deltamirror.txnlog.content.state import TableState
@@ -35,7 +36,8 @@ class SqlTxnLogWriter:
     def __init__(self, database: Database, settings: Settings | LiveSettings, *, engine_info: str) -> None:
         self.database = database
         self._engine_info = engine_info
-        self._path = CommitPath(database, settings, engine_info=engine_info)
+        self._live = LiveSettings.of(settings)
+        self._tables = KnownTables(database)
 
     def begin(self, *, token: str | None = None) -> "SqlTransaction":
         """Open a transaction."""
@@ -43,11 +45,14 @@ class SqlTxnLogWriter:
 
     def commit(self, request: Request) -> Committed:
         """Commit a transaction: all of its changes, or none."""
-        return _measured(partial(self._path.commit, request))
+        return _measured(lambda: self._committing(request).run())
+
+    def _committing(self, request: Request) -> Committing:
+        return Committing(request, self.database, self._tables, self._live.current, engine_info=self._engine_info)
 
     def find_token(self, token: str | None, content: bytes | None, tables: Collection[str]) -> Committed | None:
         """The answer to an earlier use of a token; TokenReused if that was for other content."""
-        return None if token is None or content is None else self._path.find_token(token, content, tables)
+        return None if token is None or content is None else find_token(self.database, token, content, tables)
 
     def find_applied(
         self, app_versions: Mapping[str, Mapping[str, int]], at_versions: Mapping[str, int | None] | None = None
@@ -78,25 +83,25 @@ class SqlTxnLogWriter:
         act = partial(create_table, self.database, definition, txn_id=txn_id, engine_info=self._engine_info)
         committed = _measured(partial(act, compared=compared))
         spans.committed(txn_id, committed.versions, begun=begun)
-        self._path.forget(definition.name)  # the remembered state is of another table
+        self._tables.forget(definition.name)  # the remembered state is of another table
         self.database.announce()
         return committed
 
     def drop_table(self, name: str, *, unpublished: bool = False) -> None:
         """Forget a table."""
         drop_table(self.database, name, unpublished=unpublished)
-        self._path.forget(name)
+        self._tables.forget(name)
 
     def rename_table(self, name: str, new_name: str) -> TableInfo:
         """Give a table another name."""
         renamed = rename_table(self.database, name, new_name)
-        self._path.forget(name)
-        self._path.forget(new_name)
+        self._tables.forget(name)
+        self._tables.forget(new_name)
         return renamed
 
     def state(self, name: str, *, remembered: bool = False) -> TableState:
         """A table at its head; ``remembered`` if an earlier sight of it is as good."""
-        return self._path.state(name, remembered=remembered)
+        return self._tables.state(name, remembered=remembered)
 
     def exists(self, name: str) -> bool:
         """Whether there is a table of this name."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 from sqlalchemy import select
 
-from deltamirror.config import LiveSettings, Settings, settings_for
+from deltamirror.config import Settings, settings_for
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add
 from deltamirror.delta.timestamps import next_timestamp
@@ -22,15 +22,15 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.steps import Step
-from deltamirror.telemetry import metrics, spans
+from deltamirror.telemetry import spans
 from deltamirror.txnlog.commit.app_transactions import find_applied, require_progress
 from deltamirror.txnlog.commit.draft import Draft
 from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.input import Gathered
+from deltamirror.txnlog.commit.known_tables import KnownTables
 from deltamirror.txnlog.commit.preparation import Preparation
 from deltamirror.txnlog.commit.ratification import (
     LeftBehind,
-    Ratified,
     StateMoved,
     authored_info,
     lock_heads,
@@ -45,13 +45,13 @@ from deltamirror.txnlog.commit.staging import fresh_commit_id
 from deltamirror.txnlog.commit.times import require_timely
 from deltamirror.txnlog.commit.tokens import FIND_TOKEN, TokenUse
 from deltamirror.txnlog.content.rows import file_row
-from deltamirror.txnlog.content.state import TableState, load_state
+from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import files
-from deltamirror.txnlog.database.statements import COMMITTED_BY, HEAD, INSERT_TOKEN, SUPERSEDED_BY
+from deltamirror.txnlog.database.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY
 
-__all__ = ["CommitPath"]
+__all__ = ["Committing", "find_token"]
 
 # A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
 _MOVES_TOLERATED = 20
@@ -61,106 +61,27 @@ _FILES_IN_ONE_STATEMENT = 500
 _VERSIONS = 2**63
 
 
-class CommitPath:
-    """Commits transactions. Remembers the tables it has seen, and notices when they changed."""
-
-    def __init__(self, database: Database, settings: Settings | LiveSettings, *, engine_info: str) -> None:
-        self.database = database
-        self._live = LiveSettings.of(settings)
-        self.engine_info = engine_info
-        self._states: dict[str, TableState] = {}
-
-    @property
-    def settings(self) -> Settings:
-        """Those in force; a commit takes them once."""
-        return self._live.current
-
-    def state(self, name: str, *, remembered: bool = False) -> TableState:
-        """A table at its head; ``remembered`` if an earlier sight of it is as good."""
-        found = self._states.get(name)
-        if found is not None and not remembered:
-            found = self._looked_again(found)
-        if found is None:
-            begun = time.perf_counter()
-            with self.database.read() as connection:
-                found = load_state(connection, name)
-            self._states[name] = found
-            metrics.observe_open(time.perf_counter() - begun)
-        return found
-
-    def _looked_again(self, known: TableState) -> TableState | None:
-        """A table that is remembered as it is now; None if more than its version changed, or it is gone."""
-        for version, committed_at, *foundation, _ in self.database.glance(HEAD, {"table_id": known.table_id}):
-            if foundation == [known.metadata_version, known.protocol_version, known.lineage]:
-                found = known.at(version, committed_at)
-                self.see(found)
-                return found
-        return None
-
-    def see(self, state: TableState) -> None:
-        """Remember a table as it was just seen, unless a later sight of it is remembered."""
-        known = self._states.get(state.name)
-        if known is None or known.table_id != state.table_id or known.version <= state.version:
-            self._states[state.name] = state
-
-    def forget(self, name: str) -> None:
-        """Drop what is remembered of a table."""
-        self._states.pop(name, None)
-
-    def commit(self, request: Request) -> Committed:
-        """Commit a transaction; see :class:`deltamirror.txnlog.contract.TxnLogWriter`."""
-        begun, run = time.time_ns(), _Run(self, request)
-        try:
-            committed = run.to_the_end()
-        except CommitUnknown:
-            self._forget_all(request)
-            raise  # a stage may be part of the log; if not, it is swept later
-        except BaseException:
-            run.discard_stages()
-            raise
-        if run.in_doubt or committed.already_applied:
-            self._forget_all(request)  # the state of the tables after this or an earlier attempt is not known here
-        if committed.already_applied:
-            run.discard_stages()
-        else:
-            self.database.announce()
-            if spans.are_recorded():
-                spans.committed(run.txn_id, committed.versions, begun=begun)
-        return committed
-
-    def _forget_all(self, request: Request) -> None:
-        for change in request.changes:
-            self.forget(change.table)
-
-    def find_token(self, token: str, content: bytes, tables: Collection[str]) -> Committed | None:
-        """The answer to an earlier use of a token, if there was one; ``tables`` are those that it changes."""
-        use = TokenUse(token, content)
-        with self.database.read() as connection:
-            rows = [tuple(row) for row in connection.execute(FIND_TOKEN, use.values)]
-            return use.answer(connection, rows, tables)
-
-    def remember(self, drafts: Sequence[Draft], ratified: Mapping[str, Ratified]) -> None:
-        """Keep what a commit taught us of its tables; one that it changed is looked at again."""
-        for draft in drafts:
-            if (done := ratified.get(draft.state.name)) is None:
-                continue
-            if draft.facts.metadata is not None or draft.facts.protocol is not None:
-                self.forget(draft.state.name)
-            else:
-                self.see(draft.state.at(done.version, done.committed_at))
+def find_token(database: Database, token: str, content: bytes, tables: Collection[str]) -> Committed | None:
+    """The answer to an earlier use of a token, if there was one; ``tables`` are those that it changes."""
+    use = TokenUse(token, content)
+    with database.read() as connection:
+        rows = [tuple(row) for row in connection.execute(FIND_TOKEN, use.values)]
+        return use.answer(connection, rows, tables)
 
 
-class _Run:
+class Committing:
     """One transaction on its way into the log."""
 
-    def __init__(self, path: CommitPath, request: Request) -> None:
-        self._path = path
-        self._database, self._settings = path.database, path.settings
+    def __init__(
+        self, request: Request, database: Database, tables: KnownTables, settings: Settings, *, engine_info: str
+    ) -> None:
+        self._database, self._tables, self._settings = database, tables, settings
+        self._engine_info = engine_info
         self._request = _sound(request)
         self._random_id = str(uuid.uuid4())
         self._after: dict[int, tuple[str, int]] = {}
         """The tables by their ids, with the version that each had before the first attempt."""
-        self.in_doubt = False
+        self._in_doubt = False
         """A COMMIT of an earlier attempt had no reply: whether it takes place is for the log to say."""
         self._now: int | None = None
         digested = request.token is not None and request.content is None
@@ -175,7 +96,28 @@ class _Run:
             for change in request.changes
         ]
 
-    def to_the_end(self) -> Committed:
+    def run(self) -> Committed:
+        """Commit the transaction; see :class:`deltamirror.txnlog.contract.TxnLogWriter`."""
+        begun = time.time_ns()
+        try:
+            committed = self._to_the_end()
+        except CommitUnknown:
+            self._forget_tables()
+            raise  # a stage may be part of the log; if not, it is swept later
+        except BaseException:
+            self._discard_stages()
+            raise
+        if self._in_doubt or committed.already_applied:
+            self._forget_tables()  # the state of the tables after this or an earlier attempt is not known here
+        if committed.already_applied:
+            self._discard_stages()
+        else:
+            self._database.announce()
+            if spans.are_recorded():
+                spans.committed(self.txn_id, committed.versions, begun=begun)
+        return committed
+
+    def _to_the_end(self) -> Committed:
         """Try until it is committed, refused, or not worth another try."""
         failures = moves = 0
         while True:
@@ -187,7 +129,7 @@ class _Run:
                     raise Transient("the table's metadata changes too fast to commit", hint="try again") from None
             except Transient as error:
                 if isinstance(error, CommitUnknown):
-                    self.in_doubt = True
+                    self._in_doubt = True
                     if (found := self._look(error)) is not None:
                         return found
                 failures += 1
@@ -200,7 +142,10 @@ class _Run:
                     raise
                 return found
 
-    def discard_stages(self) -> None:
+    def _forget_tables(self) -> None:
+        self._tables.forget_all(change.table for change in self._request.changes)
+
+    def _discard_stages(self) -> None:
         """Leave nothing behind of a transaction that failed."""
         for preparation in self._preparations:
             preparation.discard()
@@ -218,30 +163,30 @@ class _Run:
     def _draft(self, preparation: Preparation, *, fresh: bool) -> Draft:
         if not fresh and preparation.may_be_stale:
             try:
-                return preparation.draft(self._path.state(preparation.table, remembered=True))
+                return preparation.draft(self._tables.state(preparation.table, remembered=True))
             except DeltaMirrorError:
                 pass  # the table as it is may well allow what the remembered one does not
-        return preparation.draft(self._path.state(preparation.table))
+        return preparation.draft(self._tables.state(preparation.table))
 
     def _append(self, drafts: Sequence[Draft]) -> Committed | None:
         """A small blind append in one statement, where the engine has that and nothing else has to be decided."""
         if not self._fits_one_statement(drafts):
             return None
         [draft] = drafts
-        row = self._database.append(_append_values(draft, self.txn_id, self._path.engine_info))
+        row = self._database.append(_append_values(draft, self.txn_id, self._engine_info))
         if row is None:
-            self._path.forget(draft.state.name)
+            self._tables.forget(draft.state.name)
             return None
         version, committed_at = row
         name = draft.state.name
-        self._path.see(draft.state.at(version, committed_at))
+        self._tables.see(draft.state.at(version, committed_at))
         return Committed(versions={name: version}, timestamp=committed_at)
 
     def _fits_one_statement(self, drafts: Sequence[Draft]) -> bool:
         draft = drafts[0]
         return (
             self._database.appends_in_one_statement
-            and not self.in_doubt
+            and not self._in_doubt
             and len(drafts) == 1
             and self._request.token is None
             and self._settings.writer.backlog_limit is None
@@ -296,14 +241,14 @@ class _Run:
                     heads[draft.state.table_id],
                     time=moment,
                     txn_id=self.txn_id,
-                    engine_info=self._path.engine_info,
+                    engine_info=self._engine_info,
                 )
                 for draft in writing
             }
             versions = {name: done.version for name, done in ratified.items()}
             timestamp = max(done.committed_at for done in ratified.values())
             self._insert_token(session, versions, timestamp)
-        self._path.remember(writing, ratified)
+        self._tables.remember(writing, ratified)
         return Committed(versions=versions, timestamp=timestamp)
 
     def _is_mirrored(self, state: TableState) -> bool:
@@ -332,7 +277,7 @@ class _Run:
         """The answer to an earlier use of the token, before any work is done for this one, if its content is known."""
         if self._request.token is None or not self._is_known:
             return None
-        return self._path.find_token(self._request.token, self._content(), self._changed)
+        return find_token(self._database, self._request.token, self._content(), self._changed)
 
     @property
     def _is_known(self) -> bool:
@@ -347,7 +292,7 @@ class _Run:
             return found
         if not any(p.app_versions for p in self._preparations):
             return None
-        progress = [p.progress(self._path.state(p.table).table_id) for p in self._preparations]
+        progress = [p.progress(self._tables.state(p.table).table_id) for p in self._preparations]
         with self._database.read() as connection:
             return find_applied(connection, progress)
 
@@ -403,7 +348,7 @@ class _Run:
 
     def _ratified_in(self, session: Session) -> Committed | None:
         """The answer if the transaction is there: a statement that was delayed may arrive after any look."""
-        return self._versions_in(session) if self.in_doubt else None
+        return self._versions_in(session) if self._in_doubt else None
 
     def _versions_in(self, session: Session) -> Committed | None:
         """The versions that the transaction has, under the locks of its tables; None if it has none."""
