@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from deltamirror import Add, DeletionVector, Remove
 from tests.admission.life import Life, Written
+from tests.admission.odd_words import ABSOLUTE, NUMBERS, PATHS, REMOVES, STATS, TAGS, VECTORS, WRONG_PATHS
 from tests.admission.spelling import ODD
 from tests.admission.vectors import inline_vector, written_vector
 
-__all__ = ["FILE_STEPS", "PATHS", "WRONG_PATHS", "Step", "add_at", "delete_rows", "remove_of"]
+__all__ = ["FILE_STEPS", "Step", "add_at", "delete_rows", "remove_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,101 +26,6 @@ class Step:
     act: Callable[[Life, Random], None]
     weight: int = 2
     valid: bool = False
-
-
-PATHS: Final = (
-    ("plain.parquet", "plain.parquet"),
-    ("a%20b.parquet", "a b.parquet"),
-    ("d%3D1/x.parquet", "d=1/x.parquet"),
-    ("d=1/x.parquet", "d=1/x.parquet"),
-    ("a%2520b.parquet", "a%20b.parquet"),
-    ("a+b.parquet", "a+b.parquet"),
-    ("a%2Bb.parquet", "a+b.parquet"),
-    ("ü.parquet", "ü.parquet"),
-    ("%C3%BC.parquet", "ü.parquet"),
-    ("%c3%bc.parquet", "ü.parquet"),
-    ("日本/🚀.parquet", "日本/🚀.parquet"),
-    ("%70lain2.parquet", "plain2.parquet"),
-    ("a:b.parquet", "a:b.parquet"),
-    ("ts=10:00/x.parquet", "ts=10:00/x.parquet"),
-    ("ts=10%3A00/x.parquet", "ts=10:00/x.parquet"),
-    ("d/a:b.parquet", "d/a:b.parquet"),
-    ("./x.parquet", "x.parquet"),
-    ("d/./x.parquet", "d/x.parquet"),
-    ("a//x.parquet", "a/x.parquet"),
-    ("//a/x.parquet", "a/x.parquet"),
-    ("a/", "a/x"),
-    ("a%2Fx.parquet", "a/x.parquet"),
-    ("a%23b.parquet", "a#b.parquet"),
-    ("a%3Fb.parquet", "a?b.parquet"),
-    ("a%25b.parquet", "a%b.parquet"),
-    ("a'b.parquet", "a'b.parquet"),
-    ("a%22b.parquet", 'a"b.parquet'),
-    ("a%5Cb.parquet", "a\\b.parquet"),
-    ("a%0Ab.parquet", "a\nb.parquet"),
-    ("a%7Fb.parquet", "a\x7fb.parquet"),
-    ("a*b.parquet", "a*b.parquet"),
-    ("a%2Ab.parquet", "a*b.parquet"),
-    ("a[b].parquet", "a[b].parquet"),
-    ("a%5Bb%5D.parquet", "a[b].parquet"),
-    ("a{b,c}.parquet", "a{b,c}.parquet"),
-    ("a%7Bb,c%7D.parquet", "a{b,c}.parquet"),
-    ("a;b.parquet", "a;b.parquet"),
-    ("a,b.parquet", "a,b.parquet"),
-    ("a&b@c!d$e.parquet", "a&b@c!d$e.parquet"),
-    ("(a)~b.parquet", "(a)~b.parquet"),
-    ("~a.parquet", "~a.parquet"),
-    ("_x.parquet", "_x.parquet"),
-    (".x.parquet", ".x.parquet"),
-    ("_d/x.parquet", "_d/x.parquet"),
-    ("-x.parquet", "-x.parquet"),
-    ("x", "x"),
-    ("x.PARQUET", "x.PARQUET"),
-    ("a b.parquet", "a b.parquet"),
-    ("a%b.parquet", "a%b.parquet"),
-    ("a#b.parquet", "a#b.parquet"),
-    ("a?b.parquet", "a?b.parquet"),
-    ("a\u00a0b.parquet", "a\u00a0b.parquet"),
-    ("a\u2028b.parquet", "a\u2028b.parquet"),
-    ("e\u0301.parquet", "e\u0301.parquet"),
-    ("%65%CC%81.parquet", "e\u0301.parquet"),
-    ("a%E2%80%A8b.parquet", "a\u2028b.parquet"),
-    ("%F0%9F%9A%80.parquet", "🚀.parquet"),
-    ("x" * 200 + ".parquet", "x" * 200 + ".parquet"),
-    ("a|b.parquet", "a|b.parquet"),
-    ("a<b>.parquet", "a<b>.parquet"),
-    ("a^b`c.parquet", "a^b`c.parquet"),
-    ("a=b=c/x.parquet", "a=b=c/x.parquet"),
-    ("p=__HIVE_DEFAULT_PARTITION__/x.parquet", "p=__HIVE_DEFAULT_PARTITION__/x.parquet"),
-    ("_change_data/x.parquet", "_change_data/x.parquet"),
-    ("_delta_index/x.parquet", "_delta_index/x.parquet"),
-)
-"""Spellings of paths, and the file that each has to be read from, if it is admitted."""
-
-WRONG_PATHS: Final = (
-    ("%2e%2e/b.parquet", "b.parquet"),
-    ("..%2Fb.parquet", "b.parquet"),
-    ("d/%2E%2E/b.parquet", "b.parquet"),
-    ("../b.parquet", "b.parquet"),
-    ("a%00b.parquet", "ab.parquet"),
-    ("a%FFb.parquet", "ab.parquet"),
-    ("%C3.parquet", "c.parquet"),
-    ("a%ED%A0%80b.parquet", "ab.parquet"),
-    ("_delta_log/x.parquet", "_delta_log/x.parquet"),
-    ("_delta_log/00000000000000000001.json", "_delta_log/y.parquet"),
-    ("%5Fdelta_log/x.parquet", "_delta_log/x.parquet"),
-    ("./_delta_log/x.parquet", "_delta_log/x.parquet"),
-    ("", "x.parquet"),
-    (".", "x.parquet"),
-    ("/", "x.parquet"),
-    ("C:\\x.parquet", "x.parquet"),
-    ("a\\b.parquet", "a\\b.parquet"),
-    ("http://example.com/x.parquet", "x.parquet"),
-    ("x.parquet?versionId=1", "x.parquet"),
-    ("x.parquet#f", "x.parquet"),
-    ("file:x.parquet", "x.parquet"),
-)
-"""Spellings that have to be refused, whatever readers make of them."""
 
 
 def remove_of(add: Add, **fields: Any) -> Remove:
@@ -160,9 +66,6 @@ def _odd_path(life: Life, random: Random) -> None:
 
 def _wrong_path(life: Life, random: Random) -> None:
     add_at(life, random, *random.choice(WRONG_PATHS), wrong=True, kind="wrong path")
-
-
-ABSOLUTE: Final = ("file://{}", "file:{}", "{}", "FILE://{}", "file://localhost{}")
 
 
 def add_absolute(life: Life, random: Random, form: str) -> None:
@@ -211,96 +114,6 @@ def _partition_keys(life: Life, random: Random) -> None:
     add = replace(written.add, partition_values=random.choice([odd, upper]))
     what = repr(add.partition_values)
     life.attempt("partition keys", what, lambda: life.append([add]), lambda: life.live(written))
-
-
-STATS: Final = (
-    None,
-    "",
-    "{}",
-    "null",
-    "[]",
-    '{"numRecords":2}',
-    '{"numRecords":"2"}',
-    '{"numRecords":2.0}',
-    '{"numRecords":2e0}',
-    '{"numRecords":null}',
-    '{"numRecords":9223372036854775808}',
-    '{"numRecords":-1}',
-    '{"numRecords":2,"numRecords":2}',
-    '{"numRecords":2,"minValues":null}',
-    '{"numRecords":2,"minValues":[]}',
-    '{"numRecords":2,"minValues":{"COLUMN":"text"}}',
-    '{"numRecords":2,"minValues":{"COLUMN":-1.5}}',
-    '{"numRecords":2,"minValues":{"COLUMN":{"a":1}}}',
-    '{"numRecords":2,"minValues":{"COLUMN":[1]}}',
-    '{"numRecords":2,"minValues":{"COLUMN":true}}',
-    '{"numRecords":2,"minValues":{"COLUMN":-99999999999999999999}}',
-    '{"numRecords":2,"nullCount":{"COLUMN":"0"}}',
-    '{"numRecords":2,"nullCount":{"COLUMN":0.5}}',
-    '{"numRecords":2,"nullCount":{"COLUMN":-1}}',
-    '{"numRecords":2,"nullCount":5}',
-    '{"numRecords":2,"tightBounds":"yes"}',
-    '{"numRecords":2,"tightBounds":true}',
-    '{"numRecords":2,"unknown":{"a":[1]}}',
-    ' { "numRecords" : 2 } ',
-    '{"numRecords":2}garbage',
-    '{"numRecords":2,"minValues":{"nothing":1}}',
-    '{"numRecords":2,"minValues":{"COLUMN":NaN}}',
-    '{"numRecords":2,"minValues":{"COLUMN":null}}',
-    '\ufeff{"numRecords":2}',
-)
-"""Statistics of a file of two rows; COLUMN is one of its columns."""
-
-NUMBERS: Final[tuple[Mapping[str, Any], ...]] = (
-    {"modification_time": 0},
-    {"modification_time": 1_700_000_000},
-    {"modification_time": 2**63 - 1},
-    {"modification_time": 2**63},
-    {"modification_time": -1},
-    {"modification_time": 253402300800000},
-    {"size": -1},
-    {"size": 2**63},
-    {"size": True},
-    {"size": 1.0},
-    {"data_change": 1},
-    {"data_change": False},
-    {"base_row_id": 2**63 - 1},
-    {"base_row_id": 5, "default_row_commit_version": 0},
-    {"base_row_id": 5},
-    {"default_row_commit_version": 99},
-    {"clustering_provider": "liquid"},
-    {"clustering_provider": ""},
-)
-TAGS: Final[tuple[Any, ...]] = (
-    {},
-    {"": ""},
-    {"ü": '"\n'},
-    {"a": "b" * 1000},
-    {"a": None},
-    {"a": 1},
-    {"\u0000": "\u0001"},
-    "text",
-)
-VECTORS: Final[tuple[Mapping[str, Any], ...]] = (
-    {},
-    {"size_in_bytes": 2**31},
-    {"size_in_bytes": 2**63 - 1},
-    {"size_in_bytes": 0},
-    {"offset": 2**31},
-    {"offset": -1},
-    {"storage_type": "x"},
-    {"storage_type": "p"},
-    {"storage_type": ""},
-    {"cardinality": 2**31},
-    {"cardinality": -1},
-    {"path_or_inline_dv": ""},
-    {"path_or_inline_dv": "ä" * 20},
-    {"path_or_inline_dv": '"' * 20},
-    {"path_or_inline_dv": "../" + "0" * 20},
-    {"path_or_inline_dv": "0" * 19},
-    {"path_or_inline_dv": "a b" + "0" * 20},
-)
-"""How the descriptor of a deletion vector differs from one that is in order; one that lies of its file is not here."""
 
 
 def add_with(life: Life, random: Random, *, kind: str, **fields: Any) -> None:
@@ -380,22 +193,6 @@ def _remove(life: Life, random: Random) -> None:
                 tx.remove(life.name, [written.add.path])
 
         life.attempt("remove", written.add.path, act, lambda: life.gone(written.path))
-
-
-REMOVES: Final[tuple[Mapping[str, Any], ...]] = (
-    {},
-    {"path": "RESPELLED"},
-    {"deletion_vector": DeletionVector(**inline_vector([0]))},
-    {"partition_values": {}},
-    {"partition_values": None},
-    {"size": None},
-    {"deletion_timestamp": None},
-    {"deletion_timestamp": 2**63 - 1},
-    {"deletion_timestamp": 5},
-    {"path": "never-there.parquet"},
-    {"data_change": False},
-)
-"""How the remove of a file differs from one that is in order."""
 
 
 def remove_with(life: Life, written: Written, odd: Mapping[str, Any]) -> None:

@@ -5,10 +5,8 @@ This is G9 of the README.
 
 import hashlib
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,22 +14,25 @@ import pytest
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings
 from deltamirror.deltalog.retention import DAY
-from deltamirror.errors import LeaseLost, LogChanged, NotFound, Refused
+from deltamirror.errors import NotFound, Refused
 from deltamirror.ops.rebuild.rebuilding import rebuild
-from deltamirror.ops.rebuild.restoring import restore_log
 from deltamirror.ops.reconcile.reconciling import Strategy
-from deltamirror.ops.reconcile.table_logs import Logs
-from deltamirror.pipeline.run.inspection import LocalInspector
-from deltamirror.pipeline.service import cleaning as cleaning_module
-from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
-from deltamirror.storage.store import Store
-from deltamirror.txnlog.queue.cleanups import CleaningTurn
 from deltamirror.txnlog.queue.expected_objects import kept_log
-from deltamirror.txnlog.queue.leases import release, take
-from deltamirror.work import Lane, Lease
-from tests.support.lakes.aging import HEAD, START, Spot, age, cleaning, lived, log_names, spot_of
+from tests.support.lakes.aging import (
+    HEAD,
+    START,
+    Spot,
+    age,
+    cleaning,
+    expected_names,
+    lived,
+    log_names,
+    recorded,
+    spot_of,
+    store_of,
+)
 from tests.support.lakes.lake import add, execute, paths
 from tests.support.mirrors.local import following, log_of
 from tests.support.mirrors.reconcilers import reconciled, reconciler_of
@@ -51,28 +52,6 @@ def engine(lake: Catalog) -> Iterator[MirrorEngine]:
 @pytest.fixture
 def table(lake: Catalog, engine: MirrorEngine, tmp_path: Path) -> Table:
     return lived(lake, engine, str(tmp_path / "t"))
-
-
-def store_of(table: Table) -> Store:
-    return store_at(table.location, StorageSettings())
-
-
-def expected_names(first: int) -> set[str]:
-    """The names in the log of a table that lived, from a version on."""
-    versions = range(first, HEAD + 1)
-    files = {f"{version:020}.{suffix}" for version in versions for suffix in ("json", "crc")}
-    checkpoints = {f"{version:020}.checkpoint.parquet" for version in versions if version and version % 5 == 0}
-    return files | checkpoints | {"_last_checkpoint"}
-
-
-def recorded(catalog: Catalog) -> tuple[int, int, int, bool]:
-    """The start of the log; of its last cleaning the start, how many objects, and whether it ended."""
-    [row] = execute(
-        catalog,
-        "SELECT t.log_start, c.log_start AS swept, c.num_objects, c.cleaned_at FROM dl_tables t "
-        "JOIN dl_cleanups c ON c.table_id = t.table_id",
-    )
-    return row.log_start, row.swept, row.num_objects, row.cleaned_at > 0
 
 
 def assert_all_open(reader: Reader, table: Table, spot: Spot | None = None, *, first: int = START) -> None:
@@ -261,107 +240,6 @@ def test_nothing_goes_that_the_pointer_does_not_lie_behind(
     assert f"{START:020}.checkpoint.parquet" in log_names(store_of(table))
 
 
-def test_the_pointer_is_read_again_before_anything_is_deleted(
-    lake: Catalog, engine: MirrorEngine, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    age(lake, upto=12)
-    monkeypatch.setattr(cleaning_module, "_BATCH", 4)
-    monkeypatch.setattr(DiskStore, "delete", _then(DiskStore.delete, (log_of(table) / "_last_checkpoint").unlink))
-    with pytest.raises(LogChanged, match="_last_checkpoint"):
-        engine.clean("t")
-    monkeypatch.undo()
-    assert len(log_names(store_of(table))) == len(expected_names(0)) - 5
-    assert recorded(lake) == (START, START, 0, False)
-
-
-def test_whoever_lost_the_turn_deletes_nothing_more_and_the_next_one_finishes_it(
-    lake: Catalog, engine: MirrorEngine, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    age(lake, upto=12)
-    monkeypatch.setattr(cleaning_module, "_BATCH", 4)
-    stolen = "UPDATE dl_leases SET epoch = epoch + 1 WHERE lane = 'reconciliation'"
-    monkeypatch.setattr(DiskStore, "delete", _then(DiskStore.delete, lambda: execute(lake, stolen)))
-    with pytest.raises(LeaseLost):
-        engine.clean("t")
-    monkeypatch.undo()
-    assert len(log_names(store_of(table))) == len(expected_names(0)) - 4
-    execute(lake, "UPDATE dl_leases SET expires_at = 0")
-    engine.clean("t")
-    assert log_names(store_of(table)) == expected_names(START)
-    assert recorded(lake)[3]
-
-
-def _then(call: Callable[..., None], act: Callable[[], object]) -> Callable[..., None]:
-    """A call of a store, after whose first use something happens."""
-    done = list[object]()
-
-    def calling(*arguments: object) -> None:
-        call(*arguments)
-        if not done:
-            done.append(act())
-
-    return calling
-
-
-@contextmanager
-def soon(act: Callable[..., None], *arguments: object) -> Iterator[None]:
-    """Something that somebody else does while the block waits for it; it is done when the block ends."""
-    timer = threading.Timer(0.2, act, arguments)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.join()
-
-
-def test_it_is_never_done_beside_whoever_compares_or_repairs_the_log(
-    lake: Catalog, engine: MirrorEngine, table: Table
-) -> None:
-    age(lake, upto=12)
-    lease = take(lake.database, 1, lane=Lane.RECONCILIATION, owner="another", seconds=60)
-    assert lease is not None
-    with pytest.raises(LeaseLost, match="compares or cleans"):
-        engine._cleaner.clean("t", waits=False)
-    with soon(release, lake.database, [lease]):
-        assert engine.clean("t").log_start == START
-
-
-def test_a_log_is_not_rebuilt_in_its_own_place_while_it_is_cleaned(
-    lake: Catalog, engine: MirrorEngine, table: Table
-) -> None:
-    age(lake, upto=12)
-    lease = take(lake.database, 1, lane=Lane.RECONCILIATION, owner="a cleaning", seconds=60)
-    assert lease is not None
-    with soon(_cleaned_by, engine, lake, lease), Logs(engine, LocalInspector(engine.settings)) as logs:
-        done = restore_log(logs, "t")
-    assert (done.first, done.last) == (START, HEAD)
-    assert log_names(store_of(table)) == expected_names(START)
-
-
-def _cleaned_by(engine: MirrorEngine, catalog: Catalog, lease: Lease) -> None:
-    """Clean a log under somebody else's name, who then gives back the turn."""
-    cleaner = engine._cleaner
-    turn = CleaningTurn(catalog.database, lease, seconds=60)
-    store = cleaner._store(cleaner._log_of("t"))
-    found = cleaner._planned("t", store)
-    turn.begin(found.log_start)
-    cleaner._delete(found, store, lease)
-    turn.end(swept=found.swept, num_objects=len(found.objects), num_bytes=found.num_bytes)
-
-
-def test_what_a_worker_puts_that_wakes_late_goes_with_the_next_cleaning(
-    lake: Catalog, engine: MirrorEngine, table: Table
-) -> None:
-    late = {path.name: path.read_bytes() for path in log_of(table).iterdir() if path.name.startswith(f"{7:020}")}
-    age(lake, upto=12)
-    engine.clean("t")
-    for name, data in late.items():
-        (log_of(table) / name).write_bytes(data)
-    done = engine.clean("t")
-    assert {each.key.rpartition("/")[2] for each in done.objects} == set(late)
-    assert log_names(store_of(table)) == expected_names(START)
-
-
 @pytest.mark.requirement("R93")
 def test_what_a_writer_left_half_written_is_swept_after_a_day(engine: MirrorEngine, table: Table) -> None:
     old, young = (log_of(table) / temporary_name(f"{HEAD:020}.json") for _ in range(2))
@@ -437,58 +315,6 @@ def test_a_table_that_is_not_mirrored_is_not_cleaned(
 def test_a_table_that_there_is_not(engine: MirrorEngine) -> None:
     with pytest.raises(NotFound):
         engine.clean("nothing")
-
-
-def test_a_service_cleans_after_a_checkpoint_once_in_an_interval(lake: Catalog, tmp_path: Path) -> None:
-    with cleaning(lake, enabled=True) as engine:
-        table = lived(lake, engine, str(tmp_path / "t"))
-        age(lake, upto=12)
-        _commit_until_checkpoint(engine, table, 25)
-        assert table.info().log_start == START
-        assert recorded(lake)[3]
-        age(lake, upto=17)
-        _commit_until_checkpoint(engine, table, 30)
-        assert table.info().log_start == START  # not within the hour
-        execute(lake, "UPDATE dl_cleanups SET cleaned_at = 1")
-        _commit_until_checkpoint(engine, table, 35)
-        assert table.info().log_start == 15
-        [status] = engine.status("t")
-        assert status.cleanup is not None
-        assert (status.log_start, status.cleanup.num_objects) == (15, 11)
-    with cleaning(lake, enabled=False, interval=0) as engine:
-        age(lake, upto=30)
-        _commit_until_checkpoint(engine, table, 40)
-        assert table.info().log_start == 15
-        table.alter(properties={"deltamirror.cleanupEnabled": "true"})
-        _commit_until_checkpoint(engine, table, 45)
-        assert table.info().log_start == 30
-
-
-def _commit_until_checkpoint(engine: MirrorEngine, table: Table, version: int) -> None:
-    while table.info().head < version:
-        table.append([add(f"g-{table.info().head}.parquet")])
-    summary = engine.run(once=True)
-    assert (summary.failures, summary.checkpoints) == ([], 1)
-
-
-def test_a_service_goes_on_where_cleaning_fails(
-    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with cleaning(lake, enabled=True, interval=0) as engine:
-        table = lived(lake, engine, str(tmp_path / "t"))
-        age(lake, upto=12)
-
-        def failing(*_: object) -> None:
-            raise PermissionError(13, "no")
-
-        monkeypatch.setattr("deltamirror.storage.files.remove", failing)
-        _commit_until_checkpoint(engine, table, 25)
-        assert "the log of table 't' is not cleaned" in caplog.text
-        assert recorded(lake) == (START, START, 0, False)
-        monkeypatch.undo()
-        _commit_until_checkpoint(engine, table, 30)
-        assert recorded(lake)[3]
-        assert min(log_names(store_of(table))).startswith(f"{START:020}")
 
 
 def test_readers_that_go_on_reading_never_notice(lake: Catalog, tmp_path: Path, delta_rs: Reader) -> None:

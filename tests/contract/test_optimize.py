@@ -12,10 +12,10 @@ from deltamirror.errors import Conflict, InvalidInput, NotFound, Unsupported
 from deltamirror.rows.compaction import bins
 from deltamirror.steps import Moment, Observer, Step, observed
 from tests.support.lakes.lake import add
-from tests.support.lakes.row_cases import CASES, statistics
 from tests.support.lakes.vacuums import contents, first_row_deleted
 from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
+from tests.support.rows.cases import CASES, statistics
 
 pytestmark = pytest.mark.requirement("R89")
 

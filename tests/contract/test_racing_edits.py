@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from deltamirror import Catalog
-from tests.support.lakes.row_racers import race
+from tests.support.rows.racers import race
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R89"), pytest.mark.requirement("R36")]
 

@@ -25,7 +25,7 @@ from deltamirror.rows import scanning
 from deltamirror.spark.reading import TableReader
 from deltamirror.spark.source import DeltaMirrorSource
 from deltamirror.spark.writing import TableWriter
-from tests.support.lakes.row_cases import CASES
+from tests.support.rows.cases import CASES
 
 pytestmark = pytest.mark.requirement("R89")
 

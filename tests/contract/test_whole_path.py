@@ -14,10 +14,10 @@ from deltamirror import Add, Catalog
 from deltamirror.cli import cli
 from deltamirror.config import StorageSettings
 from tests.support.lakes.aging import Spot, age, spot_of
-from tests.support.lakes.datafiles import stats_of
 from tests.support.lakes.lake import paths
 from tests.support.readers.reader import Reader
 from tests.support.readers.s3_access import S3Access
+from tests.support.rows.datafiles import stats_of
 
 HEAD = 12
 MIRROR = ("mirror", "--once", "--runner", "local")

@@ -17,10 +17,10 @@ from deltamirror.delta.schema import to_arrow
 from deltamirror.storage.open import store_at
 from deltamirror.work import CheckpointOutcome
 from tests.support.lakes.copies import Place, checkpoint_alone, copy_table, log_of
-from tests.support.lakes.datafiles import data_file, seen_by_us
 from tests.support.logs.checkpoints import publish, unit_of
 from tests.support.logs.folder import write_log
 from tests.support.readers.reader import Reader, assert_same_table
+from tests.support.rows.datafiles import data_file, seen_by_us
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R9"), pytest.mark.requirement("R15")]
 

@@ -14,11 +14,11 @@ import pytest
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.schema import StructType, from_ddl, schema_string, to_arrow
 from tests.support.imports.parts import import_files
-from tests.support.lakes.datafiles import data_file
 from tests.support.lakes.lake import remove_of
 from tests.support.logs.folder import read_log, write_log
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import fingerprint, row_texts
+from tests.support.rows.datafiles import data_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R119"), pytest.mark.requirement("R5")]
 

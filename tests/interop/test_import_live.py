@@ -24,13 +24,13 @@ from deltamirror.storage.open import store_at
 from deltamirror.wiring import open_catalog, open_engine, open_importer
 from tests.support.imports.origins import Origin, Rows, by_delta_rs, by_spark, continued
 from tests.support.lakes.copies import Place, copy_table, log_of, truncated
-from tests.support.lakes.datafiles import seen_by_us
 from tests.support.lakes.lake import settings_for
 from tests.support.lakes.stories import Life
 from tests.support.logs.folder import read_log
 from tests.support.mirrors.local import local_settings
 from tests.support.readers.reader import Reader, SeenTable, assert_same_table
 from tests.support.readers.rows import fingerprint
+from tests.support.rows.datafiles import seen_by_us
 from tests.support.servers.seaweed_server import SeaweedServer
 
 pytestmark = [

@@ -17,10 +17,10 @@ from deltamirror import Catalog, Table
 from deltamirror.delta.lines import decode
 from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
-from tests.support.lakes.row_cases import CASES, folders, statistics
 from tests.support.mirrors.local import local_settings, mirror_of
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import fingerprint, row_texts
+from tests.support.rows.cases import CASES, folders, statistics
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, *(pytest.mark.requirement(row) for row in ("R89", "R90"))]
 

@@ -16,10 +16,10 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.errors import InvalidInput, Transient
-from tests.support.lakes.row_cases import CASES, folders, statistics
 from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import fingerprint
+from tests.support.rows.cases import CASES, folders, statistics
 from tests.support.spark.commands import Command, FrameLoad, FrameWrite, StreamCopy, StreamRun
 from tests.support.spark.runners import SparkRig
 

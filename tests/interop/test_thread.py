@@ -18,9 +18,9 @@ import pytest
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.paths import PartitionValue
 from deltamirror.delta.schema import to_arrow
-from tests.support.lakes.datafiles import data_file, seen_by_us
 from tests.support.logs.folder import read_log, write_log
 from tests.support.readers.reader import Reader, SeenFile, SeenTable, assert_same_table
+from tests.support.rows.datafiles import data_file, seen_by_us
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R7"), pytest.mark.requirement("R89")]
 

@@ -14,6 +14,7 @@ from deltamirror.config import Settings
 from deltamirror.ops.adopt.adoption import Adoption, adopt
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.run.inspection import LocalInspector
+from tests.support.lakes.lake import execute, row_counts
 from tests.support.mirrors.local import local_settings, log_of
 from tests.support.readers.reader import Reader
 
@@ -23,6 +24,7 @@ __all__ = [
     "adopted",
     "assert_same",
     "delta_rs_appends",
+    "dump",
     "logs_of",
     "mirror",
     "mirroring",
@@ -87,3 +89,9 @@ def assert_same(table: Table, reader: Reader) -> None:
     snapshot = table.snapshot()
     assert found.paths == sorted(snapshot.files().column("path").to_pylist())
     assert found.version in (None, snapshot.version)  # DuckDB does not say
+
+
+def dump(catalog: Catalog) -> dict[str, list[Any]]:
+    """All rows of the catalog, but for those that only say who looks at a log."""
+    names = [name for name in row_counts(catalog) if name not in ("dl_leases", "dl_reconciliations")]
+    return {name: sorted(map(repr, execute(catalog, f"SELECT * FROM {name}"))) for name in names}

@@ -18,9 +18,13 @@ from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.access.tokens import Right, issue_token
 from deltamirror.web.pages.addresses import binding_of
 from deltamirror.web.pages.server import serving
+from tests.support.lakes.lake import execute
 from tests.support.mirrors.local import local_settings
 
-__all__ = ["FIRING", "Answer", "Client", "Served", "served", "served_page"]
+__all__ = ["FIRING", "SILENCE", "Answer", "Client", "Served", "paused", "served", "served_page"]
+
+SILENCE = {"rule": "lag-critical", "for": "1h", "reason": "moving the bucket"}
+"""What an operator enters to silence an alert."""
 
 FIRING = """INSERT INTO dl_alerts
     (rule, scope, subject, severity, state, since, fired_at, announced, reading, cause, action)
@@ -136,3 +140,9 @@ def served_page(lake: Catalog) -> Iterator[Served]:
     """The status page of an empty catalog."""
     with served(lake) as found:
         yield found
+
+
+def paused(catalog: Catalog) -> tuple[bool, bool]:
+    """Whether the one table is paused, and whether all are."""
+    [(table,)] = execute(catalog, "SELECT mirror_paused FROM dl_tables")
+    return bool(table), bool(execute(catalog, "SELECT 1 FROM dl_catalog WHERE key = 'mirror_paused'"))

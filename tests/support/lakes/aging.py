@@ -19,7 +19,20 @@ from tests.support.mirrors.local import local_settings
 from tests.support.readers.reader import Reader, SeenTable
 from tests.support.stores.any_store import place_of
 
-__all__ = ["HEAD", "INTERVAL", "START", "Spot", "age", "cleaning", "lived", "log_names", "spot_of"]
+__all__ = [
+    "HEAD",
+    "INTERVAL",
+    "START",
+    "Spot",
+    "age",
+    "cleaning",
+    "expected_names",
+    "lived",
+    "log_names",
+    "recorded",
+    "spot_of",
+    "store_of",
+]
 
 INTERVAL = 5
 HEAD = 23
@@ -97,3 +110,26 @@ def age(catalog: Catalog, *, upto: int, days: float = 40, objects: bool = True, 
 def log_names(store: Store) -> set[str]:
     """The names of all objects of a log."""
     return {meta.key.removeprefix("_delta_log/") for meta in store.list("_delta_log")}
+
+
+def store_of(table: Table) -> Store:
+    """The store of a table on disk."""
+    return store_at(table.location, StorageSettings())
+
+
+def expected_names(first: int) -> set[str]:
+    """The names in the log of a table that lived, from a version on."""
+    versions = range(first, HEAD + 1)
+    files = {f"{version:020}.{suffix}" for version in versions for suffix in ("json", "crc")}
+    checkpoints = {f"{version:020}.checkpoint.parquet" for version in versions if version and version % 5 == 0}
+    return files | checkpoints | {"_last_checkpoint"}
+
+
+def recorded(catalog: Catalog) -> tuple[int, int, int, bool]:
+    """The start of the log; of its last cleaning the start, how many objects, and whether it ended."""
+    [row] = execute(
+        catalog,
+        "SELECT t.log_start, c.log_start AS swept, c.num_objects, c.cleaned_at FROM dl_tables t "
+        "JOIN dl_cleanups c ON c.table_id = t.table_id",
+    )
+    return row.log_start, row.swept, row.num_objects, row.cleaned_at > 0

@@ -13,11 +13,11 @@ from deltamirror import Add, Catalog, Table
 from deltamirror.delta.paths import PartitionValue
 from deltamirror.delta.schema import to_arrow
 from deltamirror.storage.location import canonical_location
-from tests.support.lakes.datafiles import data_file, seen_by_us
 from tests.support.logs.folder import read_log
 from tests.support.readers.reader import Reader, SeenTable
 from tests.support.readers.rows import fingerprint
 from tests.support.reference_logs.files import begin_table
+from tests.support.rows.datafiles import data_file, seen_by_us
 
 __all__ = ["INTERVAL", "NEWEST", "STORIES", "Life", "Story", "spark_vectors"]
 

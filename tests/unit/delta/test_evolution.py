@@ -1,97 +1,31 @@
 """What a table may change about itself depends on the files that stay: every rule, and a model of the schema's part."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from deltamirror.delta.actions import Format, Metadata, Protocol
-from deltamirror.delta.evolution import Breach, ForbiddenWhile, check_change, find_breaches
-from deltamirror.delta.features import protocol_for
-from deltamirror.delta.schema import (
-    ArrayType,
-    DataType,
-    Field,
-    MapType,
-    Primitive,
-    StructType,
-    from_ddl,
-    parse_schema,
-    schema_string,
-)
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.evolution import ForbiddenWhile, check_change
 from deltamirror.delta.validation import RULES
 from deltamirror.errors import InvalidAction
+from tests.support.lakes.schema_changes import (
+    BY_ID,
+    ID,
+    MAPPED,
+    PLAIN,
+    WIDENING,
+    Left,
+    breaches,
+    column,
+    mapped,
+    struct,
+    table,
+    tracking,
+    widened,
+)
 
 pytestmark = pytest.mark.requirement("R5")
-
-PLAIN = protocol_for(["columnMapping", "rowTracking", "allowColumnDefaults", "checkConstraints"])
-WIDENING = protocol_for(["typeWidening"])
-MAPPED = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
-BY_ID = {**MAPPED, "delta.columnMapping.mode": "id"}
-
-
-@dataclass(frozen=True)
-class Left:
-    """Files that stay."""
-
-    files: bool = True
-    row_ids: bool = False
-    earlier: Sequence[Metadata] = ()
-
-    def any(self) -> bool:
-        return self.files
-
-    def any_without_row_ids(self) -> bool:
-        return self.files and not self.row_ids
-
-    def written_under(self) -> Sequence[Metadata]:
-        return self.earlier
-
-
-def column(name: str, kind: object = "long", **metadata: Any) -> dict[str, object]:
-    nullable = metadata.pop("nullable", True)
-    return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
-
-
-def mapped(name: str, number: int, physical: str | None = None, **more: Any) -> dict[str, object]:
-    mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical or name}
-    kind, nullable = more.pop("kind", "long"), more.pop("nullable", True)
-    return {"name": name, "type": kind, "nullable": nullable, "metadata": {**mapping, **more}}
-
-
-def struct(*fields: Mapping[str, object]) -> dict[str, object]:
-    return {"type": "struct", "fields": list(fields)}
-
-
-def table(
-    *columns: str | Mapping[str, object],
-    partition_by: Sequence[str] = (),
-    configuration: Mapping[str, str] | None = None,
-    **values: Any,
-) -> Metadata:
-    fields: list[Field] = []
-    for each in columns:
-        fields += (from_ddl(each) if isinstance(each, str) else parse_schema(struct(each))).fields
-    return Metadata(
-        id=values.pop("id", "1111"),
-        format=Format(provider="parquet", options={}),
-        schema_string=schema_string(StructType(tuple(fields))),
-        partition_columns=list(partition_by),
-        configuration=dict(configuration or {}),
-        **values,
-    )
-
-
-def widened(name: str, old: str, new: str, **path: str) -> dict[str, object]:
-    return column(name, new, **{"delta.typeChanges": [{"toType": new, "fromType": old, **path}]})
-
-
-def tracking(**more: str) -> dict[str, str]:
-    return {"delta.enableRowTracking": "true", **more}
 
 
 @dataclass(frozen=True)
@@ -106,7 +40,6 @@ class Case:
     field: str = field(default="", compare=False)
 
 
-ID = table("id long, day date", partition_by=["day"])
 TWO = (mapped("a", 1, "x"), mapped("b", 2, "y"))
 CHECKED = {"delta.constraints.c": "a > 0"}
 STRUCTS = [
@@ -413,10 +346,6 @@ LAWFUL: dict[str, tuple[Metadata, Metadata, Protocol]] = {
 }
 
 
-def breaches(before: Metadata, after: Metadata, protocol: Protocol = PLAIN) -> list[Breach]:
-    return list(find_breaches(before, after, protocol=protocol))
-
-
 def named(case: Case) -> str:
     return f"{case.rule}-{CASES.index(case)}"
 
@@ -454,77 +383,3 @@ def test_a_change_that_files_can_follow_is_lawful(name: str) -> None:
 def test_every_rule_of_changes_has_a_case() -> None:
     rules = {rule.removeprefix("metaData.change.") for rule in RULES if rule.startswith("metaData.change.")}
     assert {case.rule for case in CASES} == rules
-
-
-# A schema as a reader of a file sees it: what is to be found at each path, and whether it may be missing.
-STEPS = ("[]", "{key}", "{value}")
-Seen = dict[tuple[str, ...], tuple[str, bool]]
-NAMES = st.sampled_from(["a", "b", "c", "A"])
-LEAVES = st.sampled_from([Primitive("long"), Primitive("string")])
-
-
-def structs(kinds: st.SearchStrategy[DataType]) -> st.SearchStrategy[StructType]:
-    fields = st.builds(Field, NAMES, kinds, st.sampled_from([True, True, True, False]))
-    return st.lists(fields, min_size=1, max_size=3, unique_by=lambda each: each.name.lower()).map(
-        lambda found: StructType(tuple(found))
-    )
-
-
-TYPES = st.recursive(
-    LEAVES,
-    lambda kinds: st.one_of(
-        structs(kinds),
-        st.builds(ArrayType, kinds, st.sampled_from([True, True, False])),
-        st.builds(MapType, LEAVES, kinds, st.sampled_from([True, True, False])),
-    ),
-    max_leaves=4,
-)
-SCHEMAS = structs(TYPES)
-
-
-def seen(kind: DataType, path: tuple[str, ...] = (), *, nullable: bool = True) -> Iterator[tuple[tuple[str, ...], Any]]:
-    word = kind.name if isinstance(kind, Primitive) else type(kind).__name__
-    yield path, (word, nullable)
-    match kind:
-        case StructType():
-            for each in kind.fields:
-                yield from seen(each.type, (*path, each.name), nullable=each.nullable)
-        case ArrayType():
-            yield from seen(kind.element, (*path, "[]"), nullable=kind.contains_null)
-        case MapType():
-            yield from seen(kind.key, (*path, "{key}"))
-            yield from seen(kind.value, (*path, "{value}"), nullable=kind.value_contains_null)
-
-
-def reads_the_same(old: Seen, new: Seen) -> bool:
-    """Whether rows written under the one schema are rows of the other, and the same ones."""
-    for path, (word, nullable) in old.items():
-        if path not in new or new[path][0] != word or (nullable and not new[path][1]):
-            return False
-    # What is not in the file is null; inside of an array or a map that is null there is nothing.
-    added = [path for path in new if path not in old]
-    tops = [path for path in added if path[:-1] in old]
-    if any({*STEPS[1:]} & {*top} for top in tops):
-        return False
-    return all(
-        new[path][1] for path in added for top in tops if path[: len(top)] == top and not {*STEPS} & {*path[len(top) :]}
-    )
-
-
-@given(SCHEMAS, SCHEMAS)
-def test_schemas_change_as_a_model_of_reading_files_says(old: StructType, new: StructType) -> None:
-    before, after = (
-        msgspec.structs.replace(ID, schema_string=schema_string(each), partition_columns=[]) for each in (old, new)
-    )
-    assert (breaches(before, after) == []) == reads_the_same(dict(seen(old)), dict(seen(new)))
-
-
-@given(SCHEMAS, st.data())
-def test_schemas_that_grow_by_nullable_columns_may_change(old: StructType, data: st.DataObject) -> None:
-    taken = {each.name.lower() for each in old.fields}
-    added = [Field(name, data.draw(LEAVES)) for name in ("d", "e") if name not in taken]
-    fields = data.draw(st.permutations([*old.fields, *added]))
-    before = msgspec.structs.replace(ID, schema_string=schema_string(old), partition_columns=[])
-    after = msgspec.structs.replace(before, schema_string=schema_string(StructType(tuple(fields))))
-    assert breaches(before, after) == []
-    assert breaches(after, before) != []

@@ -1,6 +1,6 @@
 """Drivers that change the rows of the same tables at the same time, each in a process of its own.
 
-As a program: ``python -m tests.support.lakes.row_racers URL DRIVERS ROUNDS`` forks the drivers, which begin each round
+As a program: ``python -m tests.support.rows.racers URL DRIVERS ROUNDS`` forks the drivers, which begin each round
 together, and prints what each was told, as JSON.
 """
 
@@ -29,7 +29,7 @@ Answers = dict[str, int]
 
 def race(url: str, drivers: int, rounds: int) -> list[Answers]:
     """What drivers were told who changed the tables ``a`` and ``b``, partitioned by ``p``, for some rounds."""
-    command = [sys.executable, "-m", "tests.support.lakes.row_racers", url, str(drivers), str(rounds)]
+    command = [sys.executable, "-m", "tests.support.rows.racers", url, str(drivers), str(rounds)]
     done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, timeout=600)
     answers: list[Answers] = json.loads(done.stdout)
     return answers
