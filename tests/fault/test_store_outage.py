@@ -46,9 +46,9 @@ def test_a_store_that_is_left_alone_sees_no_request(
             failures = engine.run(once=True).failures
             end_threads()
             seen = len(s3_proxy.log)
-            # Five failures open it, and as many units as there are threads were under way; one look ahead found nobody.
+            # Five failures open it; units that were under way by then are not recorded, or fail, too.
             assert 5 <= len(failures) < len(TABLES)
-            assert 5 <= seen - before <= 1 + 2 * (5 + 2)
+            assert 5 <= seen - before < 1 + 2 * len(TABLES)
             for table in tables:
                 table.append([add("file.parquet")])
             append(local, 3)

@@ -111,12 +111,12 @@ def _require_durable(*, encoding: str, fsync: str, full_page_writes: str) -> Non
 def _share_backends(first: Callable[[], int], second: Callable[[], int]) -> bool:
     """Whether two connections prove to have no process of their own.
 
-    Two that ask in turn get the process that the other has just given back, unless third parties are in between each
-    time; and then theirs changes.
+    The second gets the process that the first has just given back, where the pooler hands out the last one; the first,
+    which asks twice in a row, gets two of them, where it hands them out in turn, however many there are.
     """
     seen: tuple[set[int], set[int]] = set(), set()
     for _ in range(_ROUNDS):
-        seen[0].add(first())
+        seen[0].update((first(), first()))
         seen[1].add(second())
         if seen[0] & seen[1] or max(map(len, seen)) > 1:
             return True
