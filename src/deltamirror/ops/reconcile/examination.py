@@ -224,13 +224,13 @@ class _Examination:
         # That of the version that an imported table begins with follows from nothing.
         oldest = self.log.log_start + (self.log.log_start > 0)
         wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
-        missing = self._without_checksum(wanted, oldest)
-        certain = {each.version for each in expected_checksums(self.database, self.log, missing)}
         doubtful = [version for version in self._doubtful if version >= oldest]
         altered, expected = set[int](), expected_checksums(self.database, self.log, doubtful)
         for some in batched(expected, _WINDOW):
             altered |= {found.version for found in self._differences(some)}
         if self.look.writes_checksums:
+            missing = self._without_checksum(wanted, oldest)
+            certain = {each.version for each in expected_checksums(self.database, self.log, missing)}
             self.findings.checksums = sorted(certain.intersection(wanted) | altered)
             self.findings.late_checksums = _never_written(missing, certain)
         else:

@@ -240,11 +240,13 @@ class CheckpointLane(MirrorLane):
         shop = self._shop
         plan = partial(plan_checkpoint, shop.database, settings=shop.settings)
         units, failing = _planned(shop, claims, plan, purpose=purpose)
-        large = [[unit] for unit in units if not _is_small(unit)]
+        large: list[list[CheckpointUnit]] = []
         small: dict[str, list[CheckpointUnit]] = {}
         for unit in units:
             if _is_small(unit):
                 small.setdefault(store_prefix(unit.address.location), []).append(unit)
+            else:
+                large.append([unit])
         jobs = [*failing, *(RunnerJob(shop, some, purpose=purpose) for some in (*small.values(), *large[:1]))]
         if large[1:]:
             with _closed_on_failure(jobs):
