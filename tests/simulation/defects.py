@@ -16,7 +16,7 @@ from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.failures.backoff import RetryPolicy
 from deltamirror.pipeline.failures.breaker import Rules
 from deltamirror.pipeline.run import execution
-from deltamirror.pipeline.service import shutdown
+from deltamirror.pipeline.service import pace, shutdown
 from deltamirror.pipeline.service.lanes import MirrorLane
 from deltamirror.publish import commits
 from deltamirror.publish.checkpoint import classic
@@ -226,6 +226,10 @@ def _finishes_everything(patch: Patch) -> None:
     patch.setattr(shutdown, "_TO_FINISH", 10.0)
 
 
+def _rests_without_bound(patch: Patch) -> None:
+    patch.setattr(pace, "LONGEST_REST", float("inf"))
+
+
 DEFECTS: Final[Mapping[str, Defect]] = {
     "a commit is published before it is committed": Defect(_publishes_first, ("G1",), 20),
     "a commit object is overwritten": Defect(_overwrites, ("G5",), 150, ("foreign_commit",)),
@@ -253,6 +257,9 @@ DEFECTS: Final[Mapping[str, Defect]] = {
         _leaves_a_thread_each_time, ("G7",), 20, hangs=True, seed=104
     ),
     "a service that stops finishes its work first": Defect(_finishes_everything, ("G7",), 20, hangs=True, seed=53),
+    "a lane rests for as long as a job that hung": Defect(
+        _rests_without_bound, ("G6", "G7"), 20, ("pass_days",), hangs=True, seed=700_115
+    ),
     "what misleads readers stays in the log": Defect(_leaves_what_misleads, ("G5",), 60, ("mislead",), seed=10),
     "the pointer names a checkpoint that is not there": Defect(_points_to_nothing, ("G3", "R53"), 20, seed=1),
     "checkpoints forget tombstones": Defect(_forgets_tombstones, ("G4",), 100, seed=1),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from deltamirror.pipeline.plan.cadence import Cadence, due_checkpoint, is_late
-from deltamirror.pipeline.service.pace import Pace
+from deltamirror.pipeline.service.pace import LONGEST_REST, Pace
 
 pytestmark = pytest.mark.requirement("R18")
 
@@ -36,6 +36,16 @@ def test_jobs_that_end_together_are_both_rested_from() -> None:
     pace.worked(1.0)
     pace.worked(2.0)
     assert pace.rest() == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("hours", [1.0, 48.0])
+def test_no_rest_lasts_longer_than_five_minutes_however_long_jobs_took(hours: float) -> None:
+    pace = Pace(lambda: 20.0, clock=(clock := Clock()))
+    for _ in range(3):
+        pace.worked(hours * 3600)
+        assert pace.rest() == LONGEST_REST == 300
+    clock.now += LONGEST_REST
+    assert pace.rest() == 0
 
 
 def test_a_changed_share_counts_from_the_next_job_on() -> None:

@@ -3,8 +3,12 @@
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
-__all__ = ["Pace"]
+__all__ = ["LONGEST_REST", "Pace"]
+
+LONGEST_REST: Final = 300.0
+"""Seconds: a job that hung, or that a suspended machine kept from ending, holds up no table for longer."""
 
 
 class Pace:
@@ -24,7 +28,9 @@ class Pace:
         """A job took so long, and is over."""
         share = self._percent() / 100
         with self._lock:
-            self._rests_until = max(self._rests_until, self._clock()) + seconds * (1 - share) / share
+            begun = self._clock()
+            rested = max(self._rests_until, begun) + seconds * (1 - share) / share
+            self._rests_until = min(rested, begun + LONGEST_REST)
 
     def rest(self) -> float:
         """For how many seconds from this moment nothing is begun that is not late."""
