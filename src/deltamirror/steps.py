@@ -67,6 +67,7 @@ class Step(StrEnum):
     TAKE_TURN = "reconcile.take-turn", "take the lease of a comparison or cleaning"
     TAKE_COMMITS_BACK = "reconcile.take-commits-back", "record commits as lost"
     TAKE_CHECKPOINT_BACK = "reconcile.take-checkpoint-back", "record a checkpoint as lost"
+    TAKE_CHECKPOINTS = "reconcile.take-checkpoints", "take the lease of a table's checkpoints"
     COPY_ASIDE = "reconcile.copy-aside", "copy a misleading object to where no reader looks"
     REMOVE_MISLEADING = "reconcile.remove-misleading", "delete a misleading object"
     QUARANTINE = "reconcile.quarantine", "quarantine a table"

@@ -3,16 +3,23 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
-from deltamirror.errors import Diverged, LogChanged, NotFound
+from deltamirror.errors import Diverged, LeaseLost, LogChanged, NotFound
+from deltamirror.ops.reconcile.examination import Look
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.ops.reconcile.repair import Repaired, repair
+from deltamirror.ops.reconcile.shortcuts import Shortcuts
+from deltamirror.txnlog.queue.expected_objects import kept_log
+from deltamirror.txnlog.queue.leases import release, take
+from deltamirror.work import Lane
 from tests.support.imports.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lakes.lake import opened, paths
 from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
@@ -87,6 +94,71 @@ def test_a_pointer_is_moved_aside_though_there_is_no_checkpoint_to_point_to(
     assert reconciled(engine, Strategy.SMART)[0].misleading == ("_delta_log/_last_checkpoint",)
     assert not pointer.exists()
     assert_seen(table)
+
+
+def test_a_pointer_that_a_checkpoint_replaced_since_it_was_judged_stays(engine: MirrorEngine, table: Table) -> None:
+    pointer = log_of(table) / "_last_checkpoint"
+    ours, times = pointer.read_bytes(), pointer.stat()
+    pointer.write_bytes(b'{"version":99,"size":1}'.ljust(len(ours)))
+    os.utime(pointer, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with engine.database.read() as connection:
+        log = kept_log(connection, "t")
+    with logs_of(engine) as logs, logs.turn(log, waits=False) as turn:
+        findings = logs.examine(log, Look(full=True))
+        assert [each.meta.key for each in findings.misleading] == ["_delta_log/_last_checkpoint"]
+        with replaced(pointer) as another:  # a file of the same size and, to the second, of the same time
+            another.write_bytes(ours)
+            os.utime(another, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000_000))
+        assert logs.set_aside(log, findings, turn, waits=False) == ()
+    assert pointer.read_bytes() == ours
+
+
+def test_a_checkpoint_that_comes_during_a_comparison_beside_one_that_misleads_keeps_its_pointer(
+    engine: MirrorEngine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = take(engine.database, 1, lane=Lane.CHECKPOINTS, owner="another", seconds=3600)
+    assert lease is not None
+    append(table, 1)
+    mirror(engine)
+    log, wrong = log_of(table), f"{6:020}.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet"
+    shutil.copy(log / f"{4:020}.checkpoint.parquet", log / wrong)
+    judged = Shortcuts.pointer
+
+    def after_a_checkpoint(*arguments: Any) -> Any:
+        if not (log / f"{6:020}.checkpoint.parquet").exists():
+            release(engine.database, [lease])
+            mirror(engine)
+        return judged(*arguments)
+
+    monkeypatch.setattr(Shortcuts, "pointer", after_a_checkpoint)
+    assert reconciled(engine, Strategy.SMART)[0].misleading == (f"_delta_log/{wrong}",)
+    assert decode((log / "_last_checkpoint").read_bytes()).version == 6
+    assert_seen(table)
+
+
+@contextmanager
+def replaced(file: Path) -> Iterator[Path]:
+    """Another file, which takes the place of this one."""
+    another = file.with_name("another.tmp")
+    yield another
+    another.rename(file)
+
+
+def test_a_pointer_is_not_moved_aside_while_a_checkpoint_is_written(engine: MirrorEngine, table: Table) -> None:
+    pointer = log_of(table) / "_last_checkpoint"
+    before, wrong = pointer.read_bytes(), b'{"version":99,"size":1}'
+    pointer.write_bytes(wrong)
+    lease = take(engine.database, 1, lane=Lane.CHECKPOINTS, owner="another", seconds=3600)
+    assert lease is not None
+    with engine.database.read() as connection:
+        log = kept_log(connection, "t")
+    busy = pytest.raises(LeaseLost, match="another process writes a checkpoint of table 't'")
+    with reconciler_of(engine) as (reconciler, _), busy:
+        reconciler.look(log)
+    assert (pointer.read_bytes(), saved(table)) == (wrong, [])
+    release(engine.database, [lease])
+    assert reconciled(engine, Strategy.SMART)[0].left == 0
+    assert (pointer.read_bytes(), saved(table)) == (before, ["_last_checkpoint"])
 
 
 def test_a_pointer_that_repeats_something_else_than_its_checkpoint_is_written_again(

@@ -102,6 +102,7 @@ STRIKES: Final = (
     Strike(Step.TAKE_CHECKPOINT_BACK, Phase.RECONCILE, "reconcile"),
     Strike(Step.PUT_COMMIT, Phase.RECONCILE, "reconcile", "lost before"),
     Strike(Step.PUT_CHECKSUM, Phase.RECONCILE, "reconcile", "lost before", turn=2),
+    Strike(Step.TAKE_CHECKPOINTS, Phase.RECONCILE, "misleading"),
     Strike(Step.COPY_ASIDE, Phase.RECONCILE, "misleading"),
     Strike(Step.REMOVE_MISLEADING, Phase.RECONCILE, "misleading"),
     Strike(Step.QUARANTINE, Phase.RECONCILE, "altered"),

@@ -32,10 +32,10 @@ def save(store: Store, found: Object) -> str:
 def set_aside(store: Store, meta: Meta) -> str:
     """Move an object, of any size, to where no reader looks; its name there, or empty where nothing is kept.
 
-    One that is gone, or another since it was listed, stays: the next comparison judges it.
+    One that is gone, or another since it was looked at, stays: the next comparison judges it.
     """
     found = store.head(meta.key)
-    if found is None or not _is_same(found, meta):
+    if found is None or found.etag != meta.etag:
         return ""
     aside = _copied(store, found) if found.size else ""
     with Step.REMOVE_MISLEADING:
@@ -60,11 +60,6 @@ def _copied(store: Store, meta: Meta) -> str:
     if stored_digest(store, aside) != digest:
         raise changing(store, aside)
     return aside
-
-
-def _is_same(one: Meta, other: Meta) -> bool:
-    """Stores tell times by the second in one answer, and more exactly in another."""
-    return one.size == other.size and one.modified // 1000 == other.modified // 1000
 
 
 def changing(store: Store, key: str) -> Transient:

@@ -73,7 +73,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew:
         turn.take_back(lost_commits(log, findings))
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
-        saved += logs.set_aside(log, findings, turn)
+        saved += logs.set_aside(log, findings, turn, waits=True)
         if findings.obstacles:
             raise obstructed(log, findings.obstacles)
         turn.lift_quarantine()

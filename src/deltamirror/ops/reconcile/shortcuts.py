@@ -208,11 +208,13 @@ class Shortcuts:
         return version == checkpoint.version and version not in {files.version for files in self.listed.checkpoints}
 
     def _is_being_written(self, pointer: LastCheckpoint) -> bool:
-        """Whether the checkpoint came after the log was listed: then the next comparison judges both."""
-        if any(files.version == pointer.version for files in self.listed.checkpoints):
-            return False
+        """Whether the checkpoint came after the log was listed: then the next comparison judges both.
+
+        Another one of that version may have been there, which misleads readers.
+        """
         later = list_log(self.store, first=pointer.version).checkpoints
-        return any(leads_to(pointer, files) for files in takewhile(lambda each: each.version == pointer.version, later))
+        same_version = takewhile(lambda each: each.version == pointer.version, later)
+        return any(leads_to(pointer, files) and files not in self.listed.checkpoints for files in same_version)
 
     def _is_due(self, version: int, metas: Sequence[Meta]) -> bool:
         """Whether objects of a version have to be read: touched since the last look, or new to this process.

@@ -9,7 +9,7 @@ from typing import Self
 
 from deltamirror.config import settings_for
 from deltamirror.deltalog.pointer import POINTER_KEY
-from deltamirror.errors import DeltaMirrorError, Refused
+from deltamirror.errors import DeltaMirrorError, LeaseLost, Refused
 from deltamirror.ops.reconcile.aside import remove_link, set_aside
 from deltamirror.ops.reconcile.checksums import write_checksums
 from deltamirror.ops.reconcile.examination import Findings, Look, examine
@@ -82,19 +82,20 @@ class Logs:
         """Write the version checksums that a log should have, and does not; how many."""
         return write_checksums(self.engine.database, log, self.store(log), findings.checksums)
 
-    def set_aside(self, log: KeptLog, findings: Findings, turn: Turn) -> tuple[str, ...]:
+    def set_aside(self, log: KeptLog, findings: Findings, turn: Turn, *, waits: bool) -> tuple[str, ...]:
         """Move what misleads readers to where no reader looks, the pointer first; where it is kept.
 
-        One that cannot be moved keeps no other from it: it is an obstacle from then on.
+        One that cannot be moved keeps no other from it: it is an obstacle from then on. ``LeaseLost`` if another
+        process writes a checkpoint, and so the pointer, at once or after waiting for a while.
         """
         wrong = sorted(findings.misleading, key=lambda each: each.meta.key != POINTER_KEY)
         kept = []
         for each in wrong:
             turn.require()
             try:
-                kept.append(self._out_of_sight(log, each))
+                kept.append(self._out_of_sight(log, each, waits=waits))
             except DeltaMirrorError as error:
-                if error.retryable:
+                if error.retryable or isinstance(error, LeaseLost):
                     raise
                 what = f"{each.reason}, and cannot be moved aside: {error.message}"
                 findings.obstacles.append(Obstacle(each.meta.key, what, is_link=False))
@@ -104,11 +105,14 @@ class Logs:
             _log.warning("%s in the log of table %r %s; %s", each.meta.key, log.name, each.reason, told, extra=fields)
         return tuple(filter(None, kept))
 
-    def _out_of_sight(self, log: KeptLog, found: Misleading) -> str:
+    def _out_of_sight(self, log: KeptLog, found: Misleading, *, waits: bool) -> str:
         if found.is_link:
             remove_link(self.store(log), found.meta.key)
             return ""
-        return set_aside(self.store(log), found.meta)
+        if found.meta.key != POINTER_KEY:
+            return set_aside(self.store(log), found.meta)
+        with self._turns.without_checkpoints(log.table_id, log.name, waits=waits):
+            return set_aside(self.store(log), found.meta)
 
     @contextmanager
     def turn(self, log: KeptLog, *, waits: bool) -> Iterator[Turn]:

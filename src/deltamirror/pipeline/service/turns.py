@@ -42,7 +42,10 @@ class Turns:
     @contextmanager
     def at(self, table_id: int, table: str, *, waits: bool) -> Iterator[Lease]:
         """A turn at the log of a table; ``LeaseLost`` if another process has it, at once or after waiting a while."""
-        lease = self._taken(table_id, table, self.seconds if waits else 0.0)
+        busy = LeaseLost(
+            f"another process compares or cleans the log of table {table!r}", hint="try again later", table=table
+        )
+        lease = self._taken(table_id, _LANE, waits=waits, otherwise=busy)
         self._heartbeat.add([lease])
         try:
             yield lease
@@ -50,14 +53,23 @@ class Turns:
             self._heartbeat.remove([lease])
             release(self._database, [lease])
 
-    def _taken(self, table_id: int, table: str, patience: float) -> Lease:
-        deadline = time.monotonic() + patience
-        while (lease := self._take(table_id)) is None:
+    @contextmanager
+    def without_checkpoints(self, table_id: int, table: str, *, waits: bool) -> Iterator[None]:
+        """For a moment no process writes a checkpoint of a table, or moves its pointer; ``LeaseLost`` if one does."""
+        busy = LeaseLost(f"another process writes a checkpoint of table {table!r}", hint="try again later", table=table)
+        lease = self._taken(table_id, Lane.CHECKPOINTS, waits=waits, otherwise=busy)
+        try:
+            yield
+        finally:
+            release(self._database, [lease])
+
+    def _taken(self, table_id: int, lane: Lane, *, waits: bool, otherwise: LeaseLost) -> Lease:
+        deadline = time.monotonic() + (self.seconds if waits else 0.0)
+        while (lease := self._take(table_id, lane)) is None:
             if time.monotonic() >= deadline:
-                message = f"another process compares or cleans the log of table {table!r}"
-                raise LeaseLost(message, hint="try again later", table=table)
+                raise otherwise
             time.sleep(self._live.current.mirror.poll)
         return lease
 
-    def _take(self, table_id: int) -> Lease | None:
-        return take(self._database, table_id, lane=_LANE, owner=self._owner, seconds=self.seconds)
+    def _take(self, table_id: int, lane: Lane) -> Lease | None:
+        return take(self._database, table_id, lane=lane, owner=self._owner, seconds=self.seconds)

@@ -50,7 +50,11 @@ __all__ = [
 
 _ALL_ON: Final = Switch()
 _CLAIMED: Final = {Lane.COMMITS: Step.CLAIM_COMMITS, Lane.CHECKPOINTS: Step.CLAIM_CHECKPOINT}
-_TAKEN: Final = {Lane.COMMITS: Step.TAKE_COMMITS, Lane.RECONCILIATION: Step.TAKE_TURN}
+_TAKEN: Final = {
+    Lane.COMMITS: Step.TAKE_COMMITS,
+    Lane.CHECKPOINTS: Step.TAKE_CHECKPOINTS,
+    Lane.RECONCILIATION: Step.TAKE_TURN,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
