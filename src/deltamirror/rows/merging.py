@@ -30,7 +30,6 @@ BY_SOURCE: Final = " by source"
 
 _TOP: Final = 2
 """The names of a column of the table: its side, and its own."""
-_NAN: Final = pa.scalar(float("nan"), pa.float64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +245,7 @@ def _comparable(column: pa.Array) -> pa.Array:
     if not kinds.is_floating(column.type):
         return column
     wide = pc.add(column.cast(pa.float64()), 0.0)
-    return pc.if_else(pc.is_nan(wide), _NAN, wide).view(pa.int64())
+    return pc.if_else(pc.is_nan(wide), float("nan"), wide).view(pa.int64())
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
