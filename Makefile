@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AZURITE := $(VENV)/azurite/.installed
 VERSITYGW := $(VENV)/versitygw/.installed
+ARCHIVE := $(VENV)/spark-classes/archive.jsa
 LOGSTORE := src/deltamirror/spark/jars/deltamirror-logstore.jar
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --universal
 PIP_AUDIT := 2.10.1
@@ -19,6 +20,9 @@ JOBS ?= 2
 TABLES ?= 3000
 # How many damaged logs.
 DAMAGES ?= 2000
+
+# Hundreds of processes import the same modules: each compiles them where none keeps what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -97,7 +101,7 @@ clean: ## Remove the virtual environment and all caches
 java:
 	@sh scripts/check_java.sh
 
-setup: $(STAMP) $(AZURITE) $(VERSITYGW) $(LOGSTORE)
+setup: $(STAMP) $(AZURITE) $(VERSITYGW) $(LOGSTORE) $(ARCHIVE)
 
 $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	@python=$$(sh scripts/find_python.sh) || exit 1; \
@@ -117,6 +121,10 @@ $(VERSITYGW): $(STAMP) scripts/versitygw.py tests/versitygw/go.mod tests/versity
 	@echo "Building the second S3 server of the tests into $(VENV), once (some minutes)"
 	@$(BIN)/python scripts/versitygw.py install
 	@touch $@
+
+$(ARCHIVE): $(STAMP) tests/support/spark/class_archive.py tests/support/suite/environment.py
+	@echo "Storing Spark's classes for the JVMs of the tests, once"
+	@$(BIN)/python -m tests.support.spark.class_archive
 
 $(LOGSTORE): scripts/logstore.sh logstore/pom.xml $(wildcard logstore/src/main/java/io/deltamirror/spark/*.java)
 	@echo "Building the LogStore for Delta Lake on Spark (a minute the first time)"

@@ -1,12 +1,16 @@
 """kill -9 before and after every step, on every database and store, and a restart: the state of a run without it.
 
 What a disk is left with does not depend on the database: on DuckDB and a disk, processes are struck at COMMITs alone.
+Between two steps nothing changes, so that after one of them is before the next: ``make soak`` strikes at both moments
+everywhere, the default suite on SQLite and a disk, and elsewhere after each step.
 
 This is G6 of the README.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -41,23 +45,31 @@ def strikes_of(scene: str, engine: str, store: str) -> list[Strike]:
     return [strike for strike in strikes if strike.is_commit or not commits_only]
 
 
-def _marks(engine: str, store: str, scene: str) -> list[pytest.MarkDecorator]:
+def _marks(engine: str, store: str, scene: str, moments: str) -> list[pytest.MarkDecorator]:
     """On DuckDB the default suite strikes each kind of COMMIT once: of a commit, of a stage, of an outcome."""
-    if (engine, store) == ("duckdb", "disk") and scene not in ("commit", "large commit", "mirror"):
+    on_duckdb = (engine, store) == ("duckdb", "disk") and scene not in ("commit", "large commit", "mirror")
+    if on_duckdb or moments == "before":
         return [pytest.mark.elsewhere]
     return [pytest.mark.postgres] if engine == "postgresql" else []
 
 
+def _moments(engine: str, store: str) -> tuple[str, ...]:
+    """At which moments a process is struck, in one test or in two of them."""
+    return ("before and after",) if (engine, store) == ("sqlite", "disk") else ("after", "before")
+
+
 ON_LAKES = [
     pytest.param(
-        (engine, store),
+        place,
         scene,
-        id=f"{engine}-{store}-{scene}",
-        marks=_marks(engine, store, scene),
+        moments,
+        id="-".join((*place, scene, moments)),
+        marks=_marks(*place, scene, moments),
     )
-    for engine, store in product(ENGINES, ("disk", "s3"))
+    for place in product(ENGINES, ("disk", "s3"))
     for scene in SCENES
-    if engine in SCENES[scene].databases and strikes_of(scene, engine, store)
+    if place[0] in SCENES[scene].databases and strikes_of(scene, *place)
+    for moments in _moments(*place)
 ]
 
 
@@ -71,14 +83,15 @@ class Lake:
     folder: Path
     storage: StorageSettings | None
 
-    def jobs(self, scene: str) -> list[dict[str, Any]]:
-        """A run that is left alone, and one for each point of the scene."""
+    def jobs(self, scene: str, moments: str) -> list[dict[str, Any]]:
+        """A run that is left alone, and one for each point of the scene at these moments."""
         strikes = strikes_of(scene, self.urls[0].partition(":")[0], "disk" if self.storage is None else "s3")
-        told = [{"point": f"{moment} {each.step}", "turn": each.turn} for each in strikes for moment in Moment]
-        return [self._job(scene, number, point) for number, point in enumerate([{}, *told])]
+        those = [moment for moment in Moment if moment in moments.split()]
+        told = [{"point": f"{moment} {each.step}", "turn": each.turn} for each in strikes for moment in those]
+        names = [f"{scene}-{moments}-{number}".replace(" ", "-") for number in range(len(told) + 1)]
+        return [self._job(scene, name, point) for name, point in zip(names, [{}, *told], strict=True)]
 
-    def _job(self, scene: str, number: int, point: dict[str, Any]) -> dict[str, Any]:
-        name = f"{scene}-{number}".replace(" ", "-")
+    def _job(self, scene: str, name: str, point: dict[str, Any]) -> dict[str, Any]:
         return {
             "scene": scene,
             "part": asdict(self.parts[SCENES[scene].part]),
@@ -97,21 +110,25 @@ def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 
 @pytest.fixture(scope="module")
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """One for each database and store."""
-    engine, kind = request.param
-    folder = tmp_path_factory.mktemp("lake")
+def lakes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str, str], Lake]]:
+    """One for each database and store, made when it is first asked for."""
+    with ExitStack() as stack:
+        yield cache(lambda engine, kind: _lake(engine, kind, request, tmp_path_factory.mktemp("lake"), stack))
+
+
+def _lake(engine: str, kind: str, request: pytest.FixtureRequest, folder: Path, stack: ExitStack) -> Lake:
     database = _Databases(engine, request, folder)
     if kind == "disk":
         parts = prepared(database.url, f"{folder}/lake")
-        yield Lake(parts, database.copies(), f"{folder}/copies", folder / "jobs", None)
-        return
+        return Lake(parts, database.copies(), f"{folder}/copies", folder / "jobs", None)
     server: SeaweedServer = request.getfixturevalue("seaweed_server")
     server.ensure_running()
     bucket, storage = server.create_bucket(), server.settings()
+    stack.callback(server.delete_bucket, bucket)
     parts = prepared(database.url, f"s3://{bucket}/lake", storage)
-    yield Lake(parts, database.copies(), f"s3://{bucket}/copies", folder / "jobs", storage)
-    server.delete_bucket(bucket)
+    return Lake(parts, database.copies(), f"s3://{bucket}/copies", folder / "jobs", storage)
 
 
 class _Databases:
@@ -142,11 +159,12 @@ class _Databases:
 @pytest.mark.requirement("R29")
 @pytest.mark.requirement("R92")
 @pytest.mark.requirement("R93")
-@pytest.mark.parametrize(("lake", "scene"), ON_LAKES, indirect=["lake"])
+@pytest.mark.parametrize(("place", "scene", "moments"), ON_LAKES)
 def test_killed_before_and_after_every_step_a_restart_ends_where_a_run_without_it_ends(
-    lake: Lake, crashes: Worker, scene: str
+    lakes: Callable[[str, str], Lake], crashes: Worker, place: tuple[str, str], scene: str, moments: str
 ) -> None:
-    clean, *struck = crashes.ask({"urls": lake.urls, "jobs": lake.jobs(scene)})
+    lake = lakes(*place)
+    clean, *struck = crashes.ask({"urls": lake.urls, "jobs": lake.jobs(scene, moments)})
     assert not clean["struck"]
     assert clean["left"] == []
     assert struck

@@ -1,9 +1,10 @@
 """Independent readers open a table through its checkpoint alone: all that lies before it in the log is deleted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -84,10 +85,8 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def written(request: pytest.FixtureRequest, catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    folder = tmp_path_factory.mktemp("lake") / "table"
-    definition = {"schema": TYPED, "partition_by": ["day"], **TABLES[request.param]}
+def _written(catalog: Catalog, folder: Path, definition: dict[str, object]) -> Written:
+    definition = {"schema": TYPED, "partition_by": ["day"], **definition}
     table = catalog.create_table(f"t_{uuid4().hex}", location=str(folder), **definition)  # type: ignore[arg-type]
     files = [_file(table, folder, n, date(2024, 2, 28 + n % 2)) for n in range(5)]
     files.append(_file(table, folder, 5, None, name=None, ratio=-0.0))
@@ -118,18 +117,35 @@ WAYS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def alone(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Way], tuple[Written, Place]]:
+    """A table, and a copy of it that lacks what lies before its checkpoint: made once for all readers."""
+
+    @cache
+    def made(name: str) -> Written:
+        return _written(catalog, tmp_path_factory.mktemp("lake") / "table", TABLES[name])
+
+    @cache
+    def shortened(name: str, way: Way) -> tuple[Written, Place]:
+        written, folder = made(name), tmp_path_factory.mktemp("copies")
+        whole = copy_table(Place(str(written.folder)), Place(str(folder / "whole")))
+        written.checkpoint(folder / "whole", compression=way.compression)
+        kept = checkpoint_alone(written.checkpointed, pointer=way.pointer)
+        return written, copy_table(whole, Place(str(folder / "alone")), kept)
+
+    return shortened
+
+
 @pytest.mark.requirement("R12")
-@pytest.mark.parametrize(("written", "way"), WAYS, indirect=["written"])
+@pytest.mark.parametrize(("name", "way"), WAYS)
 def test_every_reader_opens_the_table_through_the_checkpoint_alone(
-    written: Written, way: Way, tmp_path: Path, reader: Reader
+    alone: Callable[[str, Way], tuple[Written, Place]], name: str, way: Way, reader: Reader
 ) -> None:
-    whole, alone = Place(str(tmp_path / "whole")), Place(str(tmp_path / "alone"))
-    copy_table(Place(str(written.folder)), whole)
-    written.checkpoint(tmp_path / "whole", compression=way.compression)
-    left = log_of(copy_table(whole, alone, checkpoint_alone(written.checkpointed, pointer=way.pointer)))
+    written, place = alone(name, way)
+    left = log_of(place)
     assert sorted(left.versions("json").values()) == [written.checkpointed, written.checkpointed + 1]
     assert left.checkpoints == [written.checkpointed]
     ours = seen_by_us(written.table.snapshot(), written.folder)
-    assert_same_table([ours, reader.snapshot(alone.location, rows=True)])
+    assert_same_table([ours, reader.snapshot(place.location, rows=True)])
     earlier = seen_by_us(written.table.snapshot(written.checkpointed), written.folder)
-    assert_same_table([earlier, reader.snapshot(alone.location, written.checkpointed)])
+    assert_same_table([earlier, reader.snapshot(place.location, written.checkpointed)])

@@ -1,25 +1,30 @@
 """The environment of the tests, and that what one of them does to it ends with it."""
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-__all__ = ["environment_as_before", "pytest_configure"]
+__all__ = ["ARCHIVE", "FOR_SHORT_LIVES", "environment_as_before", "pytest_configure"]
 
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
-_FOR_SHORT_LIVES = (
+ARCHIVE = Path(sys.prefix) / "spark-classes" / "archive.jsa"
+FOR_SHORT_LIVES = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn256m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    " -Xlog:disable"
 )
-"""Most of what a JVM of these tests computes is the work of compiler, collector and verifier for code that runs a few
-times."""
+"""Most of what a JVM of these tests computes is the work of compiler, collector, class loader and verifier for code
+that runs a few times. A JVM that cannot use the archive, which ``tests.support.spark.class_archive`` writes, loads the
+classes itself."""
 
 
 def pytest_configure() -> None:
     """Let every JVM that Spark starts, in whatever process, be quick to start."""
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-        os.environ.setdefault(name, _FOR_SHORT_LIVES)
+        os.environ.setdefault(name, f"{FOR_SHORT_LIVES} -XX:SharedArchiveFile={ARCHIVE}")
 
 
 @pytest.fixture(autouse=True)
