@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
@@ -21,15 +22,13 @@ def main() -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = f"{FOR_SHORT_LIVES} -XX:ArchiveClassesAtExit={ARCHIVE}"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder = tempfile.mkdtemp()
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = (
-        builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
-    )
+    local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+    spark = SparkSession.builder.master("local[2]").config(map={**local}).getOrCreate()
     try:
         _use(spark, folder)
     finally:
         spark.stop()
-        gateway = spark.sparkContext._gateway  # nothing public ends the JVM
+        gateway: Any = spark.sparkContext._gateway  # nothing public ends the JVM
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=120)
