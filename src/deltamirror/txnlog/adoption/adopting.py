@@ -29,7 +29,7 @@ from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.schema import checkpoints, heads, metadata, mirror_status, protocols, tables, versions
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.txnlog.queue.leases import under
-from deltamirror.txnlog.queue.outcomes import record_published
+from deltamirror.txnlog.queue.outcomes import PublishedUnit, record_published
 from deltamirror.txnlog.queue.quarantine import clear_divergence, lift_quarantine
 from deltamirror.work import Lease, Published, Status
 
@@ -170,7 +170,7 @@ class _Adoption:
         found = self._session.execute(select(c.version).where(waiting).order_by(c.version)).scalars().all()
         ours = [Published(version=each, already=True, num_bytes=0, milliseconds=0.0) for each in found]
         if ours:
-            record_published(self._session, self._lease, ours, self._clock)
+            record_published(self._session, [PublishedUnit(self._lease, ours, self._clock)])
 
     def _state_at(self, version: int) -> TableState:
         connection, log = self._session.connection, self._log

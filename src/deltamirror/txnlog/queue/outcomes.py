@@ -7,13 +7,13 @@ Neither goes back here: only ``findings.py`` takes a SUCCESS back, where a compa
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias
 
-from sqlalchemy import bindparam, case, delete, func, insert, literal, literal_column, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, literal, literal_column, null, select, update
 from sqlalchemy.sql import ColumnElement, Select
+from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ClauseElement
 
 from deltamirror.errors import DeltaMirrorError, Diverged
@@ -21,6 +21,7 @@ from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.lists import one_of
+from deltamirror.txnlog.database.number_rows import number_rows, rows_value
 from deltamirror.txnlog.database.schema import attempts, checkpoints, checksums, mirror_status, tables
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.attempts import (
@@ -39,6 +40,7 @@ from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Le
 __all__ = [
     "CommitRecord",
     "DueCheckpoint",
+    "PublishedUnit",
     "Recorded",
     "RetryTimes",
     "record_checkpoint",
@@ -62,7 +64,6 @@ class DueCheckpoint(Protocol):
         """Why it is due."""
 
 
-_AGE_STEP = 20
 _LONGEST_WAIT = 100 * 365 * 24 * 3600.0  # a policy may say that there is no point in trying again
 
 
@@ -118,17 +119,19 @@ def record_commits(
     with database.write(Step.RECORD_COMMITS) as session:
         started = surrender_all(session, [each.lease for each in records])
         held = [each for each in records if each.lease in started]
-        done = {
-            each.lease: record_published(
-                session,
-                each.lease,
-                each.outcome.published,
-                started[each.lease],
-                stages=each.outcome.stages,
-                waited_ms=waited_ms[each.lease],
-            )
-            for each in held
-        }
+        done = record_published(
+            session,
+            [
+                PublishedUnit(
+                    each.lease,
+                    each.outcome.published,
+                    started[each.lease],
+                    stages=each.outcome.stages,
+                    waited_ms=waited_ms[each.lease],
+                )
+                for each in held
+            ],
+        )
         failed = {
             each.lease: _fail(session, each.lease, failure, started[each.lease], retry=retry, escalates=escalates)
             for each in held
@@ -191,6 +194,24 @@ def record_checkpoint(
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedUnit:
+    """Versions of a table that are in the log, by a unit that was claimed at a time, and ended so long ago."""
+
+    lease: Lease
+    published: Sequence[Published]
+    started: int
+    stages: StageTimes | None = None
+    waited_ms: int = 0
+
+    def rows(self) -> Iterator[tuple[int | None, ...]]:
+        """What ``_DONE`` takes for each version. The time in a stage is taken to be the same for all of them."""
+        shares = _shares(self.stages, max(1, len(self.published)))
+        for each in self.published:
+            ago = self.waited_ms + int(each.age)
+            yield self.lease.table_id, each.version, ago, self.started, round(each.milliseconds), *shares
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedVersions:
     """When versions that were not recorded before were put, and whether one of them waited after a failure."""
 
@@ -198,51 +219,35 @@ class RecordedVersions:
     recovered: bool = False
 
 
-def record_published(
-    session: Session,
-    lease: Lease,
-    published: Sequence[Published],
-    started: int,
-    *,
-    stages: StageTimes | None = None,
-    waited_ms: int = 0,
-) -> RecordedVersions:
-    """These versions are in the log, by a unit that was in its stages for so long, and ended so long ago."""
+def record_published(session: Session, units: Sequence[PublishedUnit]) -> dict[Lease, RecordedVersions]:
+    """These versions are in the log: two statements, however many units there are, unless some had failed."""
+    published = [row for unit in sorted(units, key=_table_of) for row in unit.rows()]
     if not published:
-        return RecordedVersions()
-    c = mirror_status.c
-    first, last = published[0].version, published[-1].version
-    mine = (c.table_id == lease.table_id) & c.version.between(first, last)
-    if last - first + 1 != len(published):
-        mine &= c.version.in_([each.version for each in published])
-    unit = {"of_table": lease.table_id, "first": first, "last": last}
-    has_failed = bool(session.rows(_FAILED, unit))
-    recovered = has_failed and _close_failures(session, lease, mine, started, first=first, last=last)
-    done = (
-        update(mirror_status)
-        .where(mine, c.state != Status.SUCCESS)
-        .values(
-            state=Status.SUCCESS,
-            attempts=c.attempts + 1,
-            updated_at=CLOCK,
-            published_at=_put_at(published, started, waited_ms),
-            milliseconds=_by_version(published, _duration),
-            next_attempt_at=None,
-            **_shares(stages, len(published)),
-            **NO_ERROR,
-        )
-        .returning(c.version, c.published_at)
-    )
-    return RecordedVersions({row.version: row.published_at for row in session.execute(done)}, recovered)
+        return {unit.lease: RecordedVersions() for unit in units}
+    rows = {_ROWS: rows_value(published)}
+    failed = {table_id for (table_id,) in session.rows(_FAILED, rows)}
+    recovered = {unit.lease: _close_failures(session, unit) for unit in units if _table_of(unit) in failed}
+    visible_at: dict[int, dict[int, int]] = {_table_of(unit): {} for unit in units}
+    for table_id, version, published_at in session.rows(_DONE, rows):
+        visible_at[table_id][version] = published_at
+    return {
+        unit.lease: RecordedVersions(visible_at[_table_of(unit)], recovered.get(unit.lease, False)) for unit in units
+    }
 
 
-def _close_failures(
-    session: Session, lease: Lease, mine: ColumnElement[bool], started: int, *, first: int, last: int
-) -> bool:
+def _table_of(unit: PublishedUnit) -> int:
+    return unit.lease.table_id
+
+
+def _close_failures(session: Session, unit: PublishedUnit) -> bool:
     """Write down that versions which had failed succeed; whether one of them was waiting for its next attempt."""
-    c = mirror_status.c
+    c, lease = mirror_status.c, unit.lease
+    first, last = unit.published[0].version, unit.published[-1].version
+    mine = (c.table_id == lease.table_id) & c.version.between(first, last)
+    if last - first + 1 != len(unit.published):
+        mine &= c.version.in_([each.version for each in unit.published])
     failed_before = select(
-        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(started), Status.SUCCESS)
+        c.table_id, c.version, *attempt_values(lease, c.attempts + 1, literal(unit.started), Status.SUCCESS)
     ).where(mine, c.state == Status.FAILED)
     repaired = insert(attempts).from_select(ATTEMPT_COLUMNS, failed_before).returning(attempts.c.version)
     if not session.execute(repaired).all():
@@ -252,11 +257,48 @@ def _close_failures(
     return session.execute(postponed.limit(1)).first() is not None
 
 
-_FAILED: Final = select(mirror_status.c.version).where(
-    mirror_status.c.table_id == bindparam("of_table"),
-    mirror_status.c.version.between(bindparam("first"), bindparam("last")),
-    mirror_status.c.state == literal_column(f"'{Status.FAILED}'"),
+_ROWS: Final = "published"
+_STAGES: Final = tuple(each.name for each in fields(StageTimes))
+_PUT: Final = number_rows(
+    _ROWS, "table_id", "version", "ago", "started", "milliseconds", *(f"{name}_us" for name in _STAGES)
 )
+_THEIRS: Final = (mirror_status.c.table_id == _PUT.c.table_id) & (mirror_status.c.version == _PUT.c.version)
+
+
+def _state(status: Status) -> ColumnElement[str]:
+    return literal_column(f"'{status}'")
+
+
+_FAILED: Final = (
+    select(mirror_status.c.table_id).distinct().where(_THEIRS, mirror_status.c.state == _state(Status.FAILED))
+)
+
+
+def _done() -> ReturningUpdate[Any]:
+    """Versions are SUCCESS, each put before its unit ended, which may have waited since, and not before it was claimed.
+
+    The clock is read once for all of them.
+    """
+    c = mirror_status.c
+    put_at = select(CLOCK).scalar_subquery() - _PUT.c.ago
+    return (
+        update(mirror_status)
+        .where(_THEIRS, c.state != _state(Status.SUCCESS))
+        .values(
+            state=_state(Status.SUCCESS),
+            attempts=c.attempts + literal_column("1"),
+            updated_at=CLOCK,
+            published_at=case((put_at < _PUT.c.started, _PUT.c.started), else_=put_at),
+            milliseconds=_PUT.c.milliseconds,
+            next_attempt_at=null(),
+            **{f"{name}_us": _PUT.c[f"{name}_us"] for name in _STAGES},
+            **dict.fromkeys(NO_ERROR, null()),
+        )
+        .returning(c.table_id, c.version, c.published_at)
+    )
+
+
+_DONE: Final = _done()
 
 
 def _waited_ms(outcome: CommitOutcome) -> int:
@@ -268,31 +310,9 @@ def _waited_ms(outcome: CommitOutcome) -> int:
     return 0 if outcome.ended_at is None else max(0, int((time.time() - outcome.ended_at) * 1_000))
 
 
-def _put_at(published: Sequence[Published], started: int, waited_ms: int) -> ColumnElement[int]:
-    """When each version was put: before its unit ended, which may have waited since, and not before it was claimed."""
-    put_at = select(CLOCK).scalar_subquery() - waited_ms - _by_version(published, _age)  # one reading for all rows
-    return case((put_at < started, started), else_=put_at)
-
-
-def _shares(stages: StageTimes | None, versions: int) -> Mapping[str, int | None]:
-    """The columns of stages, in microseconds: the time of each version is taken to be the same part of its unit's."""
-    names = [each.name for each in fields(StageTimes)]
-    return {f"{name}_us": None if stages is None else round(getattr(stages, name) * 1_000 / versions) for name in names}
-
-
-def _by_version(published: Sequence[Published], number: Callable[[Published], int]) -> ColumnElement[int]:
-    """A number of each version in one expression; versions in a row that have the same one share a branch."""
-    runs = [(value, max(each.version for each in run)) for value, run in groupby(published, key=number)]
-    return case(*[(mirror_status.c.version <= last, value) for value, last in runs])
-
-
-def _duration(published: Published) -> int:
-    return round(published.milliseconds)
-
-
-def _age(published: Published) -> int:
-    """In steps, so that a unit of thousands of versions does not have as many branches; never more than it is."""
-    return int(published.age // _AGE_STEP) * _AGE_STEP
+def _shares(stages: StageTimes | None, versions: int) -> Sequence[int | None]:
+    """The time of each version in the stages, in microseconds."""
+    return [None if stages is None else round(getattr(stages, name) * 1_000 / versions) for name in _STAGES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +357,9 @@ def _raise_published(session: Session, table_ids: Sequence[int]) -> dict[int, in
     if not table_ids:
         return {}
     rows = session.execute(_REACHED, {"of_tables": table_ids}).all()
-    for row in rows:
-        if row.reached > row.published_version:
-            session.run(_RAISE, {"of_table": row.table_id, "reached": row.reached})
+    raised = [(row.table_id, row.reached) for row in rows if row.reached > row.published_version]
+    if raised:
+        session.run(_RAISE, {"raised": rows_value(raised)})
     return {row.table_id: int(row.reached) for row in rows}
 
 
@@ -356,7 +376,10 @@ def _reached() -> Select[Any]:
 
 _MINE: Final = tables.c.table_id == bindparam("of_table")
 _REACHED: Final = _reached()
-_RAISE: Final = update(tables).where(_MINE).values(published_version=bindparam("reached"))
+_RAISED: Final = number_rows("raised", "table_id", "reached")
+_RAISE: Final = (
+    update(tables).where(tables.c.table_id == _RAISED.c.table_id).values(published_version=_RAISED.c.reached)
+)
 _PUBLISHED: Final = select(tables.c.published_version).where(_MINE)
 
 
