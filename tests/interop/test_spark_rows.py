@@ -1,27 +1,25 @@
-"""Rows of DataFrames, written and read by executors: on the Spark of Delta Lake, on a cluster, by Spark Connect, on S3.
+"""Rows of DataFrames, written and read by executors on the Spark of Delta Lake. Other executors are in
+``tests/contract/runner/test_spark_frames.py``.
 
 The files have the statistics and the folders that the same rows get as Arrow data, which are those of Delta Lake on
 Spark (``test_rows.py``), and Delta Spark and delta-rs read them.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from deltamirror import Catalog, Table
-from deltamirror.config import Settings, StorageSettings
 from deltamirror.errors import InvalidInput, Transient
 from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import fingerprint
 from tests.support.rows.cases import CASES, folders, statistics
-from tests.support.spark.commands import Command, FrameLoad, FrameWrite, StreamCopy, StreamRun
-from tests.support.spark.runners import SparkRig
+from tests.support.rows.frame_orders import ORDERS, assert_format_works, data_files, ids, some
+from tests.support.spark.commands import FrameLoad, FrameWrite, StreamCopy, StreamRun
 
 pytestmark = [
     pytest.mark.spark,
@@ -40,8 +38,6 @@ FILTERS = (
     "l >= 9007199254740994 AND nothing IS NULL AND e < DATE'1960-01-04' AND o = false",
 )
 """Conditions that are true of some rows, in files that have a row each."""
-ORDERS = "id long not null, day date, amount double, `a.b` string"
-"""The last column has a name that Spark takes for a field of a struct, unless it is told otherwise."""
 
 
 @pytest.fixture
@@ -52,39 +48,6 @@ def url(sqlite_lake: str) -> str:
 @pytest.fixture
 def orders(lake: Catalog, tmp_path: Path) -> Table:
     return lake.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
-
-
-def some(first: int, count: int, tasks: int) -> str:
-    columns = "id, date_add(DATE'2024-05-01', int(id % 2)) day, id / 2 amount, concat('n', id) AS `a.b`"
-    return f"SELECT {columns} FROM range({first}, {first + count}, 1, {tasks})"
-
-
-def ids(table: Table) -> list[int]:
-    found: list[int] = table.to_arrow("id").column(0).to_pylist()
-    return sorted(found)
-
-
-def data_files(folder: Path) -> set[str]:
-    return {path.name for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
-
-
-def committed(table: Table) -> set[str]:
-    return {add.path.rpartition("/")[2] for add in table.snapshot().adds()}
-
-
-def assert_format_works(run: Callable[[Command], Any], orders: Table, url: str) -> None:
-    """Rows are saved and loaded, by name, at a version, and by a filter; a bad row is told."""
-    saved = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, is_saved=True)
-    assert run(saved) == {"orders": 1}
-    assert ids(orders) == list(range(20))
-    assert sorted(run(FrameLoad(catalog=url, table="orders")).column("id").to_pylist()) == list(range(20))
-    where = "day = DATE'2024-05-01' AND amount > 4 AND `a.b` <> 'n12'"
-    found = run(FrameLoad(catalog=url, table="orders", options={"versionAsOf": "1"}, where=where))
-    assert found.sort_by("id") == orders.to_arrow(filter=where).sort_by("id")
-    bad = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
-    told = run(FrameWrite(catalog=url, frames={"orders": bad}, is_saved=True))
-    assert "'id' is NOT NULL" in told
-    assert orders.info().head == 1
 
 
 def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_delta_rs(
@@ -142,15 +105,6 @@ def test_every_task_writes_its_files_and_an_overwrite_replaces_what_it_names(
     assert ids(orders) == [*range(1, 40, 2), 100, 102]
 
 
-def test_a_table_that_wants_optimised_writes_gets_a_file_for_each_partition(
-    orders: Table, url: str, spark_connect: SparkRig
-) -> None:
-    orders.alter(properties={"delta.autoOptimize.optimizeWrite": True})
-    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 40, tasks=4)})) == {"orders": 2}
-    assert len(orders.snapshot().adds()) == 2
-    assert ids(orders) == list(range(40))
-
-
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
@@ -179,50 +133,6 @@ def test_an_executor_that_ends_is_a_transient_error_and_nothing_is_committed(
     assert isinstance(found, Transient)  # a local Spark tries a task once
     assert "nothing was committed" in found.hint
     assert orders.info().head == 0
-
-
-def test_a_task_that_is_tried_again_on_a_cluster_writes_its_rows_once(
-    orders: Table, url: str, tmp_path: Path, spark_standalone: SparkRig
-) -> None:
-    write = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, killed_attempts=1)
-    assert spark_standalone.run_command(write) == {"orders": 1}
-    assert ids(orders) == list(range(20))
-    assert committed(orders) <= data_files(tmp_path / "orders")
-
-
-@pytest.mark.elsewhere  # rows and the format on Spark Connect, and rows on a cluster, are in the default suite
-def test_the_format_is_read_and_written_on_a_cluster(orders: Table, url: str, spark_standalone: SparkRig) -> None:
-    assert_format_works(spark_standalone.run_command, orders, url)
-
-
-def test_frames_are_written_over_spark_connect(
-    orders: Table, url: str, tmp_path: Path, spark_connect: SparkRig
-) -> None:
-    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)})) == {"orders": 1}
-    assert ids(orders) == list(range(20))
-    wrong = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
-    found = spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": wrong}))
-    assert isinstance(found, InvalidInput)
-    assert "'id' is NOT NULL" in found.message
-    assert data_files(tmp_path / "orders") == committed(orders)
-
-
-def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
-    assert_format_works(spark_connect.run_command, orders, url)
-
-
-def test_executors_write_to_s3_by_the_keys_of_their_environment(
-    url: str, s3_bucket: str, s3_settings: StorageSettings, spark_local: SparkRig
-) -> None:
-    with Catalog(url, settings=Settings(storage=s3_settings)) as lake:
-        lake.init()
-        table = lake.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
-        storage = s3_settings.without_credentials()
-        write = FrameWrite(catalog=url, frames={"t": some(0, 20, tasks=2)}, storage=storage)
-        assert spark_local.run_command(write) == {"t": 1}
-        assert ids(table) == list(range(20))
-    assert s3_settings.secret_access_key is not None
-    assert s3_settings.secret_access_key.reveal() not in spark_local.event_log()
 
 
 def test_the_format_replaces_and_is_idempotent(orders: Table, url: str, delta_spark: Reader) -> None:

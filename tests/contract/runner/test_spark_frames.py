@@ -1,0 +1,82 @@
+"""Rows of DataFrames, written and read by the executors of a cluster, of Spark Connect, and with keys of their own."""
+
+from pathlib import Path
+
+import pytest
+
+from deltamirror import Catalog, Table
+from deltamirror.config import Settings, StorageSettings
+from deltamirror.errors import InvalidInput
+from tests.support.rows.frame_orders import ORDERS, assert_format_works, committed, data_files, ids, some
+from tests.support.spark.commands import FrameWrite
+from tests.support.spark.runners import SparkRig
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    *(pytest.mark.requirement(row) for row in ("R31", "R89")),
+]
+
+
+@pytest.fixture
+def url(sqlite_lake: str) -> str:
+    return sqlite_lake
+
+
+@pytest.fixture
+def orders(lake: Catalog, tmp_path: Path) -> Table:
+    return lake.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
+
+
+def test_a_table_that_wants_optimised_writes_gets_a_file_for_each_partition(
+    orders: Table, url: str, spark_connect: SparkRig
+) -> None:
+    orders.alter(properties={"delta.autoOptimize.optimizeWrite": True})
+    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 40, tasks=4)})) == {"orders": 2}
+    assert len(orders.snapshot().adds()) == 2
+    assert ids(orders) == list(range(40))
+
+
+def test_a_task_that_is_tried_again_on_a_cluster_writes_its_rows_once(
+    orders: Table, url: str, tmp_path: Path, spark_standalone: SparkRig
+) -> None:
+    write = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, killed_attempts=1)
+    assert spark_standalone.run_command(write) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    assert committed(orders) <= data_files(tmp_path / "orders")
+
+
+@pytest.mark.elsewhere  # rows and the format on Spark Connect, and rows on a cluster, are in the default suite
+def test_the_format_is_read_and_written_on_a_cluster(orders: Table, url: str, spark_standalone: SparkRig) -> None:
+    assert_format_works(spark_standalone.run_command, orders, url)
+
+
+def test_frames_are_written_over_spark_connect(
+    orders: Table, url: str, tmp_path: Path, spark_connect: SparkRig
+) -> None:
+    assert spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)})) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+    wrong = some(0, 4, tasks=2).replace("SELECT id,", "SELECT nullif(id, 3) AS id,")
+    found = spark_connect.run_command(FrameWrite(catalog=url, frames={"orders": wrong}))
+    assert isinstance(found, InvalidInput)
+    assert "'id' is NOT NULL" in found.message
+    assert data_files(tmp_path / "orders") == committed(orders)
+
+
+def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
+    assert_format_works(spark_connect.run_command, orders, url)
+
+
+def test_executors_write_to_s3_by_the_keys_of_their_environment(
+    url: str, s3_bucket: str, s3_settings: StorageSettings, spark_local: SparkRig
+) -> None:
+    with Catalog(url, settings=Settings(storage=s3_settings)) as lake:
+        lake.init()
+        table = lake.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
+        storage = s3_settings.without_credentials()
+        write = FrameWrite(catalog=url, frames={"t": some(0, 20, tasks=2)}, storage=storage)
+        assert spark_local.run_command(write) == {"t": 1}
+        assert ids(table) == list(range(20))
+    assert s3_settings.secret_access_key is not None
+    assert s3_settings.secret_access_key.reveal() not in spark_local.event_log()
