@@ -156,7 +156,7 @@ class CheckpointUnit:
     num_files: int | None = None
     """How many live files SQL counts at this version; None: not counted."""
     compression: str = "snappy"
-    row_group_bytes: int = 128 * 1024 * 1024
+    row_group_bytes: int = 32 * 1024 * 1024
     sidecar_actions: int = 50_000
 
 

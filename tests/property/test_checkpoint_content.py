@@ -19,8 +19,9 @@ from deltamirror.deltalog.checkpoint.content import CheckpointState, can_continu
 from deltamirror.deltalog.checkpoint.file_lines import MapKeys, parsed
 from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.deltalog.checkpoint.merging import merged
-from deltamirror.publish.checkpoint.classic import classic_state
+from deltamirror.publish.checkpoint.classic_base import ClassicBase
 from deltamirror.publish.checkpoint.encoding import encoded
+from deltamirror.publish.checkpoint.grouping import row_groups
 from tests.support.lakes.histories import PROTOCOL, History, histories, odd_adds, odd_removes, table_metadata
 from tests.support.logs.checkpoint_tables import rows, state_of_table
 from tests.support.suite.examples import long_examples
@@ -149,9 +150,9 @@ def test_statistics_that_a_base_has_parsed_are_as_if_they_were_parsed_again(
     last = len(history.commits) - 1
     start = data.draw(st.integers(0, last), label="base")
     full, table = content(history, last), rows(content(history, start))
-    file = encoded(table.to_batches(), table.schema, "{}", compression="zstd", row_group_bytes=1)
-    base = classic_state(bytes(file), version=start, with_statistics=True)
-    assert base is not None
+    file = encoded(row_groups(table.to_batches(), table.schema, 1), table.schema, "{}", compression="zstd")
+    files, removes = ClassicBase.of(file).file_actions(without=())
+    base = replace(content(history, start), files=files, removes=removes)
     times = {"base_committed_at": history.times[start], "committed_at": history.times[last]}
     assume(can_continue(base.metadata, full.metadata, **times))
     assert_same(content(history, last, base=base), full)

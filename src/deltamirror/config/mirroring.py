@@ -227,7 +227,7 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.LIVE,
             per_table=True,
         ),
-    ] = 128 * 1024 * 1024
+    ] = 32 * 1024 * 1024
     sidecar_actions: Annotated[
         int,
         COUNTING,

@@ -19,6 +19,7 @@ from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.errors import Internal, LeaseLost, NotFound, Unavailable
 from deltamirror.publish.checkpoint import encoding, readback
 from deltamirror.publish.checkpoint.equivalence import is_equivalent
+from deltamirror.publish.checkpoint.grouping import row_groups
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.storage.store import Created, Data, Exists, Store
 from deltamirror.work import CommitWork, Stage
@@ -266,7 +267,8 @@ def _with_other_size(files: pa.Table) -> pa.Table:
 
 
 def _put_checkpoint(store: Store, table: pa.Table) -> bytes:
-    data = bytes(encoding.encoded(table.to_batches(), table.schema, "{}", compression="zstd", row_group_bytes=1))
+    groups = row_groups(table.to_batches(), table.schema, 1)
+    data = bytes(encoding.encoded(groups, table.schema, "{}", compression="zstd"))
     store.create(CHECKPOINT_KEY, data)
     return data
 
@@ -310,24 +312,33 @@ def test_the_pointer_stays_where_the_store_gives_back_something_else(
 
 
 @KINDS
-def test_a_large_checkpoint_and_the_next_have_the_bytes_of_small_ones(any_store: Store, commits: list[bytes]) -> None:
+def test_a_large_checkpoint_has_the_bytes_of_a_small_one(any_store: Store, commits: list[bytes]) -> None:
     """Whatever is put aside on the way, and wherever tables are divided, in several row groups."""
-    more = [*commits, *LATER]
-    put_commits(any_store, more)
+    put_commits(any_store, commits)
     with in_small_groups():
         publish(unit(commits, row_group_bytes=1), any_store)
-        publish(unit(more, row_group_bytes=1), any_store)
         expected = objects(any_store)
         _delete_checkpoint(any_store)
         with as_if_large():
-            first = publish(unit(commits, row_group_bytes=1), any_store)
-            publish(unit(more, base=base_of(first), row_group_bytes=1), any_store)
-            recorded = RecordingStore(any_store)
-            publish(unit(more, row_group_bytes=1), recorded)
-            assert recorded.puts == []
+            publish(unit(commits, row_group_bytes=1), any_store)
     contents = _contents(objects(any_store))
     assert contents == _contents(expected)
     assert max(parquet.opened(data).num_row_groups for data in contents) > (2 if commits is CLASSIC else 0)
+
+
+@KINDS
+def test_the_checkpoint_after_a_large_one_has_the_rows_of_one_from_all_lines(
+    any_store: Store, commits: list[bytes]
+) -> None:
+    more = [*commits, *LATER]
+    put_commits(any_store, more)
+    with in_small_groups(), as_if_large():
+        first = publish(unit(commits, row_group_bytes=1), any_store)
+        following = publish(unit(more, base=base_of(first), row_group_bytes=1), any_store)
+        assert is_equivalent(stored(any_store, following), replayed(more))
+        recorded = RecordingStore(any_store)
+        publish(unit(more, row_group_bytes=1), recorded)
+        assert recorded.puts == []
 
 
 def _contents(found: dict[str, bytes]) -> list[bytes]:

@@ -7,7 +7,7 @@ import pytest
 
 from deltamirror.deltalog.checkpoint import reconciliation
 from deltamirror.deltalog.checkpoint.scratch import Gathering, Pile
-from deltamirror.publish.checkpoint import encoding, fetching, placement
+from deltamirror.publish.checkpoint import fetching, grouping, placement
 
 __all__ = ["as_if_large", "in_small_groups"]
 
@@ -30,5 +30,5 @@ def as_if_large() -> Iterator[None]:
 def in_small_groups() -> Iterator[None]:
     """A row group may be as small as its limit says."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoding, "_FEWEST_ROWS", 3)
+        patch.setattr(grouping, "FEWEST_ROWS", 3)
         yield

@@ -4,15 +4,18 @@
 state; ``reading`` has the way back, so that the next checkpoint continues from the last.
 """
 
-from deltamirror.deltalog.checkpoint.replaying import replay
+from deltamirror.deltalog.checkpoint.replaying import Newer, continued, replay, replay_newer
 from deltamirror.deltalog.checkpoint.rows import checkpoint_schema, file_rows, row_batches
 from deltamirror.deltalog.checkpoint.state import CheckpointState, can_continue
 
 __all__ = [
     "CheckpointState",
+    "Newer",
     "can_continue",
     "checkpoint_schema",
+    "continued",
     "file_rows",
     "replay",
+    "replay_newer",
     "row_batches",
 ]

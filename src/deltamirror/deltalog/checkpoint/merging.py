@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamirror.deltalog.checkpoint.blocks import in_threads
-from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.deltalog.checkpoint.reconciliation import FileActions, keys_of, pieces, reconciled
 
 __all__ = ["are_few", "merged"]
@@ -79,9 +78,10 @@ def _worked_in(older: pa.Table, own: pa.Array, newer: _Newer, keys: Sequence[str
 
 
 def _sorted_again(base: FileActions, newer: FileActions) -> FileActions:
+    """All of them, with the columns that the newer ones have: statistics, too, where both bring them parsed."""
     adds, removes = (
-        pa.concat_tables([_numbered(old.select(schema.names), 0), _numbered(new.select(schema.names), 1)])
-        for old, new, schema in zip(base, newer, (FILES, REMOVES), strict=True)
+        pa.concat_tables([_numbered(old.select(new.column_names), 0), _numbered(new, 1)])
+        for old, new in zip(base, newer, strict=True)
     )
     return reconciled(adds, removes)
 

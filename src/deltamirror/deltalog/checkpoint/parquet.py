@@ -1,6 +1,6 @@
 """The Parquet file of a checkpoint, read; ``encoding`` writes it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -44,10 +44,10 @@ def is_ours(data: bytes | pa.Buffer) -> bool:
     return footer.created_by.startswith("parquet-cpp-arrow") and (footer.metadata or {}).get(VERSION_KEY) == VERSION
 
 
-def row_group(data: bytes | pa.Buffer, number: int) -> pa.Table:
-    """The rows of one row group; InvalidInput where they cannot be read."""
+def row_group(data: bytes | pa.Buffer, number: int, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one row group, or some columns of them; InvalidInput where they cannot be read."""
     try:
-        return opened(data).read_row_group(number, use_threads=False)
+        return opened(data).read_row_group(number, columns=columns, use_threads=False)
     except UNREADABLE as error:
         raise InvalidInput(f"a damaged Parquet file: {error}") from error
 

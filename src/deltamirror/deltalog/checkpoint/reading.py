@@ -20,7 +20,7 @@ from deltamirror.deltalog.checkpoint.maps import TEXT_MAP, in_order
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.errors import InvalidAction
 
-__all__ = ["CheckpointActions", "actions_of_table", "state_of_actions"]
+__all__ = ["OTHER_KEYS", "CheckpointActions", "actions_of_table", "other_actions", "state_of_actions"]
 
 _OTHERS: Final[Mapping[str, tuple[str, type[Action]]]] = {
     "protocol": ("minReaderVersion", Protocol),
@@ -30,7 +30,11 @@ _OTHERS: Final[Mapping[str, tuple[str, type[Action]]]] = {
 }
 """The columns of actions that are no files: the field that is never null in one, and its struct."""
 
+OTHER_KEYS: Final = {name: key for name, (key, _) in _OTHERS.items()}
+"""The columns of actions that are no files, and the field that is never null in one."""
+
 _NEEDED: Final = ("size", "modificationTime")
+_NOT_COLUMNS: Final = (pa.ArrowException, msgspec.ValidationError, LookupError, TypeError)
 
 
 class CheckpointActions(NamedTuple):
@@ -45,14 +49,23 @@ class CheckpointActions(NamedTuple):
 
 def actions_of_table(table: pa.Table, *, columns: pa.Schema = FILES) -> CheckpointActions:
     """The actions in rows of a checkpoint. Others than a state has are passed over; InvalidAction where it is none."""
+    others = other_actions(table)
     try:
-        found = CheckpointActions(list(_others(table)), _files(table, "add", columns), _files(table, "remove", REMOVES))
-    except (pa.ArrowException, msgspec.ValidationError, LookupError, TypeError) as error:
+        found = CheckpointActions(others, _files(table, "add", columns), _files(table, "remove", REMOVES))
+    except _NOT_COLUMNS as error:
         raise _not_columns(str(error)) from error
     for name in _NEEDED:
         if found.files.column(name).null_count:
             raise _not_columns(f"an add has no {name}")
     return found
+
+
+def other_actions(table: pa.Table) -> list[Action]:
+    """The actions in rows of a checkpoint that are no files; InvalidAction where it is none."""
+    try:
+        return list(_others(table))
+    except _NOT_COLUMNS as error:
+        raise _not_columns(str(error)) from error
 
 
 def state_of_actions(actions: CheckpointActions, *, version: int) -> CheckpointState:

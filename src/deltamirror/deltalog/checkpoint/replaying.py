@@ -1,13 +1,14 @@
 """The state of a table from the lines of its commits, without a Python object for each file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamirror.delta.actions import DomainMetadata, Txn
+from deltamirror.delta.actions import Action, DomainMetadata, Txn
 from deltamirror.delta.replay import State, checkpoint_actions
 from deltamirror.deltalog.checkpoint.blocks import blocks_of, in_threads
 from deltamirror.deltalog.checkpoint.file_lines import Block, MapKeys, parsed
@@ -18,26 +19,50 @@ from deltamirror.deltalog.checkpoint.scratch import Gathering
 from deltamirror.deltalog.checkpoint.state import CheckpointState, tombstones_after, transactions_after
 from deltamirror.deltalog.checkpoint.typed_columns import with_statistics
 
-__all__ = ["replay"]
+__all__ = ["Newer", "continued", "replay", "replay_newer"]
 
 _ORDINAL: Final = pa.field("ordinal", pa.int64())
 _ADDS: Final = FILES.append(_ORDINAL)
 _REMOVES: Final = REMOVES.append(_ORDINAL)
 
 
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """The actions of commits that follow on a checkpoint, or on nothing."""
+
+    others: State
+    """Protocol, metadata, transactions and domains after the commits, those of the checkpoint included."""
+    files: FileActions
+    """The commits' own, in the order of keys, no key twice."""
+
+
 def replay(
     fetched: Iterable[Iterable[bytes]], *, version: int, committed_at: int, base: CheckpointState | None
 ) -> CheckpointState:
     """The state after commits, oldest first, each of them a stream of whole lines, that follow on ``base``."""
-    others = State()
-    if base is not None:
-        others.apply([base.protocol, base.metadata, *base.transactions, *base.domains])
-    files, tombstones = reconciled(*_gathered(_blocks(fetched), others))
-    if base is not None:
-        older = base.files
-        if are_few((files, tombstones)):
-            older, files = with_statistics(older, files, others.metadata, others.protocol)
-        files, tombstones = merged((older, base.removes), (files, tombstones))
+    newer = replay_newer(fetched, () if base is None else base.others)
+    older = None if base is None else (base.files, base.removes)
+    return continued(newer, older, version=version, committed_at=committed_at)
+
+
+def replay_newer(fetched: Iterable[Iterable[bytes]], others: Collection[Action]) -> Newer:
+    """The actions of commits that follow on a checkpoint with these actions beside its files."""
+    state = State()
+    state.apply(others)
+    return Newer(state, reconciled(*_gathered(_blocks(fetched), state)))
+
+
+def continued(newer: Newer, older: FileActions | None, *, version: int, committed_at: int) -> CheckpointState:
+    """The state after ``newer`` actions replaced those of ``older`` files, which may be a part of a checkpoint's.
+
+    ``older`` files may have ``stats_parsed``.
+    """
+    (files, tombstones), others = newer.files, newer.others
+    if older is not None:
+        older_files, older_removes = older
+        if are_few(newer.files):
+            older_files, files = with_statistics(older_files, files, others.metadata, others.protocol)
+        files, tombstones = merged((older_files, older_removes), (files, tombstones))
     return _state(others, files, tombstones, version=version, committed_at=committed_at)
 
 

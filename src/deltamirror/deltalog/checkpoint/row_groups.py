@@ -1,5 +1,7 @@
 """The actions of a Parquet file, read row group by row group: what is many of them lies aside."""
 
+from collections.abc import Container
+
 import pyarrow as pa
 
 from deltamirror.delta.actions import Action
@@ -12,9 +14,12 @@ from deltamirror.deltalog.checkpoint.scratch import Gathering
 __all__ = ["parquet_actions"]
 
 
-def parquet_actions(*files: bytes | pa.Buffer, columns: pa.Schema = FILES) -> CheckpointActions:
-    """The actions of all rows of files, in order; files have these ``columns``."""
-    places = [(data, number) for data in files for number in range(parquet.opened(data).num_row_groups)]
+def parquet_actions(
+    *files: bytes | pa.Buffer, columns: pa.Schema = FILES, without: Container[int] = ()
+) -> CheckpointActions:
+    """The actions of all rows of files, in order, but for row groups of some numbers; files have these ``columns``."""
+    numbers = ((data, number) for data in files for number in range(parquet.opened(data).num_row_groups))
+    places = [(data, number) for data, number in numbers if number not in without]
     others: list[Action] = []
     adds, removes = Gathering(columns), Gathering(REMOVES)
     for found in in_threads(lambda place: _actions(*place, columns), places):

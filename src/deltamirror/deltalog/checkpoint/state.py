@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from deltamirror.delta.actions import DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.actions import Action, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.properties import (
     deleted_file_retention_ms,
     transaction_retention_ms,
@@ -31,6 +31,11 @@ class CheckpointState:
     """
     removes: pa.Table
     """One row an unexpired remove, in the order of paths: the fields of ``remove`` in a checkpoint."""
+
+    @property
+    def others(self) -> tuple[Action, ...]:
+        """The actions that are no files."""
+        return self.protocol, self.metadata, *self.transactions, *self.domains
 
 
 def tombstones_after(metadata: Metadata, *, committed_at: int) -> int:

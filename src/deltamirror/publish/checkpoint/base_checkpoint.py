@@ -15,24 +15,24 @@ from deltamirror.deltalog.checkpoint import content
 from deltamirror.deltalog.checkpoint.content import CheckpointState
 from deltamirror.deltalog.checkpoint.row_groups import parquet_actions
 from deltamirror.errors import InvalidInput
-from deltamirror.publish.checkpoint.classic import classic_state
+from deltamirror.publish.checkpoint.classic_base import ClassicBase
 from deltamirror.publish.checkpoint.fetching import fetched
 from deltamirror.publish.checkpoint.sidecars import TopFile, read_top
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase
 
-__all__ = ["base_state"]
+__all__ = ["read_base"]
 
 _THREADS: Final = 4
 
 
-def base_state(base: CheckpointBase, store: Store) -> CheckpointState | None:
+def read_base(base: CheckpointBase, store: Store) -> ClassicBase | CheckpointState | None:
     """What the checkpoint says; None where it is gone, is not the file that was recorded, or cannot be read."""
     data = fetched(store, f"{names.LOG_DIRECTORY}/{base.name}")
     if data is None or sha256(data).digest() != base.digest:
         return None
     if isinstance(names.parse(base.name), names.Checkpoint):
-        return classic_state(data, version=base.version, with_statistics=True)
+        return ClassicBase.of(data)
     return _v2_state(data.to_pybytes(), base, store)
 
 

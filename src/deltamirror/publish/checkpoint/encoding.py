@@ -9,8 +9,7 @@ Values are plain or from a dictionary. Delta encodings would save a tenth of a r
 engines that read Delta has to know them, and the reference never writes them.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -20,23 +19,27 @@ from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.parquet import SCHEMA_KEY, VERSION, VERSION_KEY, has_int96, leaves
 from deltamirror.errors import Internal
 from deltamirror.publish.checkpoint import readback
-from deltamirror.publish.checkpoint.stitching import stitched
+from deltamirror.publish.checkpoint.stitching import UnchangedGroups, stitched
 
 __all__ = ["encoded"]
 
-_FEWEST_ROWS: Final = 10_000
 _UNIQUE: Final = frozenset({"baseRowId", "path", "pathOrInlineDv", "size", "stats"})
-_DICTIONARY_BYTES: Final = 256 * 1024
-"""Where a column turns out to be unique, this much of every row group was spent in vain."""
+_DICTIONARY_BYTES: Final = 64 * 1024
+"""Where a column turns out to be unique, this much of every row group was spent in vain: little of 32 MiB."""
 
 
 def encoded(
-    batches: Iterable[pa.RecordBatch], columns: pa.Schema, schema: str, *, compression: str, row_group_bytes: int
+    groups: Iterable[pa.Table],
+    columns: pa.Schema,
+    schema: str,
+    *,
+    compression: str,
+    unchanged: UnchangedGroups | None = None,
 ) -> pa.Buffer:
-    """The bytes of the file; ``schema`` is Spark's text for the footer.
+    """The bytes of the file of these row groups, and of ``unchanged`` ones after them; ``schema`` is Spark's text.
 
-    A row group holds at most ``row_group_bytes`` of Arrow data, but no fewer than 10,000 rows unless it is the last.
-    Threads encode, decode and compare a row group each; only a few of them are in memory at a time.
+    Threads encode, decode and compare a row group each; only a few of them are in memory at a time. The unchanged ones
+    are neither decoded nor compared: they are of a file that was.
     """
     layout = _layout(columns, compression)
     footer: Mapping[bytes, bytes] = {SCHEMA_KEY: schema.encode(), VERSION_KEY: VERSION}
@@ -51,7 +54,7 @@ def encoded(
         return file
 
     try:
-        return stitched(in_threads(file_of, _row_groups(batches, columns, row_group_bytes)))
+        return stitched(in_threads(file_of, groups), unchanged)
     except pa.ArrowException as error:
         raise Internal(f"the checkpoint cannot be written as Parquet: {error}") from error
 
@@ -69,20 +72,3 @@ def _layout(schema: pa.Schema, compression: str) -> dict[str, object]:
         "use_compliant_nested_type": True,
         "store_schema": False,
     }
-
-
-def _row_groups(batches: Iterable[pa.RecordBatch], columns: pa.Schema, limit: int) -> Iterator[pa.Table]:
-    waiting, is_first = columns.empty_table(), True
-    for batch in batches:
-        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
-        while waiting.num_rows > _FEWEST_ROWS and waiting.nbytes > limit:
-            count = max(_rows_within(waiting, limit), _FEWEST_ROWS)
-            yield waiting.slice(0, count)
-            waiting, is_first = waiting.slice(count), False
-    if waiting.num_rows or is_first:
-        yield waiting
-
-
-def _rows_within(table: pa.Table, limit: int) -> int:
-    """How many of the first rows have no more than so many bytes."""
-    return bisect_right(range(1, table.num_rows + 1), limit, key=lambda count: int(table.slice(0, count).nbytes))

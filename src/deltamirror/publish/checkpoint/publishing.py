@@ -13,26 +13,19 @@ from functools import partial
 
 import pyarrow as pa
 
-from deltamirror.delta import names, properties
-from deltamirror.delta.chunks import commit_digest
-from deltamirror.deltalog.checkpoint import content
-from deltamirror.deltalog.checkpoint.content import CheckpointState
+from deltamirror.delta import names
 from deltamirror.deltalog.pointer import POINTER_KEY, move_pointer
 from deltamirror.errors import DeltaMirrorError, Internal, NotFound
-from deltamirror.publish.checkpoint.base_checkpoint import base_state
+from deltamirror.publish.checkpoint.building import BaseUnusable, Built, build, is_v2
 from deltamirror.publish.checkpoint.classic import write_classic
 from deltamirror.publish.checkpoint.sidecars import write_v2
 from deltamirror.publish.checkpoint.summary import Written
 from deltamirror.storage.store import Store
-from deltamirror.work import CheckpointOutcome, CheckpointUnit, CommitWork, Failure, Fetch, Guard, Stage
+from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Fetch, Guard, Stage
 
 __all__ = ["publish_checkpoint"]
 
 Clock = Callable[[], float]
-
-
-class _BaseUnusable(Exception):
-    """The state cannot be built from the base."""
 
 
 class _Stopped(Exception):
@@ -54,7 +47,7 @@ def publish_checkpoint(
     outcome = CheckpointOutcome(table_id=unit.table_id, lease=unit.lease, version=unit.version)
     try:
         outcome = _published(unit, store, fetch=fetch, guard=guard, outcome=outcome)
-    except _BaseUnusable:
+    except BaseUnusable:
         outcome = replace(outcome, base_unusable=True)
     except _Stopped as stopped:
         outcome = replace(outcome, failure=stopped.failure)
@@ -68,13 +61,19 @@ def _published(
         _check_plan(unit)
         _check_commit_is_there(unit, store)
     with _failing_at(Stage.BUILD, unit):
-        state = _state(unit, store, fetch)
+        built = build(unit, store, fetch)
     guard = partial(_check_lease, unit, guard)
     with _failing_at(Stage.PUT, unit):
-        written = (write_v2 if _is_v2(state) else write_classic)(state, unit, store, guard=guard)
+        written = _write(built, unit, store, guard=guard)
     with _failing_at(Stage.POINTER, unit, POINTER_KEY):
         move_pointer(store, written.pointer, guard=guard)
     return _with(outcome, written, unit)
+
+
+def _write(built: Built, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
+    if is_v2(built.state):
+        return write_v2(built.state, unit, store, guard=guard)
+    return write_classic(built, unit, store, guard=guard)
 
 
 @contextmanager
@@ -116,50 +115,6 @@ def _check_commit_is_there(unit: CheckpointUnit, store: Store) -> None:
             table=unit.table,
             version=unit.version,
         )
-
-
-def _state(unit: CheckpointUnit, store: Store, fetch: Fetch) -> CheckpointState:
-    base = None if unit.base is None else base_state(unit.base, store)
-    if unit.base is not None and base is None:
-        raise _BaseUnusable
-    fetched = (_decoded(work, fetch) for work in unit.commits)
-    state = content.replay(fetched, version=unit.version, committed_at=unit.committed_at, base=base)
-    _check_base_holds_enough(unit, base, state)
-    _check_count(unit, state)
-    return state
-
-
-def _decoded(work: CommitWork, fetch: Fetch) -> Iterator[bytes]:
-    """The commit's lines, chunk by chunk; at the end it is sure that none is missing. A base has no digest."""
-    digests = []
-    for chunk in fetch(work):
-        digests.append(chunk.digest)
-        yield chunk.decoded()
-    if work.is_base:
-        return
-    if not digests or commit_digest(digests) != work.digest:
-        raise Internal(f"the stored commit {work.version} does not have the digest that it was stored with")
-
-
-def _check_base_holds_enough(unit: CheckpointUnit, base: CheckpointState | None, state: CheckpointState) -> None:
-    if unit.base is None or base is None:
-        return
-    times = {"base_committed_at": unit.base.committed_at, "committed_at": unit.committed_at}
-    if not content.can_continue(base.metadata, state.metadata, **times):
-        raise _BaseUnusable
-
-
-def _check_count(unit: CheckpointUnit, state: CheckpointState) -> None:
-    if unit.num_files not in (None, state.files.num_rows):
-        raise Internal(
-            f"the lines of {unit.table} up to version {unit.version} leave {state.files.num_rows:,} files, "
-            f"but the catalog counts {unit.num_files:,}"
-        )
-
-
-def _is_v2(state: CheckpointState) -> bool:
-    has_feature = "v2Checkpoint" in (state.protocol.reader_features or ())
-    return has_feature and properties.checkpoint_policy(state.metadata) == "v2"
 
 
 def _with(outcome: CheckpointOutcome, written: Written, unit: CheckpointUnit) -> CheckpointOutcome:

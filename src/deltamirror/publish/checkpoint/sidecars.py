@@ -27,6 +27,7 @@ from deltamirror.deltalog.checkpoint import content
 from deltamirror.deltalog.checkpoint.content import CheckpointState
 from deltamirror.deltalog.checkpoint.layout import file_columns
 from deltamirror.publish.checkpoint.encoding import encoded
+from deltamirror.publish.checkpoint.grouping import row_groups
 from deltamirror.publish.checkpoint.placement import Placed, place
 from deltamirror.publish.checkpoint.summary import Written
 from deltamirror.steps import Step
@@ -109,13 +110,8 @@ def _put_sidecars(writing: _Writing) -> list[Sidecar]:
 def _put_sidecar(writing: _Writing, part: int) -> Sidecar:
     unit, most = writing.unit, writing.unit.sidecar_actions
     rows = content.file_rows(_range(writing.state, part * most, most))
-    data = encoded(
-        rows.to_batches(),
-        rows.schema,
-        writing.schema,
-        compression=unit.compression,
-        row_group_bytes=unit.row_group_bytes,
-    )
+    groups = row_groups(rows.to_batches(), rows.schema, unit.row_group_bytes)
+    data = encoded(groups, rows.schema, writing.schema, compression=unit.compression)
     unique = _unique_name(writing.state.metadata.id, unit.version, sha256(data).digest())
     name = names.sidecar_name(unit.version, unique, part=part + 1, parts=writing.parts)
     found = place(

@@ -1,12 +1,12 @@
 """One Parquet file made of several: their row groups, one after the other, under one footer.
 
-So row groups can be encoded at the same time. Their bytes are taken over as they are; the footer changes in
-the places in the file, the numbers of the row groups, and the number of rows.
+So row groups can be encoded at the same time, and those of an earlier file be in the next one. Their bytes are taken
+over as they are; the footer changes in the places in the file, the numbers of the row groups, and the number of rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import accumulate, chain, islice
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from deltamirror.deltalog.checkpoint.scratch import Pile
 from deltamirror.errors import Internal
 from deltamirror.publish.checkpoint.thrift import LIST, Struct, decoded, encoded
 
-__all__ = ["stitched"]
+__all__ = ["UnchangedGroups", "have_same_form", "span", "stitched"]
 
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8
@@ -26,6 +26,7 @@ _TAIL: Final = 8
 _NUM_ROWS, _ROW_GROUPS = 3, 4
 _COLUMNS, _GROUP_PLACE, _GROUP_NUMBER = 1, 5, 7
 _CHUNK_PLACE, _CHUNK_METADATA, _INDEX_PLACES = 2, 3, (4, 6)
+_CHUNK_INDEXES, _BLOOM_FILTER = (4, 5, 6, 7), (14, 15)
 _PAGE_PLACES: Final = (9, 10, 11, 14)
 """Of data pages, index pages, the dictionary and the Bloom filter."""
 
@@ -42,44 +43,99 @@ _TOLD: Final = (
 )
 
 
-def stitched(files: Iterable[pa.Buffer]) -> pa.Buffer:
-    """The file of all row groups, in order. The files have one schema and the same metadata; one alone stays itself.
+@dataclass(frozen=True, slots=True)
+class UnchangedGroups:
+    """Row groups of a file that are in the next one as they are. Page indexes and Bloom filters are left behind."""
 
-    Each file is let go of before the next one is taken.
+    file: pa.Buffer
+    numbers: Sequence[int]
+
+
+def stitched(files: Iterable[pa.Buffer], unchanged: UnchangedGroups | None = None) -> pa.Buffer:
+    """The file of all row groups, in order, unchanged ones at the end. One file alone stays itself.
+
+    The files have one schema and the same metadata. Each is let go of before the next one is taken.
     """
     remaining = iter(files)
     some = list(islice(remaining, 2))
-    if len(some) == 1:
+    if len(some) == 1 and unchanged is None:
         return some[0]
     remaining = chain(some, remaining)
     del some
-    pile, parts = Pile(), list[_Part]()
+    pile, form, groups = Pile(), None, list[_Group]()
     pile.add(_MAGIC)
     for file in remaining:
-        parts.append(_Part(pile.size - len(_MAGIC), decoded(_footer(file).to_pybytes()), _read_by_arrow(file)))
+        footer = decoded(_footer(file).to_pybytes())
+        groups += _groups(footer, _read_by_arrow(file), pile.size - len(_MAGIC))
         pile.add(_content(file))
-    footer = encoded(_joined(parts))
-    for piece in (footer, len(footer).to_bytes(4, "little"), _MAGIC):
+        form = form or footer
+    if unchanged is not None:
+        groups += _taken_over(unchanged, pile)
+    ending = encoded(_joined(form or {}, groups))
+    for piece in (ending, len(ending).to_bytes(4, "little"), _MAGIC):
         pile.add(piece)
     whole = pile.whole()
-    _check(_read_by_arrow(whole), parts)
+    _check(_read_by_arrow(whole), groups)
     return whole
 
 
+def have_same_form(one: pa.Buffer, other: pa.Buffer) -> bool:
+    """Whether files agree in schema, writer and metadata: in all of their footers but the rows."""
+    forms = [decoded(_footer(file).to_pybytes()) for file in (one, other)]
+    for form in forms:
+        del form[_NUM_ROWS], form[_ROW_GROUPS]
+    return forms[0] == forms[1]
+
+
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Group:
+    fields: Struct
+    told: pq.RowGroupMetaData
+    """The same, as Arrow reads it."""
     distance: int
     """How far its bytes were moved."""
-    footer: Struct
-    metadata: pq.FileMetaData
-    """The footer, as Arrow reads it."""
 
 
-def _joined(parts: Sequence[_Part]) -> Struct:
-    whole = dict(parts[0].footer)
+def _groups(footer: Struct, told: pq.FileMetaData, distance: int) -> list[_Group]:
+    fields = footer[_ROW_GROUPS][1][1]
+    return [_Group(each, told.row_group(number), distance) for number, each in enumerate(fields)]
+
+
+def _taken_over(unchanged: UnchangedGroups, pile: Pile) -> Iterator[_Group]:
+    file = unchanged.file
+    fields, told = decoded(_footer(file).to_pybytes())[_ROW_GROUPS][1][1], _read_by_arrow(file)
+    for number in unchanged.numbers:
+        group = told.row_group(number)
+        start, length = span(group)
+        _drop_indexes(fields[number])
+        yield _Group(fields[number], group, pile.size - start)
+        pile.add(file.slice(start, length))
+
+
+def span(group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """Where a row group begins, and how many bytes it has; ValueError where its columns are not one after the other."""
+    columns = [group.column(number) for number in range(group.num_columns)]
+    starts = [each.dictionary_page_offset or each.data_page_offset for each in columns]
+    sizes = [each.total_compressed_size for each in columns]
+    if starts != list(accumulate(sizes[:-1], initial=starts[0])):
+        raise ValueError("columns of a row group that are not one after the other")
+    return starts[0], sum(sizes)
+
+
+def _drop_indexes(group: Struct) -> None:
+    """Page indexes lie elsewhere in the file, and Bloom filters may."""
+    for chunk in group[_COLUMNS][1][1]:
+        for field in _CHUNK_INDEXES:
+            chunk.pop(field, None)
+        for field in _BLOOM_FILTER:
+            chunk[_CHUNK_METADATA][1].pop(field, None)
+
+
+def _joined(form: Struct, groups: Sequence[_Group]) -> Struct:
+    whole = dict(form)
     kind, _ = whole[_NUM_ROWS]
-    whole[_NUM_ROWS] = kind, sum(part.footer[_NUM_ROWS][1] for part in parts)
-    whole[_ROW_GROUPS] = LIST, (whole[_ROW_GROUPS][1][0], list(_moved(parts)))
+    whole[_NUM_ROWS] = kind, sum(group.told.num_rows for group in groups)
+    whole[_ROW_GROUPS] = LIST, (whole[_ROW_GROUPS][1][0], [_moved(*each) for each in enumerate(groups)])
     return whole
 
 
@@ -87,16 +143,13 @@ def _read_by_arrow(file: pa.Buffer) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(file))
 
 
-def _check(whole: pq.FileMetaData, parts: Sequence[_Part]) -> None:
-    """Internal unless Arrow finds every column of every part, with all that is known of it, where its bytes are now."""
-    expected = [
-        (part.metadata.row_group(n), part.distance) for part in parts for n in range(part.metadata.num_row_groups)
-    ]
-    same = whole.num_rows == sum(part.metadata.num_rows for part in parts) and whole.num_row_groups == len(expected)
-    for number, (group, distance) in enumerate(expected):
+def _check(whole: pq.FileMetaData, groups: Sequence[_Group]) -> None:
+    """Internal unless Arrow finds every column of all groups, with all that is known of it, where its bytes are now."""
+    same = whole.num_rows == sum(group.told.num_rows for group in groups) and whole.num_row_groups == len(groups)
+    for number, group in enumerate(groups):
         found = whole.row_group(number)
         same = same and all(
-            _told(found.column(n), 0) == _told(group.column(n), distance) for n in range(whole.num_columns)
+            _told(found.column(n), 0) == _told(group.told.column(n), group.distance) for n in range(whole.num_columns)
         )
     if not same:
         raise Internal("a checkpoint, joined of its row groups, has another footer than they have")
@@ -122,16 +175,13 @@ def _footer_length(file: pa.Buffer) -> int:
     return int.from_bytes(file.slice(file.size - _TAIL, 4).to_pybytes(), "little")
 
 
-def _moved(parts: Sequence[_Part]) -> Iterator[Struct]:
-    """The row groups of all files, with the places and the numbers that they get."""
-    numbers = count()
-    for part in parts:
-        for group in part.footer[_ROW_GROUPS][1][1]:
-            _move_group(group, part.distance)
-            number = next(numbers)
-            if _GROUP_NUMBER in group:
-                group[_GROUP_NUMBER] = group[_GROUP_NUMBER][0], number
-            yield group
+def _moved(number: int, group: _Group) -> Struct:
+    """The row group with the places and the number that it gets."""
+    fields = group.fields
+    _move_group(fields, group.distance)
+    if _GROUP_NUMBER in fields:
+        fields[_GROUP_NUMBER] = fields[_GROUP_NUMBER][0], number
+    return fields
 
 
 def _move_group(group: Struct, distance: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 from deltamirror.deltalog.checkpoint import parquet
 from deltamirror.errors import Internal, InvalidInput
 from deltamirror.publish.checkpoint import encoding, readback
+from deltamirror.publish.checkpoint.grouping import row_groups
 from tests.support.logs.checkpoint_tables import table_of
 from tests.support.reference_logs.golden import reference
 
@@ -76,8 +77,8 @@ def _parsed() -> pa.DataType:
 def encoded(
     table: pa.Table, *, schema: str = "{}", compression: str = "snappy", row_group_bytes: int = 128 * MEBIBYTE
 ) -> pa.Buffer:
-    form = {"compression": compression, "row_group_bytes": row_group_bytes}
-    return encoding.encoded(table.to_batches(), table.schema, schema, **form)  # type: ignore[arg-type]
+    groups = row_groups(table.to_batches(), table.schema, row_group_bytes)
+    return encoding.encoded(groups, table.schema, schema, compression=compression)
 
 
 def metadata_of(data: pa.Buffer) -> pq.FileMetaData:

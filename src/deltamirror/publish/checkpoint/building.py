@@ -1,0 +1,105 @@
+"""From a unit of work to what its checkpoint has to hold: commits, replayed on the checkpoint before them.
+
+The base is believed because its file has the digest that was recorded. Row groups in which nothing changes are not even
+decoded: the state that is built lacks their actions, and the next file has their bytes.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from deltamirror.delta import properties
+from deltamirror.delta.chunks import commit_digest
+from deltamirror.delta.replay import State
+from deltamirror.deltalog.checkpoint import content
+from deltamirror.deltalog.checkpoint.content import CheckpointState
+from deltamirror.errors import Internal
+from deltamirror.publish.checkpoint.base_checkpoint import read_base
+from deltamirror.publish.checkpoint.classic_base import UNREADABLE, ClassicBase
+from deltamirror.publish.checkpoint.stitching import UnchangedGroups
+from deltamirror.storage.store import Store
+from deltamirror.work import CheckpointUnit, CommitWork, Fetch
+
+__all__ = ["BaseUnusable", "Built", "build", "is_v2"]
+
+
+class BaseUnusable(Exception):
+    """The state cannot be built from the base."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a checkpoint has to hold."""
+
+    state: CheckpointState
+    """Without the file actions of the unchanged row groups."""
+    num_files: int
+    """How many live files there are, those of the unchanged row groups among them."""
+    unchanged: UnchangedGroups | None = None
+    """Row groups of the base; None: all of the checkpoint is in the state."""
+
+
+def build(unit: CheckpointUnit, store: Store, fetch: Fetch) -> Built:
+    """The state of the unit's version; BaseUnusable where the base does not lead to it."""
+    fetched = (_decoded(work, fetch) for work in unit.commits)
+    built = _from_all(unit, fetched) if unit.base is None else _from_base(unit, store, fetched)
+    if unit.num_files not in (None, built.num_files):
+        raise Internal(
+            f"the lines of {unit.table} up to version {unit.version} leave {built.num_files:,} files, "
+            f"but the catalog counts {unit.num_files:,}"
+        )
+    return built
+
+
+def is_v2(found: State | CheckpointState) -> bool:
+    """Whether a checkpoint of this state has sidecars."""
+    has_feature = "v2Checkpoint" in (found.protocol.reader_features or ())
+    return has_feature and properties.checkpoint_policy(found.metadata) == "v2"
+
+
+def _from_all(unit: CheckpointUnit, fetched: Iterable[Iterable[bytes]]) -> Built:
+    state = content.replay(fetched, version=unit.version, committed_at=unit.committed_at, base=None)
+    return Built(state=state, num_files=state.files.num_rows)
+
+
+def _from_base(unit: CheckpointUnit, store: Store, fetched: Iterable[Iterable[bytes]]) -> Built:
+    with _reading_base():
+        base = None if unit.base is None else read_base(unit.base, store)
+    if unit.base is None or base is None:
+        raise BaseUnusable
+    newer = content.replay_newer(fetched, base.others)
+    times = {"base_committed_at": unit.base.committed_at, "committed_at": unit.committed_at}
+    if not content.can_continue(base.metadata, newer.others.metadata, **times):
+        raise BaseUnusable
+    with _reading_base():
+        if isinstance(base, ClassicBase):
+            unchanged = [] if is_v2(newer.others) else base.unchanged(newer, unit)
+            older = base.file_actions(without={each.number for each in unchanged})
+            taken = UnchangedGroups(base.data, [each.number for each in unchanged]) if unchanged else None
+        else:
+            unchanged, older, taken = [], (base.files, base.removes), None
+    state = content.continued(newer, older, version=unit.version, committed_at=unit.committed_at)
+    num_files = state.files.num_rows + sum(each.num_files for each in unchanged)
+    return Built(state=state, num_files=num_files, unchanged=taken)
+
+
+@contextmanager
+def _reading_base() -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:  # Arrow's is an exception of both kinds
+        raise
+    except UNREADABLE as error:
+        raise BaseUnusable from error
+
+
+def _decoded(work: CommitWork, fetch: Fetch) -> Iterator[bytes]:
+    """The commit's lines, chunk by chunk; at the end it is sure that none is missing. A base has no digest."""
+    digests = []
+    for chunk in fetch(work):
+        digests.append(chunk.digest)
+        yield chunk.decoded()
+    if work.is_base:
+        return
+    if not digests or commit_digest(digests) != work.digest:
+        raise Internal(f"the stored commit {work.version} does not have the digest that it was stored with")

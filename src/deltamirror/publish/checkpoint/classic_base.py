@@ -1,0 +1,94 @@
+"""A checkpoint in one Parquet file, of which the next one takes over row groups, and reads the others."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamirror.delta.actions import Action, Metadata
+from deltamirror.delta.replay import State
+from deltamirror.deltalog.checkpoint import content, parquet
+from deltamirror.deltalog.checkpoint.content import Newer
+from deltamirror.deltalog.checkpoint.layout import FILES, STATS_PARSED, checkpoint_columns
+from deltamirror.deltalog.checkpoint.reading import OTHER_KEYS, other_actions
+from deltamirror.deltalog.checkpoint.reconciliation import FileActions
+from deltamirror.deltalog.checkpoint.row_groups import parquet_actions
+from deltamirror.deltalog.checkpoint.state import tombstones_after
+from deltamirror.errors import InvalidInput
+from deltamirror.publish.checkpoint.encoding import encoded
+from deltamirror.publish.checkpoint.stitching import have_same_form
+from deltamirror.publish.checkpoint.unchanged import Group, unchanged_groups
+from deltamirror.work import CheckpointUnit
+
+__all__ = ["UNREADABLE", "ClassicBase"]
+
+UNREADABLE: Final = (InvalidInput, pa.ArrowException, LookupError, TypeError, ValueError)
+"""The errors that reading a file of another writer may lead to: it is not a checkpoint that we understand."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicBase:
+    """The bytes of a checkpoint, and its actions that are no files."""
+
+    data: pa.Buffer
+    others: Sequence[Action]
+    metadata: Metadata
+
+    @classmethod
+    def of(cls, data: pa.Buffer) -> Self:
+        """One of the errors ``UNREADABLE`` where the bytes are no checkpoint."""
+        others = [action for rows in _rows_of_others(data) for action in other_actions(rows)]
+        state = State()
+        state.apply(others)
+        _ = state.protocol  # without one it is no checkpoint
+        return cls(data, others, state.metadata)
+
+    def unchanged(self, newer: Newer, unit: CheckpointUnit) -> list[Group]:
+        """The row groups that the checkpoint after newer commits takes over.
+
+        There are none unless the file has the form that the next one gets, in schema, writer and version of Spark.
+        """
+        metadata = newer.others.metadata
+        columns = checkpoint_columns(metadata, newer.others.protocol)
+        schema = content.checkpoint_schema(columns)
+        empty = encoded([columns.empty_table()], columns, schema, compression=unit.compression)
+        if not have_same_form(self.data, empty):
+            return []
+        return unchanged_groups(
+            self.data,
+            newer.files,
+            compression=unit.compression,
+            most_bytes=unit.row_group_bytes,
+            tombstones_after=tombstones_after(metadata, committed_at=unit.committed_at),
+        )
+
+    def file_actions(self, *, without: Collection[int]) -> FileActions:
+        """The files and tombstones of all row groups but some, with ``stats_parsed`` where the file is ours."""
+        columns = _with_statistics(self.data) if parquet.is_ours(self.data) else FILES
+        actions = parquet_actions(self.data, columns=columns, without=without)
+        return actions.files, actions.removes
+
+
+def _rows_of_others(data: pa.Buffer) -> Iterator[pa.Table]:
+    """The columns of actions that are no files, of all row groups that may have some."""
+    file = parquet.opened(data)
+    names = [name for name in OTHER_KEYS if name in file.schema_arrow.names]
+    for number in range(file.num_row_groups):
+        if _may_have_others(file.metadata.row_group(number)):
+            yield parquet.row_group(data, number, columns=names)
+
+
+def _may_have_others(group: pq.RowGroupMetaData) -> bool:
+    keys = {f"{name}.{key}" for name, key in OTHER_KEYS.items()}
+    columns = [each for each in map(group.column, range(group.num_columns)) if each.path_in_schema in keys]
+    told = [each.statistics for each in columns]
+    return any(each is None or not each.has_null_count or each.null_count < group.num_rows for each in told)
+
+
+def _with_statistics(data: pa.Buffer) -> pa.Schema:
+    """Other writers read the texts of statistics in their own ways."""
+    add = parquet.opened(data).schema_arrow.field("add").type
+    place = add.get_field_index(STATS_PARSED)
+    return FILES if place < 0 else FILES.append(add.field(place))

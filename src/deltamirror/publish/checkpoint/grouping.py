@@ -1,0 +1,51 @@
+"""Which rows of a checkpoint share a row group."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["FEWEST_ROWS", "classic_row_groups", "row_groups"]
+
+FEWEST_ROWS: Final = 10_000
+"""A row group costs its readers as much as some thousand rows do."""
+
+_SMALL_PART: Final = 4
+"""File actions that fill less than this part of a row group share theirs with the other actions."""
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], columns: pa.Schema, most_bytes: int) -> Iterator[pa.Table]:
+    """Rows of at most ``most_bytes`` of Arrow data, but no fewer than ``FEWEST_ROWS`` unless they are the last."""
+    waiting, is_first = columns.empty_table(), True
+    for batch in batches:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while waiting.num_rows > FEWEST_ROWS and waiting.nbytes > most_bytes:
+            count = max(_rows_within(waiting, most_bytes), FEWEST_ROWS)
+            yield waiting.slice(0, count)
+            waiting, is_first = waiting.slice(count), False
+    if waiting.num_rows or is_first:
+        yield waiting
+
+
+def classic_row_groups(batches: Iterable[pa.RecordBatch], columns: pa.Schema, most_bytes: int) -> Iterator[pa.Table]:
+    """The same of a classic checkpoint, whose first batch has the actions that are no files.
+
+    These change with nearly every checkpoint, and the row group that holds them. So they have one to themselves, unless
+    the others are few.
+    """
+    remaining = iter(batches)
+    others = pa.Table.from_batches([next(remaining)])
+    files = row_groups(remaining, columns, most_bytes)
+    first = next(files)
+    if first.num_rows < FEWEST_ROWS or first.nbytes < most_bytes // _SMALL_PART:
+        yield pa.concat_tables([others, first])
+        yield from files
+    else:
+        yield from chain([others, first], files)
+
+
+def _rows_within(table: pa.Table, most_bytes: int) -> int:
+    """How many of the first rows have no more than so many bytes."""
+    return bisect_right(range(1, table.num_rows + 1), most_bytes, key=lambda count: int(table.slice(0, count).nbytes))
