@@ -72,11 +72,15 @@ class ClassicBase:
 
 
 def _rows_of_others(data: pa.Buffer) -> Iterator[pa.Table]:
-    """The columns of actions that are no files, of all row groups that may have some."""
+    """The columns of actions that are no files, of all row groups that may have some.
+
+    The statistics of other writers are not asked.
+    """
     file = parquet.opened(data)
+    is_ours = parquet.is_ours(data)
     names = [name for name in OTHER_KEYS if name in file.schema_arrow.names]
     for number in range(file.num_row_groups):
-        if _may_have_others(file.metadata.row_group(number)):
+        if not is_ours or _may_have_others(file.metadata.row_group(number)):
             yield parquet.row_group(data, number, columns=names)
 
 
