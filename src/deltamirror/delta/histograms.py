@@ -126,7 +126,7 @@ def _binned(values: pa.Array | pa.ChunkedArray, bounds: Sequence[int]) -> list[t
     ordered = values.sort()
     starts = [bisect_left(ordered, bound, key=lambda scalar: scalar.as_py()) for bound in bounds]
     spans = [ordered.slice(start, end - start) for start, end in pairwise([*starts, len(ordered)])]
-    return [(len(span), pc.sum(span).as_py() or 0) for span in spans]
+    return [(len(span), pc.sum(span).as_py() if len(span) else 0) for span in spans]
 
 
 def _cardinalities(files: Iterable[Add | Remove]) -> list[int | None]:
