@@ -103,6 +103,7 @@ def _with_children(pid: int) -> Iterator[int]:
 
 
 def _ticks(pid: int) -> int:
-    # The name, in parentheses, may have spaces; user and system time are the 14th and 15th field.
+    # The name, in parentheses, may have spaces; user and system time are the 14th and 15th field, and the next two are
+    # those of children that ended: Spark ends workers that have nothing to do.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(map(int, fields[11:15]))
