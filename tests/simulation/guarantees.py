@@ -371,6 +371,8 @@ class Observer(Witness):
                     there.add(version)
                     if not self._is_sound(table, version, name):
                         yield name
+                case names.UuidCheckpoint(version) if self._is_sound(table, version, name):
+                    pass  # of another writer, and by chance of two versions with the same files
                 case names.UuidCheckpoint() | names.Compaction():  # we write none of them here
                     yield name
                 case names.ChecksumFile(version) if version > table.head:
