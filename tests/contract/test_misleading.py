@@ -96,7 +96,9 @@ def test_a_pointer_is_moved_aside_though_there_is_no_checkpoint_to_point_to(
     assert_seen(table)
 
 
-def test_a_pointer_that_a_checkpoint_replaced_since_it_was_judged_stays(engine: MirrorEngine, table: Table) -> None:
+def test_a_pointer_that_a_checkpoint_replaced_since_it_was_judged_stays(
+    engine: MirrorEngine, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
     pointer = log_of(table) / "_last_checkpoint"
     ours, times = pointer.read_bytes(), pointer.stat()
     pointer.write_bytes(b'{"version":99,"size":1}'.ljust(len(ours)))
@@ -111,6 +113,7 @@ def test_a_pointer_that_a_checkpoint_replaced_since_it_was_judged_stays(engine: 
             os.utime(another, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000_000))
         assert logs.set_aside(log, findings, turn, waits=False) == ()
     assert pointer.read_bytes() == ours
+    assert "taken away" not in caplog.text
 
 
 def test_a_checkpoint_that_comes_during_a_comparison_beside_one_that_misleads_keeps_its_pointer(

@@ -29,14 +29,14 @@ def save(store: Store, found: Object) -> str:
     return aside
 
 
-def set_aside(store: Store, meta: Meta) -> str:
+def set_aside(store: Store, meta: Meta) -> str | None:
     """Move an object, of any size, to where no reader looks; its name there, or empty where nothing is kept.
 
-    One that is gone, or another since it was looked at, stays: the next comparison judges it.
+    None: it is gone, or another since it was looked at, and stays. The next comparison judges it.
     """
     found = store.head(meta.key)
     if found is None or found.etag != meta.etag:
-        return ""
+        return None
     aside = _copied(store, found) if found.size else ""
     with Step.REMOVE_MISLEADING:
         store.delete([meta.key])

@@ -89,23 +89,26 @@ class Logs:
         process writes a checkpoint, and so the pointer, at once or after waiting for a while.
         """
         wrong = sorted(findings.misleading, key=lambda each: each.meta.key != POINTER_KEY)
-        kept = []
+        kept = list[str]()
         for each in wrong:
             turn.require()
             try:
-                kept.append(self._out_of_sight(log, each, waits=waits))
+                place = self._out_of_sight(log, each, waits=waits)
             except DeltaMirrorError as error:
                 if error.retryable or isinstance(error, LeaseLost):
                     raise
                 what = f"{each.reason}, and cannot be moved aside: {error.message}"
                 findings.obstacles.append(Obstacle(each.meta.key, what, is_link=False))
                 continue
+            if place is None:
+                continue
+            kept.append(place)
             fields = {"table": log.name, "table_id": log.table_id, "version": each.version}
-            told = f"it is moved to {kept[-1]}" if kept[-1] else "it is taken away"
+            told = f"it is moved to {place}" if place else "it is taken away"
             _log.warning("%s in the log of table %r %s; %s", each.meta.key, log.name, each.reason, told, extra=fields)
         return tuple(filter(None, kept))
 
-    def _out_of_sight(self, log: KeptLog, found: Misleading, *, waits: bool) -> str:
+    def _out_of_sight(self, log: KeptLog, found: Misleading, *, waits: bool) -> str | None:
         if found.is_link:
             remove_link(self.store(log), found.meta.key)
             return ""
