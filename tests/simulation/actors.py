@@ -15,6 +15,7 @@ from deltamirror.errors import (
     DeltaMirrorError,
     Diverged,
     InvalidInput,
+    NotFound,
     Refused,
     Transient,
     Unavailable,
@@ -119,6 +120,8 @@ class Operator(Actor):
     def _repair(self, logs: Logs, table: SeenTable) -> None:
         try:
             repair(logs, table.name, replace_altered=True)
+        except NotFound:  # all of its objects are lost for good
+            repair(logs, table.name, begin_anew=True)
         except Diverged as diverged:
             if not self._adopts or not self._adopt(logs, table.name):
                 self._move_away(table.location, diverged.version)
