@@ -16,6 +16,8 @@ from deltamirror.work import Lane, Lease
 __all__ = ["Turns"]
 
 _LANE = Lane.RECONCILIATION
+_BUSY = {_LANE: "compares or cleans the log of", Lane.CHECKPOINTS: "writes a checkpoint of"}
+"""What another process does that holds the lease."""
 
 
 class Turns:
@@ -42,10 +44,7 @@ class Turns:
     @contextmanager
     def at(self, table_id: int, table: str, *, waits: bool) -> Iterator[Lease]:
         """A turn at the log of a table; ``LeaseLost`` if another process has it, at once or after waiting a while."""
-        busy = LeaseLost(
-            f"another process compares or cleans the log of table {table!r}", hint="try again later", table=table
-        )
-        lease = self._taken(table_id, _LANE, waits=waits, otherwise=busy)
+        lease = self._taken(table_id, table, _LANE, waits=waits)
         self._heartbeat.add([lease])
         try:
             yield lease
@@ -56,18 +55,18 @@ class Turns:
     @contextmanager
     def without_checkpoints(self, table_id: int, table: str, *, waits: bool) -> Iterator[None]:
         """For a moment no process writes a checkpoint of a table, or moves its pointer; ``LeaseLost`` if one does."""
-        busy = LeaseLost(f"another process writes a checkpoint of table {table!r}", hint="try again later", table=table)
-        lease = self._taken(table_id, Lane.CHECKPOINTS, waits=waits, otherwise=busy)
+        lease = self._taken(table_id, table, Lane.CHECKPOINTS, waits=waits)
         try:
             yield
         finally:
             release(self._database, [lease])
 
-    def _taken(self, table_id: int, lane: Lane, *, waits: bool, otherwise: LeaseLost) -> Lease:
+    def _taken(self, table_id: int, table: str, lane: Lane, *, waits: bool) -> Lease:
         deadline = time.monotonic() + (self.seconds if waits else 0.0)
         while (lease := self._take(table_id, lane)) is None:
             if time.monotonic() >= deadline:
-                raise otherwise
+                message = f"another process {_BUSY[lane]} table {table!r}"
+                raise LeaseLost(message, hint="try again later", table=table)
             time.sleep(self._live.current.mirror.poll)
         return lease
 
