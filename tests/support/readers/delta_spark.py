@@ -101,7 +101,10 @@ class DeltaSpark:
 
     def snapshot(self, request: dict[str, Any]) -> dict[str, object]:
         """The table as its files say: nothing that this process remembers of it counts."""
-        location = self._reachable(request["location"], S3Access.asked(request))
+        with self._in_one_piece():
+            return self._seen(self._reachable(request["location"], S3Access.asked(request)), request)
+
+    def _seen(self, location: str, request: dict[str, Any]) -> dict[str, object]:
         found = self._snapshot_at(self._log(location), request["version"])
         if found.version() < 0:
             raise FileNotFoundError(f"no Delta table at {location}")

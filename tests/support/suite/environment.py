@@ -12,12 +12,13 @@ __all__ = ["ARCHIVE", "FOR_SHORT_LIVES", "environment_as_before", "pytest_config
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
 ARCHIVE = Path(sys.prefix) / "spark-classes" / "archive.jsa"
 FOR_SHORT_LIVES = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn256m"
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn256m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     " -Xlog:disable"
 )
 """Most of what a JVM of these tests computes is the work of compiler, collector, class loader and verifier for code
-that runs a few times. A JVM that cannot use the archive, which ``tests.support.spark.class_archive`` writes, loads the
+that runs a few times. With one compiler alone, a JVM has 48 MB for compiled code: a session that reads many tables
+throws away and compiles again what no longer fits. A JVM that cannot use the archive, which ``tests.support.spark.class_archive`` writes, loads the
 classes itself."""
 
 
