@@ -7,7 +7,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from deltamirror import Add, Catalog, Insert
 from deltamirror.catalog import Committed, Transaction
 from deltamirror.config import Settings
+from tests.support.crashes.forking import import_everything
 from tests.support.crashes.fuses import Fuse, arm_database, arm_stores
 from tests.support.suite.worker import serve, take_stdout
 
@@ -123,8 +123,5 @@ def answer(request: dict[str, Any]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    # Drivers import these when they are first used, which every child would do again.
-    rows = ("deltamirror.rows.rewriting", "deltamirror.rows.scanning")
-    for module in ("duckdb_engine", "pandas", "sqlalchemy.dialects.postgresql.psycopg", *rows):
-        import_module(module)
+    import_everything()
     serve(take_stdout(), "committing processes", answer)

@@ -5,7 +5,6 @@ The worker has imported everything and never touches a database itself, so that 
 
 import os
 import signal
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from deltamirror.cli import cli
 from deltamirror.deltalog import checkpoint_pieces
 from deltamirror.pipeline.run import slices
 from deltamirror.steps import Moment, Observer, Step, observed
+from tests.support.crashes.forking import import_everything
 from tests.support.crashes.fuses import Fuse, arm_database
 from tests.support.suite.worker import serve, take_stdout
 
@@ -63,7 +63,5 @@ def answer(request: dict[str, Any]) -> dict[str, object]:
 
 if __name__ == "__main__":
     checkpoint_pieces._MOST_ROWS = slices._MOST_ROWS = ROWS  # type: ignore[misc]
-    # Drivers import these when they are first used, which every child would do again.
-    for module in ("duckdb_engine", "pandas", "pyarrow.parquet", "sqlalchemy.dialects.postgresql.psycopg"):
-        import_module(module)
+    import_everything()
     serve(take_stdout(), "importing processes", answer)

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from deltamirror.config import Settings
 from deltamirror.delta.names import LAST_CHECKPOINT, LOG_DIRECTORY, checkpoint_name, commit_name
 from deltamirror.txnlog.database.schema import stages
 from deltamirror.txnlog.queue.expected_objects import kept_log
+from tests.support.crashes.forking import import_everything
 from tests.support.crashes.fuses import die
 from tests.support.crashes.points import observing
 from tests.support.crashes.scenes import SCENES, Lake, engine_of, keep_ids
@@ -194,7 +194,5 @@ def answer(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    # Drivers import these when they are first used, which every child would do again.
-    for module in ("duckdb_engine", "pandas", "pyarrow.parquet", "sqlalchemy.dialects.postgresql.psycopg"):
-        import_module(module)
+    import_everything()
     serve(take_stdout(), "crashes", answer)

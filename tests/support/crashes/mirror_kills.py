@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -21,6 +20,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.pipeline.service.service import lasting_failure
 from deltamirror.storage.store import Created, Replaced
 from deltamirror.work import CommitOutcome, Failure, Outcome
+from tests.support.crashes.forking import import_everything
 from tests.support.crashes.fuses import Fuse, arm_database, arm_stores, wait_between_transactions
 from tests.support.crashes.sightings import dump, is_done, names_of_temporaries, seen, stores_of, tags
 from tests.support.lakes.small_lakes import Part, copied, settings_of
@@ -227,7 +227,5 @@ def _report(job: Job) -> Report:
 
 
 if __name__ == "__main__":
-    # Drivers import these when they are first used, which every child would do again.
-    for module in ("pandas", "pyarrow.parquet", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite"):
-        import_module(module)
+    import_everything()
     serve(take_stdout(), "mirrors", answer)
