@@ -18,8 +18,8 @@ FOR_SHORT_LIVES = (
 )
 """Most of what a JVM of these tests computes is the work of compiler, collector, class loader and verifier for code
 that runs a few times. With one compiler alone, a JVM has 48 MB for compiled code: a session that reads many tables
-throws away and compiles again what no longer fits. A JVM that cannot use the archive, which ``tests.support.spark.class_archive`` writes, loads the
-classes itself."""
+throws away and compiles again what no longer fits. A JVM that cannot use the archive, which
+``tests.support.spark.class_archive`` writes, loads the classes itself."""
 
 
 def pytest_configure() -> None:
