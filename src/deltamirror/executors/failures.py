@@ -109,7 +109,8 @@ def _without_jvm(described: str) -> DeltaMirrorError:
 
 
 def _summary(error: Exception) -> str:
-    """The class and the telling line: of a failed Python worker the last of its traceback, otherwise the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
-    told = lines[-1] if "Traceback (most recent call last)" in str(error) else lines[0]
-    return redact_text(f"{type(error).__name__}: {told}")[:_LONGEST]
+    """The class and the telling line: of a failed Python worker what its traceback ends with, otherwise the first."""
+    _, of_worker, traceback = str(error).rpartition("Traceback (most recent call last)")
+    lines = [line for line in (traceback if of_worker else str(error)).splitlines() if line.strip(" :")]
+    told = next((line for line in lines if not (of_worker and line.startswith((" ", "\t")))), "")
+    return redact_text(f"{type(error).__name__}: {told.strip()}")[:_LONGEST]

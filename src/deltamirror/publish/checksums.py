@@ -78,7 +78,8 @@ class ChecksumChain:
 
 
 class ChecksumTrail:
-    """Writes the checksums of versions that are published, in a thread of its own and a few versions behind.
+    """Writes the checksums of versions that are published, where there are several in a thread of its own and a few
+    versions behind.
 
     Where a store takes its time over each object, a version would otherwise take twice as long. ``guard`` is called in
     that thread, too. At the end of the ``with`` block all are written.
@@ -105,6 +106,9 @@ class ChecksumTrail:
     def follow(self, work: CommitWork, data: Data) -> None:
         """The version is published: write its checksum, some time soon."""
         if not self._unit.checksums:
+            return
+        if len(self._unit.commits) == 1:  # none waits for it
+            self._write(work, data)
             return
         self._under_way.append(self._thread.submit(self._write, work, data))
         if len(self._under_way) > _BEHIND:

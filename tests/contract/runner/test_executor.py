@@ -1,18 +1,23 @@
 """The executor's side of a job, in this process: what it needs of its environment, and what it says without."""
 
 import gc
+import os
 import pickle
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import InvalidSettings, PermissionDenied
+from deltamirror.pipeline.run import execution
 from deltamirror.pipeline.run.spark import executor
 from deltamirror.storage.open import StoreAddress
 from deltamirror.work import CommitUnit, Outcome
 from tests.support.logs.checkpoints import first_commit
+from tests.support.logs.checkpoints import unit_of as checkpoint_of
 from tests.support.logs.commit_units import unit_of, work_of
 
 
@@ -29,9 +34,8 @@ def another_process() -> Iterator[None]:
 
 
 def ran(unit: CommitUnit, *, fetches: bool = False) -> Outcome:
-    rows = executor.rows_of([unit])
-    (batch,) = executor.run_rows(iter(rows.to_batches()), threads=2, fetches=fetches)
-    outcome: Outcome = pickle.loads(batch.column(0)[0].as_py())  # noqa: S301  our own bytes
+    (answer,) = executor.run_units(iter([pickle.dumps(unit)]), threads=2, fetches=fetches)
+    outcome: Outcome = pickle.loads(answer)  # noqa: S301  our own bytes
     return outcome
 
 
@@ -71,11 +75,10 @@ def test_an_executor_with_wrong_settings_names_the_variable(monkeypatch: pytest.
 
 def test_what_travels_holds_no_credentials(s3_settings: StorageSettings) -> None:
     unit = unit_of([work_of(0, first_commit())])
-    rows = executor.rows_of([_at(unit, StoreAddress.of("s3://bucket/t", s3_settings))])
+    item = pickle.dumps(_at(unit, StoreAddress.of("s3://bucket/t", s3_settings)))
     assert s3_settings.secret_access_key is not None
-    (row,) = rows.column(0).to_pylist()
-    assert b"s3://bucket/t" in row
-    assert s3_settings.secret_access_key.reveal().encode() not in row
+    assert b"s3://bucket/t" in item
+    assert s3_settings.secret_access_key.reveal().encode() not in item
 
 
 def test_what_a_worker_process_has_loaded_is_no_garbage_to_look_at_after_each_task(tmp_path: Path) -> None:
@@ -85,3 +88,23 @@ def test_what_a_worker_process_has_loaded_is_no_garbage_to_look_at_after_each_ta
     assert kept > len(gc.get_objects())
     ran(unit_of([work_of(0, first_commit())], location=str(tmp_path)))
     assert gc.get_freeze_count() == kept  # and what later tasks make is
+
+
+def test_a_checkpoint_gives_way_to_commits_in_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nice: dict[str, int] = {}
+
+    def noting(name: str, publish: Callable[..., Outcome]) -> Callable[..., Outcome]:
+        def noted(*arguments: object, **options: object) -> Outcome:
+            nice[name] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+            return publish(*arguments, **options)
+
+        return noted
+
+    for name in ("publish_checkpoint", "publish_commits"):
+        monkeypatch.setattr(execution, name, noting(name, getattr(execution, name)))
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    address = StoreAddress.of(str(tmp_path), StorageSettings())
+    checkpoint = replace(checkpoint_of([first_commit()]), address=address)
+    units = [checkpoint, unit_of([work_of(0, first_commit())], location=str(tmp_path))]
+    list(executor.run_units(iter(map(pickle.dumps, units)), threads=1, fetches=False))
+    assert nice == {"publish_checkpoint": max(before, 10), "publish_commits": before}

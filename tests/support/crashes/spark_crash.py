@@ -16,7 +16,7 @@ from deltamirror import MirrorEngine
 from deltamirror.pipeline.run.spark import runner
 from tests.support.crashes.fuses import die
 from tests.support.crashes.points import observing
-from tests.support.crashes.struck_executors import struck_rows
+from tests.support.crashes.struck_executors import struck_units
 from tests.support.lakes.small_lakes import settings_of
 
 __all__: list[str] = []
@@ -38,7 +38,7 @@ def main(url: str, point: str, fuse: str = "") -> None:
 
     if fuse:
         patched: Any = runner
-        patched.run_rows = partial(struck_rows, point=point, fuse=fuse)
+        patched.run_units = partial(struck_units, point=point, fuse=fuse)
     watched = nullcontext() if fuse else observing(tell)
     with watched, MirrorEngine(url, settings=on_spark) as engine:
         for _ in range(2 if fuse else 1):

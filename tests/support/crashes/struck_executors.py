@@ -6,23 +6,19 @@ from contextlib import ExitStack, suppress
 from functools import lru_cache
 from typing import Any, Final
 
-import pyarrow as pa
-
-from deltamirror.pipeline.run.spark.executor import run_rows
+from deltamirror.pipeline.run.spark.executor import run_units
 from tests.support.crashes.fuses import die
 from tests.support.crashes.points import observing
 
-__all__ = ["struck_rows"]
+__all__ = ["struck_units"]
 
 _WATCHED: Final = ExitStack()
 
 
-def struck_rows(
-    batches: Iterator[pa.RecordBatch], *, point: str, fuse: str, **options: Any
-) -> Iterator[pa.RecordBatch]:
+def struck_units(items: Iterator[bytes], *, point: str, fuse: str, **options: Any) -> Iterator[bytes]:
     """What executors do with units; the first that comes to the point dies, and leaves the file ``fuse``."""
     _watch(point, fuse)
-    return run_rows(batches, **options)
+    return run_units(items, **options)
 
 
 @lru_cache(maxsize=1)  # Spark uses a worker process for many tasks

@@ -12,9 +12,8 @@ from deltamirror.config import StorageSettings
 from deltamirror.deltalog import comparison
 from deltamirror.deltalog.comparison import difference, list_log
 from deltamirror.errors import InvalidLocation
-from deltamirror.pipeline.run.spark.executor import rows_of
 from deltamirror.pipeline.run.spark.inspector import differing
-from deltamirror.pipeline.run.spark.mapping import answer_rows
+from deltamirror.pipeline.run.spark.mapping import answer_items
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.work import ExpectedObject, ObjectDifference
 from tests.support.logs.commit_units import commit_key, watched
@@ -72,7 +71,7 @@ def test_executors_answer_with_what_differs_or_with_what_went_wrong(tmp_path: Pa
     (tmp_path / "file").write_text("in the way")
     right, wrong = (StoreAddress.of(str(tmp_path / name), StorageSettings()) for name in ("table", "file"))
     work = [(right, [expected(b"same\n"), expected(b"gone\n", version=1)]), (wrong, [expected(b"x")])]
-    batches = iter(rows_of(list(enumerate(work))).to_batches())
-    answers = [pickle.loads(batch.column(0)[0].as_py()) for batch in answer_rows(differing, batches)]  # noqa: S301 -- ours
+    items = iter([pickle.dumps(numbered) for numbered in enumerate(work)])
+    answers = [pickle.loads(answer) for answer in answer_items(differing, items)]  # noqa: S301 -- ours
     assert answers[0] == (0, [ObjectDifference(version=1, key=commit_key(1), found="")])
     assert isinstance(answers[1][1], InvalidLocation)

@@ -16,6 +16,7 @@ from deltamirror.config import Settings
 from deltamirror.errors import Diverged, Unavailable
 from deltamirror.pipeline.run.spark import executor
 from deltamirror.pipeline.run.spark.carrying import publish_in_a_row
+from deltamirror.pipeline.run.spark.jobs import Task
 from deltamirror.pipeline.run.spark.runner import SparkRunner
 from deltamirror.pipeline.run.spark.sharing import unit_bytes
 from deltamirror.work import CheckpointUnit, CommitOutcome, CommitUnit, Failure, Outcome, Published, Stage, Unit
@@ -44,13 +45,13 @@ class Jobs(SparkRunner):
 
         self._here.run = run_here  # type: ignore[method-assign]  # of this one object
 
-    def job(self, rows: Any, task: Any, columns: str) -> Iterator[list[bytes]]:
+    def job(self, items: Sequence[bytes], task: Task) -> Iterator[list[bytes]]:
         """What the executors hand back."""
-        job = [pickle.loads(row.as_buffer()) for row in rows.column(0)]  # noqa: S301  we wrote it
+        job = [pickle.loads(item) for item in items]  # noqa: S301  we wrote it
         self._before(job)
         self.made.append(job)
-        for batch in task(iter(rows.to_batches())):
-            yield batch.column(0).to_pylist()
+        for answer in task(iter(items)):
+            yield [answer]
 
     @property
     def versions(self) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -82,10 +82,10 @@ def test_only_units_that_share_a_job_are_cut() -> None:
     seconds: list[float] = []
 
     class Recorded(SparkRunner):
-        def job(self, rows: Any, task: Any, columns: str) -> Iterator[list[bytes]]:
+        def job(self, items: Sequence[bytes], task: Any) -> Iterator[list[bytes]]:
             seconds.append(task.keywords["seconds"])
-            for row in rows.column(0):
-                sent = pickle.loads(row.as_buffer())  # noqa: S301  we wrote it
+            for item in items:
+                sent = pickle.loads(item)  # noqa: S301  we wrote it
                 yield [pickle.dumps(failed(sent, Unavailable("x"), Stage.PUT))]
 
     runner = Recorded(Settings())

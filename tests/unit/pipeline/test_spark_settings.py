@@ -132,7 +132,8 @@ def test_what_spark_raises_becomes_one_of_our_errors(
     assert "\n" not in found.message
 
 
-def test_the_reason_of_a_failed_worker_is_the_last_line_of_its_traceback() -> None:
-    text = "Thrown\nTraceback (most recent call last):\n  x\nValueError: postgresql://a:b@c is bad\n"
+@pytest.mark.parametrize("behind", ["", "\n\tat org.apache.spark.api.python\nDriver stacktrace:\n\tat x"])
+def test_the_reason_of_a_failed_worker_is_the_last_line_of_its_traceback(behind: str) -> None:
+    text = f"Thrown\nTraceback (most recent call last):\n  x\nValueError: postgresql://a:b@c is bad\n{behind}"
     with pytest.raises(Internal, match=r"ValueError: postgresql://a:\*\*\*@c is bad"), translated("run"):
         raise RuntimeError(text)

@@ -1,9 +1,12 @@
 """One unit of work, from its address to its outcome: what every runner does, in whatever process."""
 
+import os
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -41,6 +44,8 @@ __all__ = ["Resources", "execute", "failed", "let_go", "our_error", "prefetched"
 
 _SMALL = 1024 * 1024
 _AT_ONCE = 64 * 1024 * 1024
+_YIELDING = 10
+"""The niceness of a thread that gives way."""
 
 
 class Resources:
@@ -57,8 +62,11 @@ class Resources:
         open_store: Callable[[StoreAddress], Store] = open_store,
         calls: StoreCalls | None = None,
         keys: Callable[[], Credentials | None] = lambda: None,
+        is_task: bool = False,
     ) -> None:
         self.database = database
+        self.is_task = is_task
+        """Whether all that this process does at a time is the work of one task, commits or checkpoints."""
         self._open_store = open_store
         self._stores = Stores(self._opened, calls, keys=keys)
         self._probed: set[tuple[str, str | None]] = set()
@@ -66,11 +74,22 @@ class Resources:
 
     @classmethod
     def with_keys(
-        cls, settings: Settings | LiveSettings, database: Database | None, calls: StoreCalls | None = None
+        cls,
+        settings: Settings | LiveSettings,
+        database: Database | None,
+        calls: StoreCalls | None = None,
+        *,
+        is_task: bool = False,
     ) -> Self:
         """With the credentials of these settings, if they have any; otherwise stores take those of the process."""
         keys = keys_of(settings)
-        return cls(database, open_store=lambda each: open_store(each, credentials=keys()), calls=calls, keys=keys)
+        return cls(
+            database,
+            open_store=lambda each: open_store(each, credentials=keys()),
+            calls=calls,
+            keys=keys,
+            is_task=is_task,
+        )
 
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
@@ -129,6 +148,8 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event, clock
             outcome = publish_commits(resources.continued(unit), store, fetch=fetch, guard=guard, clock=clock)
             resources.remember(unit, outcome)
             return outcome
+        if resources.is_task:
+            _give_way()
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard, clock=clock)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; it ends this unit only
         return failed(unit, our_error(error), stage)
@@ -169,6 +190,16 @@ def failed(unit: Unit, error: DeltaMirrorError, stage: Stage) -> Outcome:
         return CommitOutcome(table_id=unit.table_id, lease=unit.lease)
     failure = Failure(error=error, stage=stage, version=unit.commits[0].version)
     return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
+
+
+def _give_way() -> None:
+    """Let this thread compute when other processes of the machine do not: commits are published beside checkpoints.
+
+    Among the threads of one process, one that gives way could hold the interpreter, and all others with it.
+    """
+    if sys.platform == "linux":  # where a thread has a niceness of its own; elsewhere it is that of a process
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _YIELDING)
 
 
 def _carrying(unit: Unit, resources: Resources, guard: LeaseGuard, clock: Callable[[], float]) -> Unit:

@@ -1,4 +1,4 @@
-"""The part that runs on executors: units in, outcomes out, as rows of Arrow data.
+"""The part that runs on executors: units in, outcomes out.
 
 A worker process opens stores and the database itself, when the first unit asks for them: clients of stores do not
 survive a fork, and credentials do not travel. It finds both in its own environment.
@@ -12,9 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
-
-import pyarrow as pa
 
 from deltamirror.config import LiveSettings, Loaded
 from deltamirror.config.load import DEFAULT_ORIGIN
@@ -26,25 +23,14 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.opening import open_database
 from deltamirror.work import CommitUnit, Outcome, Stage, Unit
 
-__all__ = ["OUTCOMES", "in_time", "rows_of", "run_rows"]
-
-OUTCOMES: Final = "outcome binary"
-"""The schema of what comes back."""
+__all__ = ["in_time", "run_units"]
 
 
-def rows_of(items: Sequence[object]) -> pa.Table:
-    """One row an item, each in a batch of its own: what is large, Spark spreads by batches."""
-    rows = [pa.array([pickle.dumps(item)], pa.binary()) for item in items]
-    return pa.Table.from_batches([pa.record_batch([row], names=["item"]) for row in rows])
-
-
-def run_rows(
-    batches: Iterator[pa.RecordBatch], *, threads: int, fetches: bool, seconds: float = math.inf
-) -> Iterator[pa.RecordBatch]:
+def run_units(items: Iterator[bytes], *, threads: int, fetches: bool, seconds: float = math.inf) -> Iterator[bytes]:
     """The outcomes of the units of a task, as they finish; commits have so many ``seconds`` together."""
-    for outcomes in _outcomes(list(_units(batches)), threads=threads, fetches=fetches, seconds=seconds):
-        rows = pa.array([pickle.dumps(_explained(each)) for each in outcomes], pa.binary())
-        yield pa.record_batch([rows], names=["outcome"])
+    units: list[Unit] = [pickle.loads(item) for item in items]  # noqa: S301  our own driver wrote it
+    for outcomes in _outcomes(units, threads=threads, fetches=fetches, seconds=seconds):
+        yield from (pickle.dumps(_explained(each)) for each in outcomes)
     _keep_what_is_loaded()
 
 
@@ -71,13 +57,6 @@ def _outcomes(units: Sequence[Unit], *, threads: int, fetches: bool, seconds: fl
     return work_on(timed, threads=threads, resources=resources)
 
 
-def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[Unit]:
-    for batch in batches:
-        for row in batch.column(0):
-            unit: Unit = pickle.loads(row.as_buffer())  # noqa: S301  our own driver wrote it
-            yield unit
-
-
 def _explained(outcome: Outcome) -> Outcome:
     """The outcome; of an executor that has no access, with where it would find it."""
     failure = outcome.failure
@@ -100,7 +79,7 @@ def _settings() -> LiveSettings:
 @lru_cache(maxsize=2)
 def _resources(fetches: bool) -> Resources:
     """What a worker process has."""
-    return Resources.with_keys(_settings(), _database(_settings().loaded) if fetches else None)
+    return Resources.with_keys(_settings(), _database(_settings().loaded) if fetches else None, is_task=True)
 
 
 def _database(loaded: Loaded) -> Database:

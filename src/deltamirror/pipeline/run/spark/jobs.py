@@ -4,10 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import DeltaMirrorError, Unavailable
@@ -19,11 +20,12 @@ from deltamirror.telemetry.stopwatch import Stopwatch
 
 __all__ = ["SparkJobs", "Task"]
 
-Task: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What executors do: batches of rows in, batches of rows out."""
+Task: TypeAlias = Callable[[Iterator[bytes]], Iterator[bytes]]
+"""What executors do: the items of a partition in, answers out, as many as there are."""
 
 _SLOTS_HOLD: Final = 60.0
 _JOB: Final = "job"
+_ANSWERS: Final = "answer binary"
 _STARTS_WITHIN: Final = 5.0
 
 
@@ -89,18 +91,16 @@ class SparkJobs:
                 if not is_gone(session):
                     session.stop()
 
-    def job(self, rows: pa.Table, task: Task, columns: str) -> Iterator[Sequence[Any]]:
-        """What a task makes of rows, one value each, by one Spark job; those values together that are there at once."""
+    def job(self, items: Sequence[bytes], task: Task) -> Iterator[Sequence[bytes]]:
+        """What a task makes of items, by one Spark job; those answers together that are there at once."""
         session = self._started()
         with self._forgotten_if_gone(session):
             if not self._is_given:
                 require_server(self._settings.spark.master)
-            with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(rows)) as share:
-                # As many partitions as slots; fewer of them without a shuffle.
+            with translated("run the units"), self._shares.taken(self._slots_of(session), wanted=len(items)) as share:
                 watch = Stopwatch()
                 with watch.at(_JOB):
-                    frame = session.createDataFrame(rows).coalesce(share)
-                    found = _collected(frame.mapInArrow(task, columns))
+                    found = _answers(session, items, task, partitions=share)
                 yield from watch.each(_JOB, found)
                 metrics.observe_spark_job(watch.seconds(_JOB))
 
@@ -148,9 +148,27 @@ def _ended(why: str = "") -> Unavailable:
     return Unavailable(f"Spark has ended{why}", hint="the mirror starts it again")
 
 
-def _collected(frame: DataFrame) -> Iterator[Sequence[Any]]:
-    """The rows of a frame of one column, by one job."""
-    if getattr(frame.sparkSession, "sparkContext", None) is None:
-        # Partition by partition, as they finish. Without Spark Connect this would be a job for each partition.
-        return ([row[0]] for row in frame.toLocalIterator())
-    return iter([[value.as_buffer() for value in frame.toArrow().column(0)]])
+def _answers(
+    session: SparkSession, items: Sequence[bytes], task: Task, *, partitions: int
+) -> Iterator[Sequence[bytes]]:
+    """By one job. A query would be analysed, optimised and planned each time; over Spark Connect there is no other."""
+    context = getattr(session, "sparkContext", None)
+    if context is not None:
+        return iter([context.parallelize(items, partitions).mapPartitions(task).collect()])
+    frame = session.createDataFrame(_rows(items)).coalesce(partitions).mapInArrow(partial(_in_rows, task), _ANSWERS)
+    # Partition by partition, as they finish.
+    return ([row[0]] for row in frame.toLocalIterator())
+
+
+def _rows(items: Sequence[bytes]) -> pa.Table:
+    """One row an item, each in a batch of its own: what is large, Spark spreads by batches."""
+    return pa.Table.from_batches([_row("item", item) for item in items])
+
+
+def _in_rows(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    items = (item.as_py() for batch in batches for item in batch.column(0))
+    return (_row("answer", answer) for answer in task(items))
+
+
+def _row(name: str, value: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([value], pa.binary())], names=[name])

@@ -4,17 +4,12 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import itemgetter
-from typing import Final, TypeVar
-
-import pyarrow as pa
+from typing import TypeVar
 
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.pipeline.run.spark.executor import rows_of
 from deltamirror.pipeline.run.spark.jobs import SparkJobs
 
-__all__ = ["answer_rows", "mapped"]
-
-_ANSWERS: Final = "answer binary"
+__all__ = ["answer_items", "mapped"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,8 +20,7 @@ def mapped(jobs: SparkJobs, function: Callable[[T], Iterable[R]], items: Iterabl
 
     The function is one of a module: executors import it.
     """
-    rows = rows_of(list(enumerate(items)))
-    answers = jobs.job(rows, partial(answer_rows, function), _ANSWERS)
+    answers = jobs.job([pickle.dumps(numbered) for numbered in enumerate(items)], partial(answer_items, function))
     found = [pickle.loads(each) for some in answers for each in some]  # noqa: S301  our own executors wrote it
     for _, answer in sorted(found, key=itemgetter(0)):
         if isinstance(answer, DeltaMirrorError):
@@ -34,13 +28,11 @@ def mapped(jobs: SparkJobs, function: Callable[[T], Iterable[R]], items: Iterabl
         yield from answer
 
 
-def answer_rows(function: Callable[[T], Iterable[R]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def answer_items(function: Callable[[T], Iterable[R]], items: Iterator[bytes]) -> Iterator[bytes]:
     """The part that runs on executors: numbered items in, what was found for each out, or what went wrong."""
-    for batch in batches:
-        for row in batch.column(0):
-            number, item = pickle.loads(row.as_buffer())  # noqa: S301  our own driver wrote it
-            answer = pa.array([pickle.dumps((number, _answer(function, item)))], pa.binary())
-            yield pa.record_batch([answer], names=["answer"])
+    for each in items:
+        number, item = pickle.loads(each)  # noqa: S301  our own driver wrote it
+        yield pickle.dumps((number, _answer(function, item)))
 
 
 def _answer(function: Callable[[T], Iterable[R]], item: T) -> list[R] | DeltaMirrorError:

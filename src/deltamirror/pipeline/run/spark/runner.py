@@ -1,4 +1,4 @@
-"""The runner on Spark: a row a unit, a task for some of them, threads in each task."""
+"""The runner on Spark: an item a unit, a task for some of them, threads in each task."""
 
 import gc
 import logging
@@ -15,7 +15,7 @@ from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import LeaseLost
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.spark.carrying import Carrier, publish_in_a_row
-from deltamirror.pipeline.run.spark.executor import OUTCOMES, rows_of, run_rows
+from deltamirror.pipeline.run.spark.executor import run_units
 from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.sharing import LARGEST, unit_bytes
 from deltamirror.storage.calls import StoreCalls
@@ -85,13 +85,13 @@ class SparkRunner(SparkJobs):
 
     def _run(self, units: list[Unit]) -> Iterator[list[Outcome]]:
         seconds = _TOGETHER if len(units) > 1 else math.inf
-        task = partial(run_rows, threads=self._settings.mirror.threads, fetches=self.fetches, seconds=seconds)
-        for rows in self.job(rows_of(units), task, OUTCOMES):
-            yield [self._outcome(row) for row in rows]
+        task = partial(run_units, threads=self._settings.mirror.threads, fetches=self.fetches, seconds=seconds)
+        for outcomes in self.job([pickle.dumps(unit) for unit in units], task):
+            yield [self._outcome(each) for each in outcomes]
         self._collect_garbage(sum(map(unit_bytes, units)))
 
-    def _outcome(self, row: bytes) -> Outcome:
-        outcome: Outcome = pickle.loads(row)  # noqa: S301  our own executors wrote it
+    def _outcome(self, answer: bytes) -> Outcome:
+        outcome: Outcome = pickle.loads(answer)  # noqa: S301  our own executors wrote it
         if not self.fetches and outcome.failure is not None and isinstance(outcome.failure.error, LeaseLost):
             _log.warning("%s: %s", outcome.failure.error, _BY_THE_CLOCK)
         return outcome
