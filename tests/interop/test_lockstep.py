@@ -13,7 +13,7 @@ from tests.support.readers.reader import Reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.requirement("R89"), pytest.mark.requirement("R90")]
 
-SEED, STEPS = 1, 6
+SEED, STEPS = 1, 4
 """`make soak` takes 200 steps."""
 
 

@@ -121,7 +121,8 @@ def test_edits_run_in_lock_step_with_delta_spark(
         first, last = (row_ids(delta_spark, name) for name in (f"{mine} VERSION AS OF 1", mine))
         assert last == {each: first[each] for each in last}
         for version, expected in seen.items():
-            for reader in (delta_spark, delta_rs, duckdb_delta):
+            # Delta Spark, which costs most, reads the newest.
+            for reader in (delta_spark, delta_rs, duckdb_delta) if version == max(seen) else (delta_rs, duckdb_delta):
                 found = reader.snapshot(tmp_path / "ours", version=version, rows=True)
                 assert found.row_count == len(expected), (reader.name, version)
 
