@@ -1,4 +1,4 @@
-"""Before a version is put, the one before it is known to be there: once a process, and after any trouble."""
+"""Before a version is put, the one before it is known to be there: once a service, and after any trouble."""
 
 from dataclasses import replace
 from uuid import uuid4
@@ -8,6 +8,7 @@ import pytest
 from deltamirror.config import StorageSettings
 from deltamirror.errors import LogChanged, Unavailable
 from deltamirror.pipeline.run.execution import Resources, execute
+from deltamirror.pipeline.service.predecessors import Predecessors
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome
@@ -16,16 +17,22 @@ from tests.support.logs.commit_units import commit_key, unit_of, watched, work_o
 pytestmark = pytest.mark.requirement("R24")
 
 
-class Process:
+class Service:
     """Publishes versions one by one to a remote store, which may be out of order at times."""
 
     def __init__(self, store: Store) -> None:
         self.is_troubled = False
         self._store, self.calls = watched(store, before=self._trouble)
-        self._resources = Resources(None, open_store=lambda _: self._store)
+        self._predecessors = Predecessors()
 
     def publish(self, version: int) -> Outcome:
-        return execute(self._unit(version), resources=self._resources)
+        """Each time by another executor."""
+        planned = self._unit(version)
+        resources = Resources(None, open_store=lambda _: self._store)
+        outcome = execute(self._predecessors.continued(planned), resources=resources)
+        assert isinstance(outcome, CommitOutcome)
+        self._predecessors.remember(planned, outcome)
+        return outcome
 
     @property
     def asked(self) -> list[str]:
@@ -52,31 +59,31 @@ def published(outcome: Outcome) -> bool:
     return isinstance(outcome, CommitOutcome) and outcome.failure is None and len(outcome.published) == 1
 
 
-def test_what_a_process_put_itself_it_does_not_ask_for(store: Store) -> None:
-    process = Process(store)
-    assert all(published(process.publish(version)) for version in range(4))
-    assert process.asked == []
+def test_what_a_service_put_itself_it_does_not_ask_for(store: Store) -> None:
+    service = Service(store)
+    assert all(published(service.publish(version)) for version in range(4))
+    assert service.asked == []
 
 
-def test_another_process_asks_once(store: Store) -> None:
-    Process(store).publish(0)
-    process = Process(store)
-    assert all(published(process.publish(version)) for version in (1, 2, 3))
-    assert process.asked == [commit_key(0)]
+def test_another_service_asks_once(store: Store) -> None:
+    Service(store).publish(0)
+    service = Service(store)
+    assert all(published(service.publish(version)) for version in (1, 2, 3))
+    assert service.asked == [commit_key(0)]
 
 
 def test_after_trouble_it_asks_again(store: Store) -> None:
-    process = Process(store)
-    process.publish(0)
-    process.is_troubled = True
-    assert not published(process.publish(1))
-    process.is_troubled = False
-    assert published(process.publish(1))
-    assert process.asked == [commit_key(0)]
+    service = Service(store)
+    service.publish(0)
+    service.is_troubled = True
+    assert not published(service.publish(1))
+    service.is_troubled = False
+    assert published(service.publish(1))
+    assert service.asked == [commit_key(0)]
 
 
 def test_nothing_is_put_where_the_version_before_it_is_not(store: Store) -> None:
-    outcome = Process(store).publish(7)
+    outcome = Service(store).publish(7)
     assert outcome.failure is not None
     assert isinstance(outcome.failure.error, LogChanged)
     assert (outcome.failure.version, outcome.failure.key) == (7, commit_key(6))

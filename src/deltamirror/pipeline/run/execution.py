@@ -7,7 +7,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -70,7 +69,6 @@ class Resources:
         self._open_store = open_store
         self._stores = Stores(self._opened, calls, keys=keys)
         self._probed: set[tuple[str, str | None]] = set()
-        self._put: dict[tuple[int, StoreAddress], int] = {}
 
     @classmethod
     def with_keys(
@@ -94,16 +92,6 @@ class Resources:
     def store(self, address: StoreAddress) -> Store:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
         return self._stores.at(address)
-
-    def continued(self, unit: CommitUnit) -> CommitUnit:
-        """The unit; without the version that it follows on, where this process put that one."""
-        known = self._put.pop((unit.table_id, unit.address), None) == unit.commits[0].version - 1
-        return replace(unit, follows="") if known else unit
-
-    def remember(self, unit: CommitUnit, outcome: CommitOutcome) -> None:
-        """Which version this process put last, unless it met trouble. A disk is asked each time: that costs nothing."""
-        if outcome.failure is None and outcome.published and local_path(unit.address.location) is None:
-            self._put[unit.table_id, unit.address] = outcome.published[-1].version
 
     def close_stores(self) -> None:
         """Let go of the stores. One that is asked for again is opened again."""
@@ -145,9 +133,7 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event, clock
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources, guard=guard)
         if isinstance(unit, CommitUnit):
-            outcome = publish_commits(resources.continued(unit), store, fetch=fetch, guard=guard, clock=clock)
-            resources.remember(unit, outcome)
-            return outcome
+            return publish_commits(unit, store, fetch=fetch, guard=guard, clock=clock)
         if resources.is_task:
             _give_way()
         return publish_checkpoint(unit, store, fetch=fetch, guard=guard, clock=clock)

@@ -4,7 +4,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from deltamirror.config import LiveSettings, Settings
@@ -27,6 +27,7 @@ from deltamirror.pipeline.run.execution import failed, let_go, our_error
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.pipeline.service.pace import Pace
+from deltamirror.pipeline.service.predecessors import Predecessors
 from deltamirror.storage.location import store_prefix
 from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.content.superseded import explained
@@ -55,6 +56,7 @@ class Workshop:
     heartbeat: Heartbeat
     breakers: Breakers
     pace: Pace
+    predecessors: Predecessors = field(default_factory=Predecessors)
 
     @property
     def settings(self) -> Settings:
@@ -211,7 +213,7 @@ class CommitJob(RunnerJob):
     """Commits to publish."""
 
     def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, purpose: Purpose = Purpose.WORK) -> None:
-        super().__init__(shop, [plan.unit for plan in plans], purpose=purpose)
+        super().__init__(shop, [shop.predecessors.continued(plan.unit) for plan in plans], purpose=purpose)
         self._plans = {plan.unit.table_id: plan for plan in plans}
         self.is_retry = all(plan.is_retry for plan in plans)
 
@@ -232,8 +234,10 @@ class CommitJob(RunnerJob):
     def _record(self, outcomes: Sequence[Outcome]) -> list[Recorded]:
         recorded = super()._record(outcomes)
         for outcome, each in zip(outcomes, recorded, strict=True):
-            commits = self._plans[outcome.table_id].unit.commits
-            visible = [(work, at) for work in commits if (at := each.visible_at.get(work.version)) is not None]
+            unit = self._plans[outcome.table_id].unit
+            if isinstance(outcome, CommitOutcome):
+                self._shop.predecessors.remember(unit, outcome)
+            visible = [(work, at) for work in unit.commits if (at := each.visible_at.get(work.version)) is not None]
             metrics.observe_publish(outcome.table, ((at - work.committed_at) / 1_000 for work, at in visible))
             if visible and spans.are_recorded():
                 self._trace(outcome, visible)
