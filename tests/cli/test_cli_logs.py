@@ -1,6 +1,5 @@
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -9,16 +8,6 @@ import pytest
 from deltamirror.cli.invocation import Invocation
 from deltamirror.cli.logs import configure_logs
 from deltamirror.config import LogSettings
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    root, own = logging.getLogger(), logging.getLogger("deltamirror")
-    before = (root.handlers[:], own.handlers[:], own.level, own.propagate)
-    yield
-    root.handlers[:], own.handlers[:] = before[0], before[1]
-    own.setLevel(before[2])
-    own.propagate = before[3]
 
 
 def test_lines_for_people_have_time_and_level_and_say_in_words_what_fields_say(

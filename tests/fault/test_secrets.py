@@ -5,7 +5,6 @@ Every secret has the word ``canary`` in it, and nothing else has: where it sings
 This is G10 of the README.
 """
 
-import logging
 import os
 import pickle
 import traceback
@@ -78,16 +77,6 @@ def told(error: BaseException) -> list[object]:
     chain = "".join(traceback.format_exception(error))
     own = [error.as_json(), pickle.dumps(error)] if isinstance(error, DeltaMirrorError) else []
     return [str(error), repr(error), chain, *own]
-
-
-@pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
-    root, own = logging.getLogger(), logging.getLogger("deltamirror")
-    before = (root.handlers[:], own.handlers[:], own.level, own.propagate)
-    yield
-    root.handlers[:], own.handlers[:] = before[0], before[1]
-    own.setLevel(before[2])
-    own.propagate = before[3]
 
 
 class Prompt:

@@ -1,5 +1,6 @@
 """The environment of the tests, and that what one of them does to it ends with it."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ARCHIVE", "FOR_SHORT_LIVES", "environment_as_before", "pytest_configure"]
+__all__ = ["ARCHIVE", "FOR_SHORT_LIVES", "environment_as_before", "logs_as_before", "pytest_configure"]
 
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
 ARCHIVE = Path(sys.prefix) / "spark-classes" / "archive.jsa"
@@ -38,3 +39,14 @@ def environment_as_before() -> Iterator[None]:
             del os.environ[name]
         elif os.environ.get(name) != before[name]:
             os.environ[name] = before[name]
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """Take back where a command of this process sends log lines: tests after it wait for theirs."""
+    root, own = logging.getLogger(), logging.getLogger("deltamirror")
+    before = (root.handlers[:], own.handlers[:], own.level, own.propagate)
+    yield
+    root.handlers[:], own.handlers[:] = before[0], before[1]
+    own.setLevel(before[2])
+    own.propagate = before[3]
