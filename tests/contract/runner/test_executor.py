@@ -30,7 +30,7 @@ def another_process() -> Iterator[None]:
     yield
     for each in kept:
         each.cache_clear()
-    gc.unfreeze()
+    gc.freeze()  # as the tests began
 
 
 def ran(unit: CommitUnit, *, fetches: bool = False) -> Outcome:
