@@ -13,6 +13,8 @@ __all__ = ["blocks_of", "in_threads"]
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 """Enough for Arrow to work on many lines at once, little enough to have several of them in memory."""
 
+_WORTH_THREADS: Final = 10_000
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -31,12 +33,15 @@ def blocks_of(commits: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-def in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """The results, in order. Arrow works without Python's lock; only as many items as cores are taken ahead."""
+def in_threads(function: Callable[[T], R], items: Iterable[T], *, rows: int = _WORTH_THREADS) -> Iterator[R]:
+    """The results, in order. Arrow works without Python's lock; only as many items as cores are taken ahead.
+
+    Where all items have few ``rows``, to start threads would take longer than to work on them.
+    """
     remaining = iter(items)
     ahead = list(islice(remaining, 2))
-    if len(ahead) < 2:
-        yield from map(function, ahead)
+    if len(ahead) < 2 or rows < _WORTH_THREADS:
+        yield from map(function, chain(ahead, remaining))
         return
     workers = pa.cpu_count()
     pending: deque[Future[R]] = deque()

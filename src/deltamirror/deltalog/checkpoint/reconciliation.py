@@ -106,7 +106,8 @@ def _sizes(numbers: pa.Array, count: int) -> list[int]:
 
 
 def _reconciled(adds: pa.Table, removes: pa.Table) -> FileActions:
-    keys = pa.concat_arrays([keys_of(adds.slice(0, 0)), *in_threads(keys_of, chain(pieces(adds), pieces(removes)))])
+    parts = in_threads(keys_of, chain(pieces(adds), pieces(removes)), rows=adds.num_rows + removes.num_rows)
+    keys = pa.concat_arrays([keys_of(adds.slice(0, 0)), *parts])
     ordinals = pa.concat_arrays([combined(each.column("ordinal")) for each in (adds, removes)])
     winners = _winners(keys, ordinals)
     count = pa.scalar(adds.num_rows, winners.type)
@@ -163,5 +164,5 @@ def _is_last(keys: pa.Array) -> pa.Array:
 
 def _taken(files: pa.Table, rows: pa.Array) -> pa.Table:
     names = [name for name in files.column_names if name != "ordinal"]
-    columns = in_threads(lambda name: combined(files.column(name)).take(rows), names)
+    columns = in_threads(lambda name: combined(files.column(name)).take(rows), names, rows=files.num_rows)
     return pa.table(dict(zip(names, columns, strict=True)))
