@@ -4,7 +4,7 @@ import time
 
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table
-from benchmarks.service import cpu_seconds, open_rig, transactions
+from benchmarks.service import CpuMeter, open_rig, transactions
 from deltamirror import Catalog
 
 __all__ = ["run"]
@@ -23,11 +23,12 @@ def run(lab: Lab) -> Result:
             with Catalog(settings=rig.settings()) as catalog:
                 catalog.wait_until_published(dict.fromkeys(names, 0), seconds=600)
             time.sleep(_SETTLES)  # what follows on the first publication is over
-            cpu, asked, begin = cpu_seconds(pid), transactions(place.url), time.monotonic()
-            time.sleep(seconds)
+            asked, begin = transactions(place.url), time.monotonic()
+            with CpuMeter(pid) as meter:
+                time.sleep(seconds)
             taken = time.monotonic() - begin
             figures = {
-                "core": (cpu_seconds(pid) - cpu) / taken,
+                "core": meter.seconds / taken,
                 "transactions": (transactions(place.url) - asked) / taken,
             }
     row = (f"{_TABLES:,} tables", f"{figures['core']:.1%}", f"{figures['transactions']:.1f}")

@@ -10,7 +10,7 @@ import psycopg
 from benchmarks.adds import PARTITION_COLUMN, SCHEMA, adds
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table, rate
-from benchmarks.service import Rig, cpu_seconds, open_rig
+from benchmarks.service import CpuMeter, Rig, open_rig
 from deltamirror import Catalog
 
 __all__ = ["run"]
@@ -32,10 +32,11 @@ def run(lab: Lab) -> Result:
         with rig.service() as pid:
             warm, _ = _load(rig, names, int(lab.pick(full=_WARMS_UP_FOR, quick=5)), seed=7)
             _wait(rig, warm)
-            before, begin = cpu_seconds(pid), time.monotonic()
-            committed, late = _load(rig, names, seconds, seed=8)
+            begin = time.monotonic()
+            with CpuMeter(pid) as meter:
+                committed, late = _load(rig, names, seconds, seed=8)
             taken = time.monotonic() - begin
-            cores = (cpu_seconds(pid) - before) / taken
+            cores = meter.seconds / taken
             _wait(rig, committed)
         lags = _lags(place.url, warm)
     quantiles = statistics.quantiles(lags, n=100)
@@ -81,10 +82,10 @@ def _wait(rig: Rig, versions: dict[str, int]) -> None:
 
 
 def _lags(url: str, before: dict[str, int]) -> list[float]:
-    """Of the versions after those that tables had before."""
+    """Of the versions after those that tables had before; of no other tables."""
     query = (
         "SELECT t.name, v.version, s.published_at - v.committed_at FROM dl_mirror_status s"
         " JOIN dl_table_versions v USING (table_id, version) JOIN dl_tables t USING (table_id)"
     )
     with psycopg.connect(url) as connection:
-        return [float(lag) for name, version, lag in connection.execute(query) if version > before[name]]
+        return [float(lag) for name, version, lag in connection.execute(query) if version > before.get(name, version)]

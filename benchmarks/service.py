@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import psycopg
 from msgspec.structs import replace
@@ -16,11 +18,12 @@ from deltamirror.config import Settings
 from tests.support.readers.s3_access import S3Access
 from tests.support.servers.seaweed_server import SeaweedServer, started_seaweed
 
-__all__ = ["Rig", "cpu_seconds", "open_rig", "transactions"]
+__all__ = ["CpuMeter", "Rig", "open_rig", "transactions"]
 
 _ENDS_WITHIN = 60
 _STARTS_WITHIN = 180
 _WARM_UP = "warm.up"
+_LOOKS_EVERY = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,45 @@ def open_rig(url: str) -> Iterator[Rig]:
         yield Rig(url, server.create_bucket(), server)
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process and those that it started have computed so far."""
-    ticks = sum(_ticks(each) for each in _with_children(pid))
-    return ticks / os.sysconf("SC_CLK_TCK")
+class CpuMeter:
+    """What a process and those that it started compute inside of the ``with`` block.
+
+    They are looked at several times a second: Spark ends workers that have nothing to do, and what these have computed
+    is then known to none.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._over = pid, threading.Event()
+        self._before = dict(self._look())
+        self._last = dict(self._before)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        """Of the processor."""
+        ticks = sum(last - self._before.get(each, 0) for each, last in self._last.items())
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._last |= self._look()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOKS_EVERY):
+            self._last |= self._look()
+
+    def _look(self) -> Iterator[tuple[tuple[int, int], int]]:
+        """Ticks by process, which its id and the time of its start make one."""
+        for each in _with_children(self._pid):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                # The name, in parentheses, may have spaces; user and system time are the 14th and 15th field.
+                fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+                yield (each, int(fields[19])), int(fields[11]) + int(fields[12])
 
 
 def transactions(url: str) -> int:
@@ -96,14 +134,7 @@ def transactions(url: str) -> int:
 
 def _with_children(pid: int) -> Iterator[int]:
     yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+    with suppress(FileNotFoundError, ProcessLookupError):  # a process or thread that has ended
+        for task in list(Path(f"/proc/{pid}/task").iterdir()):
             for child in (task / "children").read_text().split():
                 yield from _with_children(int(child))
-
-
-def _ticks(pid: int) -> int:
-    # The name, in parentheses, may have spaces; user and system time are the 14th and 15th field, and the next two are
-    # those of children that ended: Spark ends workers that have nothing to do.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15]))

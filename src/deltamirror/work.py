@@ -260,7 +260,8 @@ class CheckpointOutcome:
     """When it is tried again (ms), where it failed; None: it is not recorded."""
     version: int
     name: str = ""
-    digest: bytes = b""
+    digest: bytes | None = b""
+    """None: no other checkpoint may build on it."""
     num_rows: int = 0
     num_files: int = 0
     num_bytes: int = 0

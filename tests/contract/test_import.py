@@ -32,7 +32,7 @@ from tests.support.imports.foreign_logs import HISTORY, put_classic, put_log, pu
 from tests.support.imports.importers import Meddling, assert_as_in, imported, key_of
 from tests.support.lakes.lake import execute, opened, row_counts
 from tests.support.logs.checkpoint_tables import rows
-from tests.support.logs.checkpoints import commit, file
+from tests.support.logs.checkpoints import commit, file, publish, unit_of
 from tests.support.mirrors.claims import status_of
 from tests.support.mirrors.local import mirror_of
 from tests.support.stores.any_store import StorePlace
@@ -134,6 +134,23 @@ def test_a_log_without_its_beginning_begins_with_its_checkpoint(
             table.commit_file(2)
     with pytest.raises(NotFound):
         table.snapshot(version=1)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_later_checkpoints_build_on_the_first_unless_it_looks_like_one_of_ours(
+    there: Store, lake: Catalog, is_ours: bool
+) -> None:
+    """Of such a one they would take over bytes, which nothing has compared with what was written."""
+    if is_ours:
+        put_log(there, dict(enumerate(HISTORY)))
+        assert publish(unit_of(HISTORY[:3]), there).failure is None
+        there.delete([key_of(version) for version in range(3)])
+    else:
+        put_classic(there, 2, rows(state_after(HISTORY[:3])))
+        put_log(there, {3: HISTORY[3]})
+    imported(lake, there)
+    assert len(execute(lake, "SELECT digest FROM dl_checkpoints")) == (0 if is_ours else 1)
+    assert_as_in(there, lake, first=2)
 
 
 @pytest.mark.parametrize("with_commit", [True, False])

@@ -151,7 +151,7 @@ def test_statistics_that_a_base_has_parsed_are_as_if_they_were_parsed_again(
     start = data.draw(st.integers(0, last), label="base")
     full, table = content(history, last), rows(content(history, start))
     file = encoded(row_groups(table.to_batches(), table.schema, 1), table.schema, "{}", compression="zstd")
-    files, removes = ClassicBase.of(file).file_actions(without=())
+    files, removes = ClassicBase.of(file).file_actions(full.metadata, full.protocol, without=())
     base = replace(content(history, start), files=files, removes=removes)
     times = {"base_committed_at": history.times[start], "committed_at": history.times[last]}
     assume(can_continue(base.metadata, full.metadata, **times))

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from hashlib import sha256
 from itertools import count
 from typing import Any
 
@@ -226,7 +225,7 @@ def test_a_checkpoint_of_another_writer_with_the_same_content_is_kept(any_store:
     outcome = publish(unit(CLASSIC), recorded)
     assert recorded.puts == [POINTER_KEY]
     assert objects(any_store)[CHECKPOINT_KEY] == theirs
-    assert (outcome.digest, outcome.num_bytes) == (sha256(theirs).digest(), len(theirs))
+    assert (outcome.digest, outcome.num_bytes) == (None, len(theirs))  # it looks like ours: nothing builds on it
     pointer = pointer_of(any_store)
     assert (pointer.size, pointer.size_in_bytes) == (table.num_rows, len(theirs))
 

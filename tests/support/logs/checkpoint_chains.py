@@ -28,7 +28,11 @@ __all__ = ["FEWEST_ROWS", "MOST_COVERING", "Chain", "Life", "assert_same", "data
 
 MOST_COVERING = 3
 FEWEST_ROWS = 6
-SCHEMAS = ("id long, at timestamp, day string", "id long, at timestamp, day string, price decimal(9,2)")
+SCHEMAS = (
+    "id long, at timestamp, day string",
+    "id long, at timestamp, day string, price decimal(9,2)",
+    "id long, at timestamp_ntz, day string",
+)
 RETENTIONS = ("interval 3 seconds", "interval 1 week", "interval 6 seconds")
 
 
@@ -115,6 +119,9 @@ class Life:
     def change_schema(self, number: int) -> None:
         self._describe(schema_string=schema_string(from_ddl(SCHEMAS[number % len(SCHEMAS)])))
 
+    def change_columns(self, more: list[str]) -> None:
+        self._describe(schema_string=schema_string(from_ddl(", ".join([SCHEMAS[0], *more]))))
+
     def note(self, number: int) -> None:
         domain = DomainMetadata(domain="d", configuration=str(number), removed=number % 3 == 0)
         self.commits.append(commit(Txn(app_id=f"app-{number % 3}", version=len(self.commits)), domain))
@@ -162,16 +169,16 @@ class Chain:
 
     def next(self, life: Life, **options: Any) -> tuple[bytes, bytes]:
         """The checkpoint of the last commit in both ways."""
-        options = {"num_files": len(life.live), **options}
+        options = {"num_files": len(life.live), "row_group_bytes": 1, **options}
         for store in (self.store, self.beside):
             put_commits(store, life.commits)
         with self._watched(), _many_row_groups():
-            outcome = attempt(unit_of(life.commits, base=self.base, row_group_bytes=1, **options), self.store)
+            outcome = attempt(unit_of(life.commits, base=self.base, **options), self.store)
             if outcome.base_unusable:
-                outcome = publish(unit_of(life.commits, row_group_bytes=1, **options), self.store)
+                outcome = publish(unit_of(life.commits, **options), self.store)
         assert outcome.failure is None, outcome.failure
-        self.base = base_of(outcome)
-        whole = publish(unit_of(life.commits, **options), self.beside)
+        self.base = None if outcome.digest is None else base_of(outcome)
+        whole = publish(unit_of(life.commits, num_files=len(life.live)), self.beside)
         assert (outcome.num_rows, outcome.num_files) == (whole.num_rows, whole.num_files)
         return data_of(self.store, outcome.name), data_of(self.beside, outcome.name)
 

@@ -149,6 +149,7 @@ def publish(unit: CheckpointUnit, store: Store) -> CheckpointOutcome:
 def base_of(outcome: CheckpointOutcome) -> CheckpointBase:
     """A written checkpoint as the base of a later one."""
     committed_at = COMMITTED_AT + outcome.version * 1_000
+    assert outcome.digest is not None
     return CheckpointBase(version=outcome.version, committed_at=committed_at, name=outcome.name, digest=outcome.digest)
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "VERSION_KEY",
     "as_stored",
     "has_int96",
+    "has_our_form",
     "is_ours",
     "leaves",
     "opened",
@@ -39,8 +40,12 @@ def opened(data: bytes | pa.Buffer) -> pq.ParquetFile:
 
 
 def is_ours(data: bytes | pa.Buffer) -> bool:
-    """Whether the file looks as if ``encoded`` had written it: by Arrow, with Spark's version."""
-    footer = opened(data).metadata
+    """Whether the file looks as if ``encoded`` had written it."""
+    return has_our_form(opened(data).metadata)
+
+
+def has_our_form(footer: pq.FileMetaData) -> bool:
+    """Whether a file with this footer looks as if ``encoded`` had written it: by Arrow, with Spark's version."""
     return footer.created_by.startswith("parquet-cpp-arrow") and (footer.metadata or {}).get(VERSION_KEY) == VERSION
 
 

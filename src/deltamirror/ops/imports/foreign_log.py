@@ -6,9 +6,11 @@ from hashlib import sha256
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.lines import canonical_json
 from deltamirror.deltalog.admission import require_importable
+from deltamirror.deltalog.checkpoint.parquet import has_our_form
 from deltamirror.deltalog.checkpoints import checkpoint_pieces
 from deltamirror.deltalog.commits import changed, read_blocks, read_ranges
 from deltamirror.deltalog.listing import CheckpointKind, LogListing, read_listing
+from deltamirror.deltalog.parquet import opened
 from deltamirror.deltalog.reachable_versions import Reach, reach
 from deltamirror.pipeline.run.slices import LogSlice, Part, base_slices, commit_slices
 from deltamirror.storage.open import StoreAddress
@@ -106,10 +108,15 @@ class ForeignLog:
         return self._grow(read_listing(self._store))
 
     def reusable_base(self) -> ImportedCheckpoint | None:
-        """The base, if it is a file that later checkpoints may start from."""
+        """The base, if it is a file that later checkpoints may start from.
+
+        Of one that looks like ours they would take over bytes, and nothing says that these are as they were written.
+        """
         if self.base is None or self.base.kind is not CheckpointKind.CLASSIC:
             return None
         [meta] = self.base.metas
+        if has_our_form(opened(self._store, meta).metadata):
+            return None
         digest = sha256()
         for data in read_ranges(self._store, meta):
             digest.update(data)

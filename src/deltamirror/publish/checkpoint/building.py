@@ -44,6 +44,8 @@ def build(unit: CheckpointUnit, store: Store, fetch: Fetch) -> Built:
     fetched = (_decoded(work, fetch) for work in unit.commits)
     built = _from_all(unit, fetched) if unit.base is None else _from_base(unit, store, fetched)
     if unit.num_files not in (None, built.num_files):
+        if unit.base is not None:
+            raise BaseUnusable  # whatever is wrong with it: all lines say how many there are
         raise Internal(
             f"the lines of {unit.table} up to version {unit.version} leave {built.num_files:,} files, "
             f"but the catalog counts {unit.num_files:,}"
@@ -74,7 +76,8 @@ def _from_base(unit: CheckpointUnit, store: Store, fetched: Iterable[Iterable[by
     with _reading_base():
         if isinstance(base, ClassicBase):
             unchanged = [] if is_v2(newer.others) else base.unchanged(newer, unit)
-            older = base.file_actions(without={each.number for each in unchanged})
+            others, numbers = newer.others, {each.number for each in unchanged}
+            older = base.file_actions(others.metadata, others.protocol, without=numbers)
             taken = UnchangedGroups(base.data, [each.number for each in unchanged]) if unchanged else None
         else:
             unchanged, older, taken = [], (base.files, base.removes), None

@@ -40,7 +40,9 @@ def write_classic(built: Built, unit: CheckpointUnit, store: Store, *, guard: Gu
     found = place(
         store, f"{names.LOG_DIRECTORY}/{name}", data, step=Step.PUT_CHECKPOINT, guard=guard, accept=holds_our_state
     )
-    return _written(found.data, built, schema, name=name)
+    # A file that looks like one of ours and is another could pass on what only its own columns and statistics say.
+    is_base = data.equals(pa.py_buffer(found.data)) or not parquet.is_ours(found.data)
+    return _written(found.data, built, schema, name=name, is_base=is_base)
 
 
 def _encoded(built: Built, unit: CheckpointUnit) -> tuple[pa.Buffer, str]:
@@ -69,14 +71,14 @@ def _unexpired(theirs: CheckpointState, ours: CheckpointState, unit: CheckpointU
     return replace(theirs, removes=theirs.removes.filter(kept))
 
 
-def _written(data: bytes | pa.Buffer, built: Built, schema: str, *, name: str) -> Written:
-    """The file, be it ours or another writer's, which may state another schema."""
+def _written(data: bytes | pa.Buffer, built: Built, schema: str, *, name: str, is_base: bool) -> Written:
+    """The file, be it ours or another writer's, which may state another schema; whether others may build on it."""
     footer = parquet.opened(data).metadata
     stated = (footer.metadata or {}).get(parquet.SCHEMA_KEY)
     return Written(
         version=built.state.version,
         name=name,
-        digest=sha256(data).digest(),
+        digest=sha256(data).digest() if is_base else None,
         num_rows=footer.num_rows,
         num_files=built.num_files,
         num_bytes=len(data),

@@ -7,8 +7,9 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamirror.delta.actions import Action, Metadata
+from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.replay import State
+from deltamirror.delta.schema import StructType
 from deltamirror.deltalog.checkpoint import content, parquet
 from deltamirror.deltalog.checkpoint.content import Newer
 from deltamirror.deltalog.checkpoint.layout import FILES, STATS_PARSED, checkpoint_columns
@@ -16,6 +17,7 @@ from deltamirror.deltalog.checkpoint.reading import OTHER_KEYS, other_actions
 from deltamirror.deltalog.checkpoint.reconciliation import FileActions
 from deltamirror.deltalog.checkpoint.row_groups import parquet_actions
 from deltamirror.deltalog.checkpoint.state import tombstones_after
+from deltamirror.deltalog.checkpoint.statistics import statistics_schema
 from deltamirror.errors import InvalidInput
 from deltamirror.publish.checkpoint.encoding import encoded
 from deltamirror.publish.checkpoint.stitching import have_same_form
@@ -35,6 +37,7 @@ class ClassicBase:
     data: pa.Buffer
     others: Sequence[Action]
     metadata: Metadata
+    _statistics: StructType
 
     @classmethod
     def of(cls, data: pa.Buffer) -> Self:
@@ -42,8 +45,8 @@ class ClassicBase:
         others = [action for rows in _rows_of_others(data) for action in other_actions(rows)]
         state = State()
         state.apply(others)
-        _ = state.protocol  # without one it is no checkpoint
-        return cls(data, others, state.metadata)
+        # Without a protocol it is no checkpoint.
+        return cls(data, others, state.metadata, statistics_schema(state.metadata, state.protocol))
 
     def unchanged(self, newer: Newer, unit: CheckpointUnit) -> list[Group]:
         """The row groups that the checkpoint after newer commits takes over.
@@ -64,9 +67,14 @@ class ClassicBase:
             tombstones_after=tombstones_after(metadata, committed_at=unit.committed_at),
         )
 
-    def file_actions(self, *, without: Collection[int]) -> FileActions:
-        """The files and tombstones of all row groups but some, with ``stats_parsed`` where the file is ours."""
-        columns = _with_statistics(self.data) if parquet.is_ours(self.data) else FILES
+    def file_actions(self, metadata: Metadata, protocol: Protocol, *, without: Collection[int]) -> FileActions:
+        """The files and tombstones of all row groups but some, for a checkpoint with these.
+
+        They have ``stats_parsed`` where the file is ours, and its statistics have the same columns: what a Parquet file
+        shows of a type is less than what the type is.
+        """
+        is_same = self._statistics == statistics_schema(metadata, protocol)
+        columns = _with_statistics(self.data) if is_same and parquet.is_ours(self.data) else FILES
         actions = parquet_actions(self.data, columns=columns, without=without)
         return actions.files, actions.removes
 

@@ -15,8 +15,8 @@ class Written:
 
     version: int
     name: str
-    digest: bytes
-    """Of the file of this name; the content of the sidecars follows from their names."""
+    digest: bytes | None
+    """Of the file of this name; the content of the sidecars follows from their names. None: nothing builds on it."""
     num_rows: int
     num_files: int
     num_bytes: int

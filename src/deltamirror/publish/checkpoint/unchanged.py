@@ -31,7 +31,7 @@ from deltamirror.publish.checkpoint.stitching import span
 __all__ = ["Group", "groups_of", "unchanged_groups"]
 
 _SMALL_PART: Final = 8
-"""Below this part of the limit a row group is small. The limit is of Arrow data: encoded, a full one has a third."""
+"""Below this part of the limit a row group is small."""
 
 _MOST_COVERING: Final = 8
 """How many row groups may have one path in their bounds.
@@ -57,6 +57,9 @@ class Group:
     num_files: int
     num_removes: int
     num_bytes: int
+    """Encoded."""
+    least_bytes: int
+    """As Arrow data, which the limit is of, it has at least so many."""
     files: Bounds | None
     """The least and the greatest path of its adds; None: it has none."""
     removes: Bounds | None
@@ -71,8 +74,10 @@ class Group:
 
 def groups_of(data: pa.Buffer, *, compression: str) -> list[Group]:
     """The row groups of a file of ours; those in doubt are left out."""
-    metadata = parquet.opened(data).metadata
-    found = (_group(metadata.row_group(number), number, compression) for number in range(metadata.num_row_groups))
+    file = parquet.opened(data)
+    metadata, row_bytes = file.metadata, _least_bytes(file.schema_arrow)
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    found = (_group(each, number, compression, row_bytes) for number, each in enumerate(groups))
     return [each for each in found if each is not None]
 
 
@@ -95,7 +100,7 @@ def unchanged_groups(
 
 
 def _is_small(group: Group, most_bytes: int) -> bool:
-    return group.num_rows < grouping.FEWEST_ROWS or group.num_bytes < most_bytes // _SMALL_PART
+    return group.num_rows < grouping.FEWEST_ROWS or group.least_bytes < most_bytes // _SMALL_PART
 
 
 def _is_too_large(group: Group, most_bytes: int) -> bool:
@@ -103,7 +108,13 @@ def _is_too_large(group: Group, most_bytes: int) -> bool:
     return group.num_rows > grouping.FEWEST_ROWS and group.num_bytes > most_bytes
 
 
-def _group(group: pq.RowGroupMetaData, number: int, compression: str) -> Group | None:
+def _least_bytes(schema: pa.Schema) -> int:
+    """How many bytes a row has as Arrow data, be all of it null: encoded, nulls have next to none."""
+    kinds = (kind for _, kind in parquet.leaves(schema))
+    return sum(kind.bit_width // 8 for kind in kinds if pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+
+
+def _group(group: pq.RowGroupMetaData, number: int, compression: str, row_bytes: int) -> Group | None:
     columns = {each.path_in_schema: each for each in (group.column(n) for n in range(group.num_columns))}
     try:
         span(group)
@@ -117,6 +128,7 @@ def _group(group: pq.RowGroupMetaData, number: int, compression: str) -> Group |
             num_files=files[0],
             num_removes=removes[0],
             num_bytes=group.total_byte_size,
+            least_bytes=max(group.total_byte_size, group.num_rows * row_bytes),
             files=files[1],
             removes=removes[1],
             oldest=_oldest(times, removes[0], group.num_rows),

@@ -10,15 +10,18 @@ import pytest
 from deltamirror.deltalog.checkpoint import parquet
 from deltamirror.publish.checkpoint import encoding, readback, unchanged
 from deltamirror.work import CheckpointBase
+from tests.support.logs.checkpoint_attempts import attempt
 from tests.support.logs.checkpoint_chains import (
     FEWEST_ROWS,
     MOST_COVERING,
     Chain,
     Life,
     assert_same,
+    data_of,
     row_groups_of,
 )
 from tests.support.logs.checkpoint_tables import table_of
+from tests.support.logs.checkpoints import put_commits, unit_of
 
 pytestmark = pytest.mark.requirement("R9")
 
@@ -50,6 +53,13 @@ def test_row_groups_in_which_nothing_changes_are_taken_over_and_not_decoded(
     assert len(chain.taken) == 60 // FEWEST_ROWS
     assert row_groups_of(after)[-len(chain.taken) :] == [row_groups_of(before)[number] for number in chain.taken]
     assert sum(decoded[:-1]) < 10  # the last one is the file from all lines
+
+
+def test_typed_statistics_are_read_again_when_a_type_changes_that_a_file_does_not_show(life: Life) -> None:
+    chain = Chain()
+    chain.next(life)
+    life.change_schema(2)
+    assert_same(*chain.next(life))
 
 
 def test_a_row_group_that_loses_a_file_is_written_anew_and_no_other(life: Life) -> None:
@@ -158,6 +168,44 @@ def test_nothing_is_taken_over_from_a_file_in_doubt(life: Life, doubtful: Callab
     after, whole = chain.next(life)
     assert_same(after, whole)
     assert not chain.taken
+
+
+@pytest.mark.parametrize("form", [_rewritten, _with_other_metadata], ids=["ours", "another"])
+def test_a_file_of_our_form_with_other_bytes_is_kept_and_nothing_builds_on_it(
+    life: Life, form: Callable[[bytes], bytes]
+) -> None:
+    chain = Chain()
+    data = form(chain.next(life)[0])
+    assert chain.base is not None
+    chain.store.put(f"_delta_log/{chain.base.name}", data)
+    found = attempt(unit_of(life.commits, row_group_bytes=1), chain.store)
+    assert found.failure is None
+    assert data_of(chain.store, found.name) == data
+    assert found.digest == (None if parquet.is_ours(data) else sha256(data).digest())
+
+
+def test_a_base_that_leaves_another_count_of_files_is_done_without(life: Life) -> None:
+    chain = Chain()
+    chain.next(life)
+    life.append(1)
+    put_commits(chain.store, life.commits)
+    found = attempt(unit_of(life.commits, base=chain.base, num_files=60), chain.store)
+    assert (found.base_unusable, found.failure) == (True, None)
+
+
+def test_a_row_group_is_as_large_as_its_arrow_data_though_it_is_full_of_nulls() -> None:
+    life = Life()
+    life.change_columns([f"c{number} long" for number in range(40)])
+    life.append(1_500)
+    chain, limit = Chain(), 512 * 1024
+    data, _ = chain.next(life, row_group_bytes=limit)
+    groups = unchanged.groups_of(pa.py_buffer(data), compression="snappy")
+    assert any(each.num_bytes < limit // 8 < each.least_bytes for each in groups)
+    for each in groups:
+        assert each.least_bytes <= max(each.num_bytes, parquet.row_group(data, each.number).nbytes)
+    life.append(1)
+    chain.next(life, row_group_bytes=limit)
+    assert chain.taken
 
 
 def test_page_indexes_are_left_behind(life: Life) -> None:
