@@ -34,10 +34,9 @@ help: ## List the targets
 demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 	@$(BIN)/deltamirror demo
 
-# A third of their time tests wait, for servers, sessions and clocks: three processes keep two cores busy.
 test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-fast: setup ## Run what is quick: unit tests, SQLite, disk and memory
 	$(BIN)/pytest -n 2 --fast $(TESTS)

@@ -92,9 +92,12 @@ def of_kind(actions: Sequence[Action], kind: type[A]) -> list[A]:
     return [action for action in actions if isinstance(action, kind)]
 
 
+OPENED = [name for name in REFERENCE.spark_opens or REFERENCE.importable if name not in REFERENCE.by_file_system]
+
+
 @pytest.mark.parametrize("how_many", ["two", pytest.param("all", marks=pytest.mark.elsewhere)])
 @pytest.mark.parametrize(
-    "table", [name for name in REFERENCE.spark_opens or REFERENCE.importable if name not in REFERENCE.by_file_system]
+    "table", [pytest.param(name, marks=[pytest.mark.elsewhere] * (n % 2)) for n, name in enumerate(OPENED)]
 )
 def test_the_state_in_sql_is_the_one_that_spark_reports(
     table: str, how_many: str, folder: Path, importer: tuple[Catalog, TableImporter], delta_spark: Reader

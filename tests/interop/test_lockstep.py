@@ -14,9 +14,9 @@ from tests.support.readers.reader import Reader
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.requirement("R89"), pytest.mark.requirement("R90")]
 
 SEED, STEPS = 1, 4
-"""`make soak` takes 200 steps."""
 
 
+@pytest.mark.elsewhere  # where 200 steps are taken, too; test_row_edits takes each kind of step once
 def test_random_operations_leave_the_rows_that_delta_spark_has(
     sqlite_lake: str, tmp_path: Path, delta_spark: Reader, delta_rs: Reader, duckdb_delta: Reader
 ) -> None:

@@ -162,6 +162,7 @@ def _number_of_puts(commits: list[bytes]) -> int:
     ids=lambda value: value if isinstance(value, int) else "classic" if value is CLASSIC else "v2",
 )
 @pytest.mark.parametrize("lost_reply", [False, True], ids=["not put", "reply lost"])
+@pytest.mark.default_on("memory")
 @pytest.mark.requirement("R21")
 def test_a_failure_at_any_put_is_cured_by_a_second_attempt_that_leaves_nothing_behind(
     any_store: Store, commits: list[bytes], fail_at: int, lost_reply: bool
