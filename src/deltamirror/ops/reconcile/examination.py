@@ -1,6 +1,6 @@
 """Holding the log of a table against its records: objects that are missing, altered, or not ours."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -61,8 +61,8 @@ class Look:
     """Objects that were modified before this time (ms) were looked at."""
     judged: frozenset[Meta] = frozenset()
     """Shortcuts of other writers that were read before, and mislead no reader."""
-    writes_checksums: bool = True
-    """Whether version checksums that are missing, or wrong, are written again."""
+    writes_checksums: Callable[[], bool] = lambda: True
+    """Whether version checksums that are missing, or wrong, are written again; asked where there are some."""
 
     def is_suspect(self, meta: Meta | None, *, written_at: int) -> bool:
         """Whether an object is missing from a listing, or was touched since it was written."""
@@ -228,8 +228,10 @@ class _Examination:
         altered, expected = set[int](), expected_checksums(self.database, self.log, doubtful)
         for some in batched(expected, _WINDOW):
             altered |= {found.version for found in self._differences(some)}
-        if self.look.writes_checksums:
-            missing = self._without_checksum(wanted, oldest)
+        missing = self._without_checksum(wanted, oldest)
+        if not missing and not altered:
+            return
+        if self.look.writes_checksums():
             certain = {each.version for each in expected_checksums(self.database, self.log, missing)}
             self.findings.checksums = sorted(certain.intersection(wanted) | altered)
             self.findings.late_checksums = _never_written(missing, certain)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -73,7 +74,7 @@ class Logs:
         """What is not in a log as it should be."""
         with self.engine.breakers.looking(log.location):
             known = self._judged.pop(log.table_id, frozenset())
-            look = replace(look, judged=known, writes_checksums=self._writes_checksums(log))
+            look = replace(look, judged=known, writes_checksums=partial(self._writes_checksums, log))
             findings = examine(self.engine.database, log, self._inspector, self._address(log), look)
             self._judged[log.table_id] = findings.judged
             return findings
@@ -122,7 +123,10 @@ class Logs:
         """A turn at a log; ``LeaseLost`` if another process has it, at once or after waiting for a while."""
         self.engine.breakers.require(log.location)
         with self._turns.at(log.table_id, log.name, waits=waits) as lease:
-            yield Turn(self.engine.database, lease, seconds=self._turns.seconds)
+            turn = Turn(self.engine.database, lease, seconds=self._turns.seconds)
+            yield turn
+            if turn.is_over:
+                self._turns.forget(lease)
 
     def _writes_checksums(self, log: KeptLog) -> bool:
         with self.engine.database.read() as connection:

@@ -36,6 +36,8 @@ class Turn:
 
     def __init__(self, database: Database, lease: Lease, *, seconds: float) -> None:
         self._database, self._lease, self._seconds = database, lease, seconds
+        self.is_over = False
+        """Whether it has ended, and the lease is given back."""
 
     def take_back(self, lost: Iterable[Failure]) -> None:
         """Versions are not in the log as they should be: they are FAILED, due at once, and published no longer."""
@@ -102,6 +104,7 @@ class Turn:
             again = {name: looked.excluded[name] for name in seen}
             session.execute(looked.on_conflict_do_update(index_elements=[reconciliations.c.table_id], set_=again))
             surrender(session, self._lease)
+        self.is_over = True
 
     def _held(self, step: Step) -> AbstractContextManager[Session]:
         return under(self._database, step, self._lease, seconds=self._seconds)
