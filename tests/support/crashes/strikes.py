@@ -107,7 +107,6 @@ STRIKES: Final = (
     Strike(Step.REMOVE_MISLEADING, Phase.RECONCILE, "misleading"),
     Strike(Step.QUARANTINE, Phase.RECONCILE, "altered"),
     Strike(Step.END_TURN, Phase.RECONCILE, "reconcile"),
-    Strike(Step.RELEASE_LEASES, Phase.RECONCILE, "reconcile", "of a comparison"),
     Strike(Step.TAKE_COMMITS, Phase.ADOPT, "adopt"),
     Strike(Step.ADOPT, Phase.ADOPT, "adopt"),
     Strike(Step.RELEASE_LEASES, Phase.ADOPT, "adopt", "of an adoption"),
