@@ -23,8 +23,8 @@ def test_each_log_is_looked_at_twice_a_minute_unless_somebody_says_otherwise() -
 @pytest.mark.parametrize(
     ("took", "computed", "seconds"),
     [
-        (0.02, 0.001, 0.25),
-        (0.02, 0.01, 2.5),  # a 250th of a processor
+        (0.02, 0.001, 0.4),
+        (0.02, 0.01, 4.0),  # a 400th of a processor
         (2.0, 0.001, 6.0),  # a store that is slow: a quarter of the time
         (3_600.0, 0.1, 30.0),  # a store that hardly answers
     ],

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _LONGEST_PAUSE: Final = 30.0
 _REST: Final = 3.0
 """How many times as long as it looked at a log the thread rests."""
-_REST_OF_PROCESSOR: Final = 250.0
+_REST_OF_PROCESSOR: Final = 400.0
 """How many times as long as it computed meanwhile it rests: threads of the store compute about as much as this one, so
 that it takes some hundredth of a core."""
 _LOGS_AT_ONCE: Final = 20
