@@ -84,7 +84,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         POSITIVE,
         described(
-            "How often the service looks for commits. PostgreSQL tells it at once, and is asked a quarter as often.",
+            "How often the service looks for commits. PostgreSQL also tells it about them at once.",
             unit="s",
             reload=Reload.LIVE,
         ),

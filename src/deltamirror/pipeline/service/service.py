@@ -25,8 +25,6 @@ from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
 __all__ = ["Observer", "Service", "Summary", "lasting_failure"]
 
 _log = logging.getLogger(__name__)
-_BACKSTOP = 4
-"""How many times as long as ``mirror.poll`` a service waits where the database tells it of commits."""
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _KEPT_FAILURES = 1_000
@@ -315,8 +313,7 @@ class Service:
     def _watch(self) -> None:
         while not self._stopping.is_set():
             try:
-                often = _BACKSTOP if self._database.tells_of_commits else 1
-                self._database.wait_for_commits(often * self._poll(), self._rewatch)
+                self._database.wait_for_commits(self._poll(), self._rewatch)
             except Exception as error:  # noqa: BLE001  without this thread nothing wakes the service
                 level = logging.DEBUG if isinstance(error, DeltaMirrorError) else logging.ERROR
                 _log.log(level, "commits are not announced: %s", our_error(error))

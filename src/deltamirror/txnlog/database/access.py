@@ -264,11 +264,6 @@ class Database(ABC):
         """Tell those who wait for commits that there are some; whether that was done. They look by themselves, too."""
         return False
 
-    @property
-    def tells_of_commits(self) -> bool:
-        """Whether those who wait for commits are told of them, but for a writer that ends at the wrong moment."""
-        return False
-
     def wait_for_commits(self, seconds: float, stop: threading.Event) -> None:
         """Wait until there may be commits that were not there before, for so long at most, or until ``stop``."""
         stop.wait(seconds)

@@ -95,11 +95,6 @@ class PostgresqlDatabase(Database):
         """Notify, outside of any transaction that does other work: PostgreSQL commits those that notify one by one."""
         return self._sender.send()
 
-    @property
-    def tells_of_commits(self) -> bool:
-        """By notifications."""
-        return True
-
     def wait_for_commits(self, seconds: float, stop: threading.Event) -> None:
         """Listen."""
         self._listeners.wait(seconds, stop)
