@@ -18,6 +18,7 @@ from tests.support.lakes.lake import remove_of
 from tests.support.logs.folder import read_log, write_log
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import fingerprint, row_texts
+from tests.support.reference_logs.files import committed_verbatim
 from tests.support.rows.datafiles import data_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("R119"), pytest.mark.requirement("R5")]
@@ -178,7 +179,5 @@ def test_every_change_that_delta_spark_makes_is_taken(sqlite_lake: str, tmp_path
     first = {0: log.pop(0)}
     with Catalog(sqlite_lake) as catalog:
         import_files(catalog, first)
-        for version, lines in sorted(log.items()):
-            with catalog.transaction() as tx:
-                tx.stage_lines("t", lines, at_version=version)
+        assert list(committed_verbatim(catalog, "t", log)) == sorted(log)
         assert catalog.table("t").info().head == max(log) >= len(CHANGES_BY_SPARK) - 1

@@ -14,8 +14,6 @@ class Limit:
     says: str
     """What it says, or a part of that; or what it shows."""
     why: str
-    ways: tuple[str, ...] = ("commits", "checkpoint", "both")
-    """Through which of the log it shows."""
 
 
 _NO_FEATURE: Final = "Unsupported table features required"

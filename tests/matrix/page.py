@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Final
 
-from tests.matrix.cells import WAYS
 from tests.matrix.kinds import KINDS, WrittenBySpark
 from tests.matrix.limits import LIMITS
 from tests.support.readers.reader import READERS
@@ -30,8 +29,7 @@ def page() -> str:
         lines.append(f"| **{kind}**: {each.says} | {' | '.join(told)} |")
     lines += ["", "## Limits", ""]
     for limit, number in notes.items():
-        ways = "" if len(limit.ways) == len(WAYS) else f" (by {' and '.join(limit.ways)})"
-        lines.append(f"{number}. {limit.why}{ways}: `{limit.says}`")
+        lines.append(f"{number}. {limit.why}: `{limit.says}`")
     spark = ", ".join(kind for kind, each in KINDS.items() if isinstance(each.made, WrittenBySpark))
     lines += ["", f"Written by Delta Lake on Spark, and taken in line by line: {spark}."]
     lines += ["All others are written by us, from Arrow data."]

@@ -5,9 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from unittest import mock
-from uuid import uuid4
 
 import pytest
 from sqlalchemy import Connection
@@ -19,20 +17,9 @@ from deltamirror.pipeline.plan.planning import plan_commits, read_waiting
 from deltamirror.pipeline.run import execution
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import lanes
-from deltamirror.publish.commits import publish_commits
 from deltamirror.txnlog.queue.backlog import with_chunks
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
-from deltamirror.work import (
-    CheckpointOutcome,
-    CheckpointUnit,
-    CommitOutcome,
-    CommitUnit,
-    CommitWork,
-    Failure,
-    Outcome,
-    Stage,
-    Unit,
-)
+from deltamirror.work import CheckpointOutcome, CheckpointUnit, CommitWork, Failure, Outcome, Stage, Unit
 from tests.support.databases.catalogs import ENGINES
 from tests.support.lakes.lake import add, execute
 from tests.support.mirrors.claims import claimed
@@ -487,22 +474,3 @@ def test_the_next_checkpoint_starts_from_the_last_one_unless_that_was_changed(ca
     # What is not the file that was recorded is not believed; the one before it is.
     assert read == [(None, [0, 1, 2, 3]), (3, [4, 5, 6]), (6, [7, 8, 9]), (3, [4, 5, 6, 7, 8, 9])]
     assert (status.checkpoint and status.checkpoint.version, status.checkpoint_error) == (9, None)
-
-
-def test_a_service_looks_for_the_version_before_its_first_and_not_for_its_own(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = catalog.create_table("t", location=f"memory://{uuid4()}/t", schema="id long")
-    follows: list[str] = []
-
-    def noted(unit: CommitUnit, *arguments: Any, **options: Any) -> CommitOutcome:
-        follows.append(unit.follows)
-        return publish_commits(unit, *arguments, **options)
-
-    monkeypatch.setattr(execution, "publish_commits", noted)
-    for _ in range(2):
-        with mirror_of(catalog) as engine:
-            for _ in range(2):
-                append(table)
-                engine.mirror("t")
-    assert follows == ["", "", f"_delta_log/{2:020}.json", ""]

@@ -25,7 +25,7 @@ from tests.support.servers.seaweed_server import SeaweedServer
 
 SEED = 24
 TABLES = [f"t{number}" for number in range(5)]
-VERSIONS = 60
+VERSIONS = 100
 INTERVAL = 10
 _OBJECT = re.compile(
     r"[^/]+/lake/(?P<table>\w+)/_delta_log/(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)"
@@ -40,7 +40,7 @@ _CHANCES: dict[Fault, float] = {
     Reset.BEFORE: 0.02,
     Reset.WITHIN: 0.02,
     Reset.AFTER: 0.05,
-    Silence.AFTER: 0.01,
+    Silence.AFTER: 0.005,
     Truncate(10): 0.02,
     Throttle(200_000): 0.02,
     Delay(0.1): 0.02,
@@ -131,7 +131,7 @@ def test_versions_checkpoints_and_pointers_come_in_order_whatever_the_store_does
 def mirror_settings(storage: StorageSettings) -> Settings:
     """Four threads at work, on few versions of few tables at once."""
     small: dict[str, Any] = {"concurrency": 2, "threads": 4, "batch_tables": 3, "batch_versions": 3}
-    quick = replace(storage, timeout=1.0)
+    quick = replace(storage, timeout=2.0)
     return replace(local_settings(**small, checkpoint_interval=INTERVAL), storage=quick)
 
 

@@ -16,13 +16,12 @@ _DRIVERS = (
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite",
 )
-_NOT_IN_FORKS = ("deltamirror.spark", "deltamirror.pipeline.run.spark", "deltamirror.web")
 
 
 def import_everything() -> None:
-    """Import the package, but for its parts for Spark and browsers, and the drivers that are imported when used."""
+    """Import the package, and the drivers that are imported when used."""
     names = [each.name for each in walk_packages(deltamirror.__path__, "deltamirror.") if "__main__" not in each.name]
-    for name in (*_DRIVERS, *(name for name in names if not name.startswith(_NOT_IN_FORKS))):
+    for name in (*_DRIVERS, *names):
         import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a child would copy the pages of all of it

@@ -16,7 +16,7 @@ from deltamirror.storage.location import canonical_location
 from tests.support.logs.folder import read_log
 from tests.support.readers.reader import Reader, SeenTable
 from tests.support.readers.rows import fingerprint
-from tests.support.reference_logs.files import begin_table
+from tests.support.reference_logs.files import begin_table, committed_verbatim
 from tests.support.rows.datafiles import data_file, seen_by_us
 
 __all__ = ["INTERVAL", "NEWEST", "STORIES", "Life", "Story", "spark_vectors"]
@@ -161,9 +161,7 @@ class SparkVectors:
 
     def steps(self, life: Life) -> Iterator[None]:
         """Spark's commits, verbatim; then files of ours, and the end of one with a vector."""
-        for version, data in list(read_log(self.source).items())[1:]:
-            with life.catalog.transaction() as tx:
-                tx.stage_lines(life.table.name, data, at_version=version)
+        for _ in committed_verbatim(life.catalog, life.table.name, read_log(self.source)):
             yield
         for version in range(max(self.models) + 1, NEWEST + 1):
             ids = life.models[version - 1]

@@ -9,12 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["fingerprint", "row_texts", "rows_or_error"]
+__all__ = ["fingerprint", "fingerprint_of", "row_texts", "rows_or_error"]
 
 
 def fingerprint(table: pa.Table) -> dict[str, object]:
     """The number of rows, and a digest of their values by column name."""
-    texts = row_texts(table.to_pylist())
+    return fingerprint_of(table.to_pylist())
+
+
+def fingerprint_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+    """The same of rows that are there as values of Python."""
+    texts = row_texts(rows)
     return {"count": len(texts), "digest": hashlib.sha256("\n".join(texts).encode()).hexdigest()}
 
 

@@ -1,6 +1,6 @@
 """Reference logs, written by others, and tables that begin with such a log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from deltamirror.txnlog.commit.request import Change
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.schema import heads, tables
 
-__all__ = ["begin_table", "commit_files", "has_texts", "without_empty_tags"]
+__all__ = ["begin_table", "commit_files", "committed_verbatim", "has_texts", "without_empty_tags"]
 
 A = TypeVar("A", Protocol, Metadata)
 
@@ -45,6 +45,15 @@ def without_empty_tags(checksum: bytes) -> bytes:
     checkpoint has any.
     """
     return checksum.replace(b',"tags":{}', b"")
+
+
+def committed_verbatim(catalog: Catalog, name: str, commits: Mapping[int, bytes]) -> Iterator[int]:
+    """Commit what another writer wrote after version 0 as it is; each version, once it is committed."""
+    for version, data in sorted(commits.items()):
+        if version > 0:
+            with catalog.transaction() as tx:
+                tx.stage_lines(name, data, at_version=version)
+            yield version
 
 
 def begin_table(catalog: Catalog, name: str, first: bytes, *, location: str | None = None) -> None:

@@ -1,18 +1,23 @@
 """Before a version is put, the one before it is known to be there: once a service, and after any trouble."""
 
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from deltamirror import Catalog
 from deltamirror.config import StorageSettings
 from deltamirror.errors import LogChanged, Unavailable
+from deltamirror.pipeline.run import execution
 from deltamirror.pipeline.run.execution import Resources, execute
 from deltamirror.pipeline.service.predecessors import Predecessors
+from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome
 from tests.support.logs.commit_units import commit_key, unit_of, watched, work_of
+from tests.support.mirrors.local import append, mirror_of
 
 pytestmark = pytest.mark.requirement("R24")
 
@@ -89,3 +94,23 @@ def test_nothing_is_put_where_the_version_before_it_is_not(store: Store) -> None
     assert (outcome.failure.version, outcome.failure.key) == (7, commit_key(6))
     assert "deltamirror reconcile sales.t" in outcome.failure.error.hint
     assert list(store.list()) == []
+
+
+def test_a_service_looks_for_the_version_before_its_first_and_not_for_its_own(
+    sqlite_lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follows: list[str] = []
+
+    def noted(unit: CommitUnit, *arguments: Any, **options: Any) -> CommitOutcome:
+        follows.append(unit.follows)
+        return publish_commits(unit, *arguments, **options)
+
+    monkeypatch.setattr(execution, "publish_commits", noted)
+    with Catalog(sqlite_lake) as catalog:
+        table = catalog.create_table("t", location=f"memory://{uuid4()}/t", schema="id long")
+        for _ in range(2):
+            with mirror_of(catalog) as engine:
+                for _ in range(2):
+                    append(table)
+                    engine.mirror("t")
+    assert follows == ["", "", commit_key(2), ""]

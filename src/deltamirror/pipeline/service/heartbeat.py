@@ -54,11 +54,10 @@ class Heartbeat:
         if self._pause_now() < self._pause:
             self._wake.set()
 
-    def remove(self, leases: Iterable[Lease]) -> None:
-        """Renew these no longer."""
+    def remove(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Renew these no longer; those of them that were renewed."""
         with self._lock:
-            for lease in leases:
-                self._leases.pop((lease.table_id, lease.lane), None)
+            return [lease for lease in leases if self._leases.pop((lease.table_id, lease.lane), None) is not None]
 
     def _beat(self) -> None:
         while not self._stop.is_set():

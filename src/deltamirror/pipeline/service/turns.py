@@ -26,7 +26,6 @@ class Turns:
     def __init__(self, database: Database, live: LiveSettings, *, owner: str) -> None:
         self._database, self._live, self._owner = database, live, owner
         self._heartbeat = Heartbeat(database, lambda: {_LANE: self.seconds})
-        self._held: set[Lease] = set()
 
     @property
     def seconds(self) -> float:
@@ -46,19 +45,16 @@ class Turns:
     def at(self, table_id: int, table: str, *, waits: bool) -> Iterator[Lease]:
         """A turn at the log of a table; ``LeaseLost`` if another process has it, at once or after waiting a while."""
         lease = self._taken(table_id, table, _LANE, waits=waits)
-        self._held.add(lease)
         self._heartbeat.add([lease])
         try:
             yield lease
         finally:
-            self._heartbeat.remove([lease])
-            if lease in self._held:
-                self._held.discard(lease)
-                release(self._database, [lease])
+            if held := self._heartbeat.remove([lease]):
+                release(self._database, held)
 
     def forget(self, lease: Lease) -> None:
         """The lease was given back with the last thing that was written under it."""
-        self._held.discard(lease)
+        self._heartbeat.remove([lease])
 
     @contextmanager
     def without_checkpoints(self, table_id: int, table: str, *, waits: bool) -> Iterator[None]:

@@ -18,7 +18,7 @@ from deltamirror.publish.checkpoint.classic_base import UNREADABLE
 from deltamirror.publish.checkpoint.encoding import encoded
 from deltamirror.publish.checkpoint.equivalence import is_equivalent
 from deltamirror.publish.checkpoint.grouping import classic_row_groups
-from deltamirror.publish.checkpoint.placement import place
+from deltamirror.publish.checkpoint.placement import Placed, place
 from deltamirror.publish.checkpoint.summary import Written
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
@@ -40,9 +40,7 @@ def write_classic(built: Built, unit: CheckpointUnit, store: Store, *, guard: Gu
     found = place(
         store, f"{names.LOG_DIRECTORY}/{name}", data, step=Step.PUT_CHECKPOINT, guard=guard, accept=holds_our_state
     )
-    # A file that looks like one of ours and is another could pass on what only its own columns and statistics say.
-    is_base = data.equals(pa.py_buffer(found.data)) or not parquet.is_ours(found.data)
-    return _written(found.data, built, schema, name=name, is_base=is_base)
+    return _written(found, built, schema, name=name)
 
 
 def _encoded(built: Built, unit: CheckpointUnit) -> tuple[pa.Buffer, str]:
@@ -71,16 +69,18 @@ def _unexpired(theirs: CheckpointState, ours: CheckpointState, unit: CheckpointU
     return replace(theirs, removes=theirs.removes.filter(kept))
 
 
-def _written(data: bytes | pa.Buffer, built: Built, schema: str, *, name: str, is_base: bool) -> Written:
-    """The file, be it ours or another writer's, which may state another schema; whether others may build on it."""
-    footer = parquet.opened(data).metadata
+def _written(found: Placed, built: Built, schema: str, *, name: str) -> Written:
+    """The file, be it ours or another writer's, which may state another schema."""
+    footer = parquet.opened(found.data).metadata
+    # A file that looks like one of ours and is another could pass on what only its own columns and statistics say.
+    is_base = found.is_as_given or not parquet.has_our_form(footer)
     stated = (footer.metadata or {}).get(parquet.SCHEMA_KEY)
     return Written(
         version=built.state.version,
         name=name,
-        digest=sha256(data).digest() if is_base else None,
+        digest=sha256(found.data).digest() if is_base else None,
         num_rows=footer.num_rows,
         num_files=built.num_files,
-        num_bytes=len(data),
+        num_bytes=len(found.data),
         schema=schema if stated == schema.encode() else None,
     )

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 
 from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.replay import State
-from deltamirror.delta.schema import StructType
 from deltamirror.deltalog.checkpoint import content, parquet
 from deltamirror.deltalog.checkpoint.content import Newer
 from deltamirror.deltalog.checkpoint.layout import FILES, STATS_PARSED, checkpoint_columns
@@ -37,7 +36,7 @@ class ClassicBase:
     data: pa.Buffer
     others: Sequence[Action]
     metadata: Metadata
-    _statistics: StructType
+    protocol: Protocol
 
     @classmethod
     def of(cls, data: pa.Buffer) -> Self:
@@ -45,8 +44,7 @@ class ClassicBase:
         others = [action for rows in _rows_of_others(data) for action in other_actions(rows)]
         state = State()
         state.apply(others)
-        # Without a protocol it is no checkpoint.
-        return cls(data, others, state.metadata, statistics_schema(state.metadata, state.protocol))
+        return cls(data, others, state.metadata, state.protocol)
 
     def unchanged(self, newer: Newer, unit: CheckpointUnit) -> list[Group]:
         """The row groups that the checkpoint after newer commits takes over.
@@ -73,7 +71,7 @@ class ClassicBase:
         They have ``stats_parsed`` where the file is ours, and its statistics have the same columns: what a Parquet file
         shows of a type is less than what the type is.
         """
-        is_same = self._statistics == statistics_schema(metadata, protocol)
+        is_same = statistics_schema(self.metadata, self.protocol) == statistics_schema(metadata, protocol)
         columns = _with_statistics(self.data) if is_same and parquet.is_ours(self.data) else FILES
         actions = parquet_actions(self.data, columns=columns, without=without)
         return actions.files, actions.removes

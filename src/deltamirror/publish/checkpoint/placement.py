@@ -26,6 +26,8 @@ class Placed:
 
     meta: Meta
     data: bytes | pa.Buffer
+    is_as_given: bool
+    """Whether these are the bytes that were to be put, and not others that may stay."""
 
 
 def place(store: Store, key: str, data: pa.Buffer, *, step: Step, guard: Guard, accept: Accept) -> Placed:
@@ -36,14 +38,14 @@ def place(store: Store, key: str, data: pa.Buffer, *, step: Step, guard: Guard, 
     body = memoryview(data).cast("B")  # Arrow's own format is of signed bytes, which not every store takes
     for _ in range(_TURNS):
         if data.size > PIECE_BYTES and (meta := _meta_of_same(store, key, data)):
-            return Placed(meta, data)
+            return Placed(meta, data, is_as_given=True)
         found = store.read(key)
         if found is None:
             guard()
             with step:
                 store.create(key, body)
-        elif data.equals(pa.py_buffer(found.data)) or accept(found.data):
-            return Placed(found.meta, found.data)
+        elif (is_as_given := data.equals(pa.py_buffer(found.data))) or accept(found.data):
+            return Placed(found.meta, found.data, is_as_given)
         else:
             guard()
             with step:
