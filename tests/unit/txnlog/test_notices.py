@@ -1,11 +1,16 @@
 """Notices come at once, but not more often than of use, and nobody fails because of them."""
 
-from itertools import pairwise
+import threading
+from collections.abc import Iterator
+from itertools import pairwise, repeat
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from deltamirror.errors import Unavailable
-from deltamirror.txnlog.database.engines.notices import Sender
+from deltamirror.txnlog.database.engines import notices
+from deltamirror.txnlog.database.engines.notices import Listeners, Sender
 
 
 class Moments:
@@ -51,3 +56,69 @@ def test_trouble_is_swallowed_and_the_next_notice_is_tried(moments: Moments) -> 
     moments.moment += 1
     assert not sender.send()
     assert len(tried) == 2
+
+
+class Line:
+    """A connection that brings notices, if it is not shared, and moves the clock while it waits for them."""
+
+    def __init__(self, moments: Moments, *, shared: bool) -> None:
+        self._moments, self._shared, self._pending = moments, shared, 0
+
+    def execute(self, statement: str) -> None:
+        assert statement == "LISTEN deltamirror"
+
+    def notify(self) -> None:
+        self._pending += not self._shared
+
+    def notifies(self, *, timeout: float, stop_after: int) -> Iterator[object]:
+        if not self._pending:
+            self._moments.moment += timeout
+        pending, self._pending = min(self._pending, stop_after), 0
+        return repeat("a notice", pending)
+
+
+class Stop(threading.Event):
+    """Never set; waiting for it moves the clock."""
+
+    def __init__(self, moments: Moments) -> None:
+        super().__init__()
+        self._moments = moments
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._moments.moment += timeout or 0
+        return False
+
+
+@pytest.mark.parametrize(("poll", "polled"), [(0.5, 2.0), (0.05, 0.2), (60.0, 60.0)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_listener_that_hears_its_own_notice_polls_less_often(
+    moments: Moments, monkeypatch: pytest.MonkeyPatch, *, shared: bool, poll: float, polled: float
+) -> None:
+    monkeypatch.setattr(notices, "time", SimpleNamespace(monotonic=moments))
+    line, stop = Line(moments, shared=shared), Stop(moments)
+    connected: Any = line
+    listeners = Listeners(lambda: connected, line.notify)
+
+    def waited() -> float:
+        begun = moments.moment
+        listeners.wait(poll, stop)
+        return moments.moment - begun
+
+    assert waited() == 0  # it begins to listen
+    if not shared:
+        assert waited() == 0  # its own notice
+        assert waited() == pytest.approx(0.1, abs=0.1)  # until other writers may send again
+    assert [waited(), waited()] == pytest.approx([poll if shared else polled] * 2)
+
+
+def test_a_notice_ends_the_wait(moments: Moments, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "time", SimpleNamespace(monotonic=moments))
+    line, stop = Line(moments, shared=False), Stop(moments)
+    connected: Any = line
+    listeners = Listeners(lambda: connected, line.notify)
+    for _ in range(3):
+        listeners.wait(0.5, stop)
+    begun = moments.moment
+    line.notify()
+    listeners.wait(0.5, stop)
+    assert moments.moment == begun

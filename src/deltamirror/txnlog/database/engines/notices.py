@@ -1,7 +1,8 @@
 """Telling services that there are commits, by PostgreSQL's NOTIFY. A service that misses a notice polls.
 
 A writer sends at most one notice in a while, the first at once. A commit that comes in that while sends none: so a
-listener, having heard a notice, looks again when that while is over.
+listener, having heard a notice, looks again when that while is over. A listener polls less often once it has heard one,
+and sends one itself to find out: behind a pool that shares its connections it hears none.
 """
 
 import threading
@@ -23,6 +24,10 @@ NOTIFY: Final = "SELECT pg_notify('deltamirror', '')"
 _LISTEN: Final = "LISTEN deltamirror"
 _SILENCE = 0.1
 _GLANCE = 0.2  # for how long a listener may not notice that it is stopped
+_LESS_OFTEN: Final = 4.0
+"""How many times as long a listener waits that hears notices, if that is below ``_OFTEN_ENOUGH`` seconds: retries, and
+commits whose writer was killed before its notice, need it."""
+_OFTEN_ENOUGH: Final = 2.0
 
 
 class Sender:
@@ -51,18 +56,21 @@ class Sender:
 
 @dataclass(slots=True)
 class _Listener:
-    """A connection that listens; after a notice, until when others may have been kept back."""
+    """A connection that listens, whether it heard a notice yet, and until when others may be kept back after one."""
 
     connection: "psycopg.Connection[Any]"
+    has_heard: bool = False
     silent_until: float | None = None
 
-    def wait(self, deadline: float, stop: threading.Event) -> None:
+    def wait(self, seconds: float, stop: threading.Event) -> None:
+        deadline = time.monotonic() + (_less_often(seconds) if self.has_heard else seconds)
         if self.silent_until is not None:
             stop.wait(max(0.0, min(self.silent_until, deadline) - time.monotonic()))
             self.silent_until = None
             return
         while not stop.is_set() and (left := deadline - time.monotonic()) > 0:
             if any(self.connection.notifies(timeout=min(left, _GLANCE), stop_after=1)):
+                self.has_heard = True
                 self.silent_until = time.monotonic() + _SILENCE
                 return
 
@@ -70,20 +78,22 @@ class _Listener:
 class Listeners:
     """Waits for notices, in any number of threads, each on a connection of its own."""
 
-    def __init__(self, connect: "Callable[[], psycopg.Connection[Any]]") -> None:
-        self._open = connect
+    def __init__(self, connect: "Callable[[], psycopg.Connection[Any]]", notify: Callable[[], None]) -> None:
+        self._open, self._notify = connect, notify
         self._idle: deque[_Listener] = deque()
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
-        """Return at a notice, when one may have been missed, when stopped, or after this many seconds."""
-        deadline = time.monotonic() + seconds
+        """Return at a notice, when one may have been missed, when stopped, or after this many seconds.
+
+        Where notices are heard it may be some times as many, up to two seconds.
+        """
         try:
             listener = self._idle.pop()
         except IndexError:
             self._connect(seconds, stop)
             return
         try:
-            listener.wait(deadline, stop)
+            listener.wait(seconds, stop)
         except psycopg.Error:
             listener.connection.close()  # the next wait connects again
             return
@@ -101,5 +111,10 @@ class Listeners:
             connection = self._open()
             self._idle.append(_Listener(connection))
             connection.execute(_LISTEN)
+            self._notify()
         except (psycopg.Error, DeltaMirrorError):  # a connection that broke is found out by the next wait
             stop.wait(seconds)
+
+
+def _less_often(seconds: float) -> float:
+    return max(seconds, min(seconds * _LESS_OFTEN, _OFTEN_ENOUGH))

@@ -83,7 +83,7 @@ class PostgresqlDatabase(Database):
         # Connections for appends, always in autocommit: a pool's care for one costs as much as a small commit.
         self._idle: deque[psycopg.Connection[Any]] = deque()
         self._sender = Sender(self._notify)
-        self._listeners = Listeners(lambda: self._sessions.open(autocommit=True))
+        self._listeners = Listeners(lambda: self._sessions.open(autocommit=True), self._notify)
 
     def close(self) -> None:
         """Give back all connections. The next use opens others."""
