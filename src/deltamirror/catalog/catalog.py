@@ -47,7 +47,14 @@ from deltamirror.txnlog.commit.request import Committed, Operation
 from deltamirror.txnlog.database.migrations import migrate, require_current
 from deltamirror.txnlog.database.opening import open_database
 from deltamirror.txnlog.tables.reading import Snapshot, cut
-from deltamirror.txnlog.tables.registry import TableInfo, list_tables, pause_mirror, resume_mirror, table_at, table_info
+from deltamirror.txnlog.tables.registry import (
+    TableInfo,
+    list_tables,
+    pause_mirror,
+    require_table,
+    resume_mirror,
+    table_at,
+)
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
 __all__ = ["Catalog"]
@@ -145,8 +152,7 @@ class Catalog:
         """A table that exists."""
         name = table_name(name)
         self.check()
-        with self.database.read() as connection:
-            table_info(connection, name)
+        require_table(self.database, name)
         return Table(self, name)
 
     def table_at(self, location: str | PathLike[str]) -> Table:

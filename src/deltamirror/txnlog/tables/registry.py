@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, func, insert, select, union_all, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -42,6 +42,7 @@ __all__ = [
     "rename_table",
     "require_free",
     "require_name",
+    "require_table",
     "resume_mirror",
     "table_at",
     "table_info",
@@ -104,6 +105,7 @@ def _infos(switch: Switch) -> Select[Any]:
 
 _ALL_ON: Final = Switch()
 _INFO: Final = _infos(_ALL_ON)
+_NAMED: Final = select(tables.c.table_id).where(tables.c.name == bindparam("named"))
 
 
 def list_tables(connection: Connection, switch: Switch = _ALL_ON) -> list[TableInfo]:
@@ -118,6 +120,13 @@ def table_info(connection: Connection, name: str, switch: Switch = _ALL_ON) -> T
     if row is None:
         raise no_such_table(connection, name)
     return _info(row)
+
+
+def require_table(database: Database, name: str) -> None:
+    """Refuse a name that no table has, by the shortest way: every use of a table by its name asks."""
+    if not database.glance(_NAMED, {"named": name}):
+        with database.read() as connection:
+            raise no_such_table(connection, name)
 
 
 def table_at(connection: Connection, location: str) -> TableInfo | None:
