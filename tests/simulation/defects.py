@@ -20,8 +20,9 @@ from deltamirror.pipeline.service import pace, shutdown
 from deltamirror.pipeline.service.lanes import MirrorLane
 from deltamirror.publish import commits
 from deltamirror.publish.checkpoint import classic
+from deltamirror.publish.checkpoint.placement import Placed
 from deltamirror.storage.calls import StoreCalls
-from deltamirror.storage.store import ETag, Meta, Object
+from deltamirror.storage.store import ETag, Meta
 from deltamirror.txnlog.commit import committing, preparation, ratification
 from deltamirror.txnlog.commit.committing import Committing
 from deltamirror.txnlog.commit.request import Committed
@@ -203,7 +204,9 @@ def _leaves_what_misleads(patch: Patch) -> None:
 
 
 def _points_to_nothing(patch: Patch) -> None:
-    patch.setattr(classic, "place", lambda store, key, data, **_: Object(Meta(key, 0, 0, ETag("")), bytes(data)))
+    patch.setattr(
+        classic, "place", lambda store, key, data, **_: Placed(Meta(key, 0, 0, ETag("")), bytes(data), is_as_given=True)
+    )
 
 
 def _forgets_tombstones(patch: Patch) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from deltamirror.pipeline.service import engine as engine_module
 from deltamirror.pipeline.service import heartbeat, service
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.pipeline.service.service import Service
+from deltamirror.steps import Step
+from deltamirror.txnlog.database.access import Session
 from deltamirror.work import Lane, Lease, Outcome, Unit
 from tests.support.mirrors.local import ScriptedRunner, append, following, local_settings, make_table, mirror_of, until
 
@@ -251,6 +254,35 @@ def test_a_service_whose_watch_meets_a_defect_goes_on_watching(
         catalog.wait_until_published({"t": 1}, seconds=60)
     assert "commits are not announced: KeyError" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+def test_a_database_that_went_away_amid_a_job_costs_its_tables_no_lease(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(heartbeat, "_OWED_PAUSE", 0.05)
+    make_table(catalog, tmp_path)
+    away, refused, write = threading.Event(), list[Step](), catalog.database.write
+
+    def script(unit: Unit) -> Outcome | None:
+        if not refused:
+            away.set()
+        return None
+
+    def written(step: Step = Step.WHOLE_OPERATION, **options: Any) -> AbstractContextManager[Session]:
+        if away.is_set():
+            refused.append(step)
+            if refused.count(Step.RELEASE_LEASES) > 2:
+                away.clear()
+            raise Unavailable("the database is away")
+        return write(step, **options)
+
+    monkeypatch.setattr(catalog.database, "write", written)
+    runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
+    with mirror_of(catalog, runner=runner, lease=3600.0) as engine, following(engine):
+        catalog.wait_until_published({"t": 0}, seconds=60)
+    assert refused[0] is not Step.RELEASE_LEASES  # the outcome could not be recorded
+    assert refused.count(Step.RELEASE_LEASES) > 2
 
 
 def test_a_beat_that_meets_a_defect_is_not_the_last(

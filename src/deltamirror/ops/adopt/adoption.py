@@ -21,7 +21,7 @@ from deltamirror.txnlog.adoption.adopting import AdoptedHistory, Dropped, TheirC
 from deltamirror.txnlog.content.superseded import is_superseded
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.expected_objects import KeptCommit, KeptLog, every_log, kept_commits, kept_log
-from deltamirror.txnlog.queue.leases import release, take
+from deltamirror.txnlog.queue.leases import take
 from deltamirror.work import Lane, Lease
 
 __all__ = ["Adoption", "Adoptions", "adopt", "adopt_all"]
@@ -184,8 +184,7 @@ def _publishing(logs: Logs, log: KeptLog) -> Iterator[Lease]:
         try:
             yield lease
         finally:
-            heartbeat.remove([lease])
-            release(database, [lease])
+            heartbeat.give_back([lease])
 
 
 @dataclass(frozen=True, slots=True)

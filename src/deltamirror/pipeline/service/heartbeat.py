@@ -1,22 +1,25 @@
-"""Renews the leases of work that is under way."""
+"""Renews the leases of work that is under way, and gives them back."""
 
 import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.run.execution import our_error
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.queue.leases import renew
+from deltamirror.txnlog.queue.leases import release, renew
 from deltamirror.work import Lane, Lease
 
 __all__ = ["Heartbeat"]
 
 _log = logging.getLogger(__name__)
 _BEATS_A_LEASE = 3
+_OWED_PAUSE = 1.0
 
 
 class Heartbeat:
@@ -31,6 +34,7 @@ class Heartbeat:
         self._pause = math.inf
         self._wake = threading.Event()
         self._leases: dict[tuple[int, Lane], Lease] = {}
+        self._owed: list[Lease] = []
         self._lock = threading.Lock()
         self._mentions = Mentions()
         self._stop = threading.Event()
@@ -59,17 +63,41 @@ class Heartbeat:
         with self._lock:
             return [lease for lease in leases if self._leases.pop((lease.table_id, lease.lane), None) is not None]
 
+    def give_back(self, leases: Iterable[Lease]) -> None:
+        """Let other processes have these, and renew them no longer.
+
+        If the database does not answer, that is raised; the leases are given back when it does again, so that their
+        tables need not wait for the leases to end.
+        """
+        ended = list(leases)
+        self.remove(ended)
+        try:
+            release(self._database, ended)
+        except DeltaMirrorError:
+            with self._lock:
+                self._owed += ended
+            self._wake.set()
+            raise
+
     def _beat(self) -> None:
         while not self._stop.is_set():
             self._pause = self._pause_now()
-            if self._wake.wait(self._pause):
-                self._wake.clear()  # leases are shorter than they were, or this ends
+            if self._wake.wait(min(self._pause, _OWED_PAUSE) if self._owed else self._pause):
+                self._wake.clear()  # leases are shorter than they were, some are owed, or this ends
                 continue
+            self._give_back_owed()
             for lane, seconds in self._seconds().items():
                 self._renew(lane, seconds)
 
     def _pause_now(self) -> float:
         return min(self._seconds().values()) / _BEATS_A_LEASE
+
+    def _give_back_owed(self) -> None:
+        with self._lock:
+            owed, self._owed = self._owed, []
+        if owed:
+            with suppress(DeltaMirrorError):  # they are owed still
+                self.give_back(owed)
 
     def _renew(self, lane: Lane, seconds: float) -> None:
         with self._lock:

@@ -33,7 +33,7 @@ from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import txn_ids
-from deltamirror.txnlog.queue.leases import Claim, release
+from deltamirror.txnlog.queue.leases import Claim
 from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_checkpoint, record_commits
 from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitWork, Failure, Lane, Lease, Outcome, Stage, Unit
 
@@ -129,9 +129,8 @@ class Job(ABC):
 
     def close(self) -> None:
         """Give back the leases of tables whose work came to nothing, and what they were to try."""
-        self._shop.heartbeat.remove(self._waiting.values())
         if self._waiting:
-            release(self._shop.database, self._waiting.values())
+            self._shop.heartbeat.give_back(self._waiting.values())
         if self._purpose is Purpose.PROBE:
             self._shop.breakers.end_trying(self.store)
 

@@ -23,7 +23,7 @@ from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
 from deltamirror.pipeline.service.pace import Pace
 from deltamirror.storage.location import store_prefix
-from deltamirror.txnlog.queue.leases import Claim, claim, claim_in_store, release
+from deltamirror.txnlog.queue.leases import Claim, claim, claim_in_store
 from deltamirror.work import CheckpointUnit, Lane
 
 __all__ = ["CheckpointLane", "CommitLane", "MirrorLane"]
@@ -156,7 +156,7 @@ class MirrorLane(ABC):
         )
         with _given_back_on_failure(shop, claims):
             if claims and not shop.breakers.begin_trying(store):
-                release(shop.database, [each.lease for each in claims])
+                shop.heartbeat.give_back([each.lease for each in claims])
                 claims = []
         jobs = self._planned(claims, upto=upto, purpose=Purpose.PROBE)
         if claims and not jobs:
@@ -250,7 +250,7 @@ class CheckpointLane(MirrorLane):
         jobs = [*failing, *(RunnerJob(shop, some, purpose=purpose) for some in (*small.values(), *large[:1]))]
         if large[1:]:
             with _closed_on_failure(jobs):
-                release(shop.database, [unit.lease for [unit] in large[1:]])
+                shop.heartbeat.give_back([unit.lease for [unit] in large[1:]])
         return jobs
 
 
@@ -275,7 +275,7 @@ def _planned(
             else:
                 plans.append(found)
         if idle:
-            release(shop.database, [each.lease for each in idle])
+            shop.heartbeat.give_back([each.lease for each in idle])
     return plans, [UnplannedJob(shop, each, error, purpose=purpose) for each, error in poisoned]
 
 
@@ -296,7 +296,7 @@ def _given_back_on_failure(shop: Workshop, claims: Sequence[Claim]) -> Iterator[
     try:
         yield
     except BaseException:
-        release(shop.database, [each.lease for each in claims])
+        shop.heartbeat.give_back([each.lease for each in claims])
         raise
 
 

@@ -10,7 +10,7 @@ from deltamirror.config import LiveSettings
 from deltamirror.errors import LeaseLost
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.queue.leases import release, take
+from deltamirror.txnlog.queue.leases import take
 from deltamirror.work import Lane, Lease
 
 __all__ = ["Turns"]
@@ -50,7 +50,7 @@ class Turns:
             yield lease
         finally:
             if held := self._heartbeat.remove([lease]):
-                release(self._database, held)
+                self._heartbeat.give_back(held)
 
     def forget(self, lease: Lease) -> None:
         """The lease was given back with the last thing that was written under it."""
@@ -63,7 +63,7 @@ class Turns:
         try:
             yield
         finally:
-            release(self._database, [lease])
+            self._heartbeat.give_back([lease])
 
     def _taken(self, table_id: int, table: str, lane: Lane, *, waits: bool) -> Lease:
         deadline = time.monotonic() + (self.seconds if waits else 0.0)
