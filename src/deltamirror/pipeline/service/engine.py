@@ -250,7 +250,7 @@ class PublishingEngine:
         return {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
 
     def _keep_started(self, ended: threading.Event) -> None:
-        """Start Spark, and again when it ended: an idle service is ready for the next commit, too."""
+        """Start Spark, and again when it ended, and keep it warm: an idle service is ready for the next commit, too."""
         mentions = Mentions()
         self._start(mentions)
         while not ended.wait(_RUNNER_IS_LOOKED_AFTER):
@@ -259,9 +259,11 @@ class PublishingEngine:
 
     def _is_runner_ready(self) -> bool:
         try:
-            return self.runner.is_ready()
+            is_ready = self.runner.is_ready()
+            self.runner.keep_warm()
         except Exception:  # noqa: BLE001  whatever it is, starting says so, or cures it
             return False
+        return is_ready
 
     def _start(self, mentions: Mentions) -> None:
         try:
