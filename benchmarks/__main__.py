@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import bulk, checkpoint, crowd, growth, idle, importing, lag, publish, single
+from benchmarks import bulk, checkpoint, crowd, growth, idle, importing, lag, publish, rows, single
 from benchmarks.aims import verdicts
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
@@ -20,6 +20,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "publish": publish.run,
     "checkpoint": checkpoint.run,
     "import": importing.run,
+    "rows": rows.run,
     "lag": lag.run,
     "idle": idle.run,
 }

@@ -19,6 +19,8 @@ _IMPORT_FILES = 1 / 1.5
 _IMPORT_COMMITS = 1 / 2
 _LAG_MS = {"p95": 1_000.0, "p99": 5_000.0}
 _IDLE_CORE = 0.02
+_ROWS = 1.0
+_ONE_ROW = 20.0
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[str]:
@@ -30,6 +32,7 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
         "publish": _publish,
         "checkpoint": _checkpoint,
         "import": _import,
+        "rows": _rows,
         "lag": _lag,
         "idle": _idle,
     }
@@ -104,6 +107,15 @@ def _import(figures: dict[str, Any]) -> Iterator[str]:
         yield _verdict(
             f"import of commits, {engine}, of delta-rs", many["delta-rs open"]["seconds"] / ours, _IMPORT_COMMITS
         )
+
+
+def _rows(figures: dict[str, Any]) -> Iterator[str]:
+    for data, peer in (("arrow", "delta-rs"), ("frames", "Delta Spark")):
+        found = figures[data]
+        for what, seconds in found["deltamirror"].items():
+            yield _verdict(f"{what} of {figures['count']:,} rows, beside {peer}", found[peer][what] / seconds, _ROWS)
+    rates = figures["single"]
+    yield _verdict("appends of one row, beside Delta Spark", rates["deltamirror"] / rates["Delta Spark"], _ONE_ROW)
 
 
 def _lag(figures: dict[str, Any]) -> Iterator[str]:

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from benchmarks.child import OwnMemory, memory_now, memory_peak
 from benchmarks.lab import TABLE, Place
 from benchmarks.publish_tasks import settings_of
+from benchmarks.stock_spark import stock_session
 from deltamirror import MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY
 
 __all__ = ["copy_log", "delta_rs", "delta_spark", "deltamirror", "open_table"]
-
-_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 def copy_log(*, place: dict[str, str], name: str) -> str:
@@ -58,7 +56,7 @@ def delta_rs(*, folder: str, place: dict[str, str]) -> dict[str, float]:
 
 def delta_spark(*, folder: str, place: dict[str, str]) -> dict[str, float]:
     """The same by Delta Lake on Spark; its start and the opening of the table are not counted."""
-    spark = _session()
+    spark = stock_session()
     jvm: Any = spark._jvm  # noqa: SLF001
     log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, folder)  # noqa: SLF001
     none: Any = jvm.scala.Option.empty()
@@ -87,25 +85,6 @@ def _take_further_commits(folder: str, place: dict[str, str]) -> None:
     for path in source.glob("*.json"):
         if not (target := Path(folder) / LOG_DIRECTORY / path.name).exists():
             shutil.copy(path, target)
-
-
-def _session() -> SparkSession:
-    builder = SparkSession.builder.master("local[2]")
-    settings = {
-        "spark.jars.packages": _PACKAGE,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.driver.memory": "8g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
 
 
 def _size(folder: str, version: int) -> float:

@@ -1,0 +1,161 @@
+"""What the processes do that measure rows; each has a fresh process for itself."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.lab import TABLE, Place
+from benchmarks.stock_spark import stock_session
+from deltamirror import Catalog, Insert, Update
+from deltamirror.spark import register
+
+__all__ = [
+    "ROWS",
+    "arrow_by_delta_rs",
+    "arrow_by_deltamirror",
+    "frames",
+    "single_by_delta_rs",
+    "single_by_delta_spark",
+    "single_by_deltamirror",
+    "write_source",
+]
+
+ROWS = "id long, customer long, amount double, note string, at timestamp"
+_FEW = 1_000
+_WARM = 5
+
+
+def write_source(*, path: str, count: int) -> None:
+    """So many rows in one Parquet file, of which both DataFrames are made."""
+    pq.write_table(_rows(count), path, row_group_size=count // 8)
+
+
+def arrow_by_deltamirror(*, place: dict[str, str], count: int) -> dict[str, float]:
+    """Seconds to append rows of Arrow, and to read them all again."""
+    rows = _rows(count)
+    with Catalog(Place(**place).url) as catalog:
+        table = catalog.table(TABLE)
+        table.append(rows.slice(0, _FEW))
+        figures = {"append": _seconds(lambda: table.append(rows))}
+        figures["scan"] = _seconds(table.to_arrow)
+    return figures
+
+
+def arrow_by_delta_rs(*, place: dict[str, str], count: int) -> dict[str, float]:
+    """The same by delta-rs."""
+    rows, folder = _rows(count), f"{Place(**place).folder}/table"
+    write_deltalake(folder, rows.slice(0, _FEW))
+    figures = {"append": _seconds(lambda: write_deltalake(folder, rows, mode="append"))}
+    figures["scan"] = _seconds(lambda: DeltaTable(folder).to_pyarrow_table())
+    return figures
+
+
+def single_by_deltamirror(*, place: dict[str, str], count: int) -> float:
+    """Appends of one row a second."""
+    row = _rows(1)
+    with Catalog(Place(**place).url) as catalog:
+        table = catalog.table(TABLE)
+        return count / _seconds(lambda: [table.append(row) for _ in range(count)])
+
+
+def single_by_delta_rs(*, place: dict[str, str], count: int) -> float:
+    """The same by delta-rs."""
+    row, folder = _rows(1), f"{Place(**place).folder}/table"
+    write_deltalake(folder, row)
+    return count / _seconds(lambda: [write_deltalake(folder, row, mode="append") for _ in range(count)])
+
+
+def frames(*, place: dict[str, str], source: str, count: int) -> dict[str, dict[str, float]]:
+    """Ours and Delta Spark's figures in one session, each after a small run of the same."""
+    where = Place(**place)
+    spark = stock_session()
+    register(spark)
+    frame, changes = spark.read.parquet(source), _changes(spark, count)
+    few = frame.limit(_FEW).cache()
+    with Catalog(where.url) as catalog:
+        ours = _ours(catalog, where.url, spark, frame=frame, few=few, changes=changes)
+    theirs = _delta_spark(f"{where.folder}/stock", spark, frame=frame, few=few, changes=changes)
+    spark.stop()
+    return {"deltamirror": ours, "Delta Spark": theirs}
+
+
+def single_by_delta_spark(*, place: dict[str, str], count: int) -> float:
+    """Appends of one row a second by Delta Spark, once it is warm."""
+    spark, folder = stock_session(), f"{Place(**place).folder}/stock"
+    row = spark.createDataFrame(_rows(1)).coalesce(1)
+
+    def append() -> None:
+        row.write.format("delta").mode("append").save(folder)
+
+    for _ in range(_WARM):
+        append()
+    begin = time.perf_counter()
+    for _ in range(count):
+        append()
+    found = count / (time.perf_counter() - begin)
+    spark.stop()
+    return found
+
+
+def _ours(
+    catalog: Catalog, url: str, spark: SparkSession, *, frame: DataFrame, few: DataFrame, changes: DataFrame
+) -> dict[str, float]:
+    table = catalog.table(TABLE)
+    table.append(few)
+    figures = {"append": _seconds(lambda: table.append(frame))}
+    reader = spark.read.format("deltamirror").option("catalog", url)
+    _read(reader.load(TABLE).limit(_FEW))
+    figures["scan"] = _seconds(lambda: _read(reader.load(TABLE)))
+    figures["merge"] = _seconds(
+        lambda: table.merge(changes, ["id"], matched=Update(), not_matched=Insert(), spark=spark)
+    )
+    return figures
+
+
+def _delta_spark(
+    folder: str, spark: SparkSession, *, frame: DataFrame, few: DataFrame, changes: DataFrame
+) -> dict[str, float]:
+    few.write.format("delta").save(folder)
+    figures = {"append": _seconds(lambda: frame.write.format("delta").mode("append").save(folder))}
+    _read(spark.read.format("delta").load(folder).limit(_FEW))
+    figures["scan"] = _seconds(lambda: _read(spark.read.format("delta").load(folder)))
+    changes.createOrReplaceTempView("changes")
+    into = f"MERGE INTO delta.`{folder}` t USING changes s ON t.id = s.id"
+    statement = f"{into} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    figures["merge"] = _seconds(lambda: spark.sql(statement).collect())
+    return figures
+
+
+def _read(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _changes(spark: SparkSession, count: int) -> DataFrame:
+    """A hundredth of the rows, spread over all of them; of these, some are new."""
+    ids = np.random.default_rng(2).choice(count + count // 1_000, count // 100, replace=False)
+    return spark.createDataFrame(_rows(len(ids), ids=ids))
+
+
+def _rows(count: int, *, ids: Any = None) -> pa.Table:
+    random = np.random.default_rng(1)
+    notes = pa.array([f"note {number:05}" for number in range(10_000)])
+    columns = {
+        "id": pa.array(np.arange(count) if ids is None else ids, pa.int64()),
+        "customer": pa.array(random.integers(0, 1_000_000, count), pa.int64()),
+        "amount": pa.array(random.random(count) * 1_000),
+        "note": notes.take(pa.array(random.integers(0, len(notes), count))),
+        "at": pa.array(1_700_000_000_000_000 + random.integers(0, 10**13, count), pa.timestamp("us", "UTC")),
+    }
+    return pa.table(columns)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin

@@ -1,0 +1,31 @@
+"""Delta Lake on Spark, as it comes: the peer of measurements."""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+__all__ = ["stock_session"]
+
+_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+
+def stock_session() -> SparkSession:
+    """A session on two cores of this machine."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]")
+    settings = {
+        "spark.jars.packages": _PACKAGE,
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.driver.memory": "8g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
