@@ -332,6 +332,16 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.LIVE,
         ),
     ] = 10
+    reread_days: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "Within how many days every object of every log is read again and compared with its digest, a few at each "
+            "look, whatever their size and time. 0: only `sample` counts.",
+            unit="days",
+            reload=Reload.LIVE,
+        ),
+    ] = 30.0
 
 
 class CleanupSettings(msgspec.Struct, frozen=True, kw_only=True):
