@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import bulk, checkpoint, crowd, growth, idle, importing, lag, publish, rows, single
+from benchmarks import bulk, checkpoint, crowd, growth, idle, importing, lag, levels, publish, rows, single
 from benchmarks.aims import verdicts
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
@@ -18,6 +18,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "bulk": bulk.run,
     "growth": growth.run,
     "publish": publish.run,
+    "levels": levels.run,
     "checkpoint": checkpoint.run,
     "import": importing.run,
     "rows": rows.run,

@@ -20,6 +20,7 @@ pytest_plugins = [
     "tests.support.servers.azurite",
     "tests.support.servers.s3",
     "tests.support.stores.any_store",
+    "tests.support.stores.cut_uploads",
     "tests.support.suite.combinations",
     "tests.support.interfaces.chromium",
     "tests.support.interfaces.status_pages",

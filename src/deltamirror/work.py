@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self, TypeAlias
 
+from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.chunks import Chunk
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.storage.open import StoreAddress
@@ -55,11 +56,17 @@ class Status(StrEnum):
 
 
 class Verification(StrEnum):
-    """What is checked of a commit: ``mirror.verify`` of the settings."""
+    """What is checked of a commit: ``mirror.verify`` of the settings. Each level has the checks of those before it."""
 
     OFF = "off"
     BASIC = "basic"  # its shape and digest, before it is published
-    STRICT = "strict"  # and its bytes, read back
+    STRICT = "strict"  # and the rules of its actions before, its bytes read back after
+    PARANOID = "paranoid"  # and what an independent reader makes of the newest version of a unit, and of a checkpoint
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether rules are applied, and objects read back."""
+        return self in (Verification.STRICT, Verification.PARANOID)
 
 
 class Stage(StrEnum):
@@ -104,6 +111,8 @@ class CommitWork:
     """None: the executor fetches them."""
     num_files: int | None = None
     """How many live files SQL counts after it; None: not counted. A commit may add files that are live already."""
+    is_verbatim: bool = False
+    """Whether another program encoded its lines, which are carried as they are."""
     is_base: bool = False
     """To be replayed as the whole state of its version, with which an imported table begins; not as its commit."""
 
@@ -123,6 +132,10 @@ class CommitUnit:
     """The ``.crc`` of the version before the first one; None where it is not certain, or the first version is 0."""
     checksums: bool = True
     verify: Verification = Verification.BASIC
+    reads_back: bool = False
+    """Whether objects are read back on every level: after a failure or a loss."""
+    in_force: tuple[Protocol, Metadata] | None = None
+    """Those before the first version, where rules are applied; None: there are none, or none are applied."""
     budget: float = 20.0
     read: float = 0.0
     """How many milliseconds it took to read the chunks that its commits carry."""
@@ -158,6 +171,7 @@ class CheckpointUnit:
     compression: str = "snappy"
     row_group_bytes: int = 32 * 1024 * 1024
     sidecar_actions: int = 50_000
+    verify: Verification = Verification.BASIC
 
 
 Unit: TypeAlias = CommitUnit | CheckpointUnit

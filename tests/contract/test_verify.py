@@ -10,6 +10,8 @@ import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings
+from deltamirror.deltalog import delta_rs
+from deltamirror.deltalog.delta_rs import DELTA_RS
 from deltamirror.errors import Diverged, NotFound
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.verify import readers
@@ -74,7 +76,7 @@ def test_a_published_table_has_not_drifted(catalog: Catalog, table: Table, level
     assert not found.is_drift, found
     assert (found.error, found.late, found.published) == (None, 0, NEWEST)
     assert found.versions == (0 if level is Level.BASIC else NEWEST + 1)
-    assert found.reader == (readers.DELTA_RS if level is Level.PARANOID else "")
+    assert found.reader == (DELTA_RS if level is Level.PARANOID else "")
 
 
 def test_deleted_and_changed_objects_are_found_and_repaired(catalog: Catalog, table: Table) -> None:
@@ -167,16 +169,13 @@ def test_only_a_paranoid_look_misses_the_rows(catalog: Catalog, table: Table) ->
     assert not verified(catalog).is_drift
     [found] = verified(catalog, Level.PARANOID).differences
     assert found.compared is ComparedWith.READER
-    assert found.first.startswith(f"{readers.DELTA_RS}: ")
+    assert found.first.startswith(f"{DELTA_RS}: ")
 
 
 def test_the_own_scan_reads_where_there_is_no_other_reader(
     catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_: str) -> None:
-        raise ModuleNotFoundError
-
-    monkeypatch.setattr(readers, "import_module", missing)
+    monkeypatch.setattr(delta_rs, "find_spec", lambda _: None)
     found = verified(catalog, Level.PARANOID)
     assert (found.reader, found.is_drift) == (readers.OWN_SCAN, False)
     next(Path(log_of(table)).parent.glob("*.parquet")).unlink()
@@ -194,4 +193,4 @@ def test_a_table_on_s3_is_read_by_another_reader_with_the_keys_of_the_settings(
         catalog.create_table("t", location=f"s3://{s3_bucket}/t", schema="id long").append(rows(1))
         assert engine.run(once=True).failures == []
         [found] = verifier(engine, Level.PARANOID, None).run(["t"])
-    assert (found.reader, found.is_drift, found.error) == (readers.DELTA_RS, False, None), found
+    assert (found.reader, found.is_drift, found.error) == (DELTA_RS, False, None), found

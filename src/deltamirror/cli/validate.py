@@ -8,8 +8,8 @@ import click
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import not_empty
+from deltamirror.deltalog.rules.findings import Finding
 from deltamirror.errors import Diverged
-from deltamirror.ops.validate.findings import Finding
 from deltamirror.ops.validate.targets import parse_target
 from deltamirror.ops.validate.validating import Validated
 from deltamirror.wiring import open_location

@@ -26,7 +26,7 @@ from deltamirror.config.mirroring import (
     ReconcileSettings,
     SparkSettings,
 )
-from deltamirror.config.overrides import Switch, settings_for
+from deltamirror.config.overrides import Switch, configured_values, settings_for
 from deltamirror.config.ready_rules import merged_rules, ready_made
 from deltamirror.config.rows import RowsSettings
 from deltamirror.config.secrets import (
@@ -92,6 +92,7 @@ __all__ = [
     "TableBlock",
     "WriterSettings",
     "block_keys",
+    "configured_values",
     "examine",
     "keys",
     "load",

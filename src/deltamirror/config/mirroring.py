@@ -111,10 +111,12 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 20.0
     verify: Annotated[
-        Literal["off", "basic", "strict"],
+        Literal["off", "basic", "strict", "paranoid"],
         described(
-            "What is checked of a commit: nothing, its shape and digest before it is published, or also its bytes "
-            "read back after.",
+            "What is checked of a commit. `off`: nothing; `basic`: its shape and digest, before it is published; "
+            "`strict`: also the rules of its actions before, and its bytes read back after; `paranoid`: also what "
+            "delta-rs (`pip install deltalake`) makes of the newest version of each unit of work, and of each "
+            "checkpoint.",
             reload=Reload.LIVE,
             per_table=True,
         ),
@@ -331,6 +333,16 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.LIVE,
         ),
     ] = 10
+    reread_days: Annotated[
+        float,
+        NOT_NEGATIVE,
+        described(
+            "Within how many days every object of every log is read again and compared with its digest, a few at each "
+            "look, whatever their size and time. 0: only `sample` counts.",
+            unit="days",
+            reload=Reload.LIVE,
+        ),
+    ] = 30.0
 
 
 class CleanupSettings(msgspec.Struct, frozen=True, kw_only=True):

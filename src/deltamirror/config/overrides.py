@@ -15,7 +15,7 @@ from deltamirror.config.keys import Key, keys
 from deltamirror.config.load import Loaded, origin_in_block
 from deltamirror.config.settings import Settings
 
-__all__ = ["Switch", "ignored_properties", "origins_for", "settings_for", "switched_by"]
+__all__ = ["Switch", "configured_values", "ignored_properties", "origins_for", "settings_for", "switched_by"]
 
 _PER_TABLE: Final = {key.path: key for key in keys(Settings) if key.per_table}
 _ENABLED: Final = _PER_TABLE["mirror.enabled"]
@@ -38,6 +38,13 @@ def origins_for(loaded: Loaded, table: str, properties: Mapping[str, str]) -> di
     for key, _, origin in _overriding(loaded.settings, table, properties):
         origins[key.path] = loaded.origins.get(origin, origin)
     return origins
+
+
+def configured_values(settings: Settings, path: str) -> list[Any]:
+    """The values that settings have for a key that tables may have their own of: for all tables, and in blocks."""
+    key = _PER_TABLE[path]
+    blocks = (dict(block.values) for block in settings.tables)
+    return [getattr(getattr(settings, key.section), key.name), *(own[path] for own in blocks if path in own)]
 
 
 def ignored_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

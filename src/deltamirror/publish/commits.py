@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from deltamirror.config import redact_text
+from deltamirror.delta.checksum import decode
 from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.names import commit_key
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, LogChanged, Transient
 from deltamirror.publish.assembly import commit_data
 from deltamirror.publish.checksums import ChecksumTrail
+from deltamirror.publish.readings import LogReader, Reading, require_as_committed
+from deltamirror.publish.rules import UnitRules
 from deltamirror.steps import Step
 from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import Created, Data, Store
@@ -27,7 +30,6 @@ from deltamirror.work import (
     Published,
     Stage,
     StageTimes,
-    Verification,
 )
 
 __all__ = ["publish_commits"]
@@ -54,20 +56,27 @@ class _Stopped(Exception):
 
 
 def publish_commits(
-    unit: CommitUnit, store: Store, *, fetch: Fetch, guard: Guard, clock: Callable[[], float] = time.monotonic
+    unit: CommitUnit,
+    store: Store,
+    *,
+    fetch: Fetch,
+    guard: Guard,
+    reader: LogReader | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> CommitOutcome:
     """Publish the versions of a unit one after the other, until one fails, the budget is spent or the lease lost.
 
     An object is never replaced. One that is there already with the same bytes is ours, from an attempt whose reply was
     lost; with other bytes the log has diverged, and the table stops. Nothing is put unless the version before the first
     one is there. At least one version is tried, however small the budget. ``fetch`` is called in this thread, ``guard``
-    also in the thread that writes the checksums.
+    also in the thread that writes the checksums. Where there is a ``reader``, the last version counts as published once
+    that one opened it and sees what was committed.
     """
     deadline = clock() + unit.budget
     published: list[tuple[Published, float]] = []  # with the time at which each was put
     failure, watch = None, Stopwatch(clock)
     with ChecksumTrail(unit, store, guard) as checksums:
-        publisher = _Publisher(unit, store, fetch, guard, clock, watch)
+        publisher = _Publisher(unit, store, fetch, guard, clock, watch, UnitRules(unit))
         try:
             publisher.require_predecessor()
             for version, work in enumerate(unit.commits, unit.commits[0].version):
@@ -83,13 +92,18 @@ def publish_commits(
     if checksums.lost_at is not None:
         # The process that holds the lease finds these commits in the log, and writes the checksums that are missing.
         published = [(done, put_at) for done, put_at in published if done.version < checksums.lost_at]
+    checksum, unread = checksums.checksum, None
+    if reader is not None and published:
+        unread = publisher.read_last(reader, published[-1][0], checksum)
+    if unread is not None:
+        published, failure, checksum = published[:-1], unread, None
     ended = clock()
     return CommitOutcome(
         table_id=unit.table_id,
         lease=unit.lease,
         published=tuple(replace(done, age=(ended - put_at) * 1_000) for done, put_at in published),
         failure=failure,
-        checksum=checksums.checksum,
+        checksum=checksum,
         checksum_failure=checksums.failure,
         stages=_stages(unit, watch),
         ended_at=time.time(),
@@ -111,6 +125,7 @@ class _Publisher:
     guard: Guard
     clock: Callable[[], float]
     watch: Stopwatch
+    rules: UnitRules
 
     def require_predecessor(self) -> None:
         """Nothing is put behind a gap: another disk, or none, may be in the place of the one that was published to."""
@@ -133,15 +148,30 @@ class _Publisher:
             if work.version != version:
                 raise Internal(f"a unit of table {self.unit.table!r} has version {work.version} in place of {version}")
             data = commit_data(work, self._fetched, table=self.unit.table, verify=self.unit.verify)
+        if self.unit.verify.is_strict:
+            with self._stage(Stage.CHECK, work, key):
+                self.rules.require(work, data)
         with self._stage(Stage.PUT, work, key):
             already = self._put(work, key, data)
-        if self.unit.verify is Verification.STRICT and not already:
+        if (self.unit.reads_back or self.unit.verify.is_strict) and not already:
             with self._stage(Stage.VERIFY, work, key):
                 self._read_back(work, key, data)
         ended = self.clock()
         milliseconds = (ended - begun) * 1_000
         done = Published(version=version, already=already, num_bytes=len(data), milliseconds=milliseconds)
         return done, data, ended
+
+    def read_last(self, reader: LogReader, done: Published, checksum: bytes | None) -> Failure | None:
+        """Let a reader open the last version that was published, whose checksum this is; why it does not count."""
+        certain = None if checksum is None else decode(checksum)
+        expected = None if certain is None else Reading.of_checksum(certain)
+        work = next(each for each in self.unit.commits if each.version == done.version)
+        try:
+            with self._stage(Stage.VERIFY, work, commit_key(done.version)):
+                require_as_committed(reader, self.store, done.version, table=self.unit.table, expected=expected)
+        except _Stopped as stopped:
+            return stopped.failure
+        return None
 
     def _fetched(self, work: CommitWork) -> Iterable[Chunk]:
         return self.watch.each(_READ, self.fetch(work))

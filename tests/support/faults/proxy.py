@@ -11,8 +11,9 @@
 
 ``fail(what, which, times=1, chance=1.0)``: the first rule that means a request and is not used up decides. ``what`` is
 one of ``Reset`` and ``Silence`` (before, within, after), ``Delay``, ``Throttle``, ``Truncate``, and before S3 also
-``Answer`` (a status that the store did not give). ``which`` is asked about an ``Access`` or a ``Statement``. Which
-requests are chosen by chance follows from the seed and the request, not from the order of threads.
+``Answer`` (a status that the store did not give) and ``Cut`` (the store gets the first bytes of a request). ``which``
+is asked about an ``Access`` or a ``Statement``. Which requests are chosen by chance follows from the seed and the
+request, not from the order of threads.
 
 ``heal()`` ends all faults. ``with proxy.refusing():`` connections are refused, those that are open are reset.
 ``proxy.log`` has all requests that are over, in the order of their arrival, with what befell them. All of it may be

@@ -9,7 +9,19 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from tests.support.faults.answering import Answer
 
-__all__ = ["UNAVAILABLE", "Answer", "Delay", "Fault", "Reset", "Rules", "Silence", "Throttle", "Truncate", "every"]
+__all__ = [
+    "UNAVAILABLE",
+    "Answer",
+    "Cut",
+    "Delay",
+    "Fault",
+    "Reset",
+    "Rules",
+    "Silence",
+    "Throttle",
+    "Truncate",
+    "every",
+]
 
 UNAVAILABLE: Final = Answer(503, "ServiceUnavailable")
 
@@ -50,7 +62,14 @@ class Truncate:
     keep: int
 
 
-Fault: TypeAlias = Answer | Delay | Reset | Silence | Throttle | Truncate
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The store gets so many bytes of the request, as of a client that is killed; the connections are reset."""
+
+    sent: int
+
+
+Fault: TypeAlias = Answer | Cut | Delay | Reset | Silence | Throttle | Truncate
 
 
 class Request(Protocol):

@@ -21,7 +21,7 @@ from deltamirror.config import StorageSettings
 from tests.support.faults.answering import Answer
 from tests.support.faults.http_messages import Message, read_answer, read_body, read_head
 from tests.support.faults.proxy import FaultProxy, connected, pace, reset
-from tests.support.faults.rules import Delay, Fault, Reset, Silence, Throttle, Truncate
+from tests.support.faults.rules import Cut, Delay, Fault, Reset, Silence, Throttle, Truncate
 from tests.support.servers.seaweed_server import SeaweedServer
 
 __all__ = ["Access", "S3Proxy", "is_put", "proxy_before", "s3_proxy"]
@@ -115,7 +115,7 @@ class S3Proxy(FaultProxy[Access]):
                 writer.write(_spelled(answer, access.method))
                 await writer.drain()
                 return True
-            case Reset.BEFORE | Reset.WITHIN | Silence.BEFORE:
+            case Reset.BEFORE | Reset.WITHIN | Silence.BEFORE | Cut():
                 await self._kept(access, request, reader, writer)
                 return False
         await asyncio.sleep(_pause(access.fault, len(request.body)))
@@ -124,12 +124,15 @@ class S3Proxy(FaultProxy[Access]):
     async def _kept(
         self, access: Access, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """The store hears of half a request, or of nothing; the client hears of a reset, or of nothing."""
+        """The store hears of a part of a request, or of nothing; the client hears of a reset, or of nothing."""
         self._log.append(access)
-        if access.fault is Reset.WITHIN:
-            await _send_half(self.upstream, request)
-        if access.fault is Silence.BEFORE:
-            await reader.read()
+        match access.fault:
+            case Reset.WITHIN:
+                await _send_half(self.upstream, request)
+            case Cut(sent):
+                await _send(self.upstream, (request.head + request.body)[:sent])
+            case Silence.BEFORE:
+                await reader.read()
         reset(writer)
 
     async def _answer(
@@ -193,7 +196,11 @@ async def _exchanged(address: tuple[str, int], request: Message, method: str) ->
 
 async def _send_half(address: tuple[str, int], request: Message) -> None:
     """Half of the body, or, where there is none, of the head."""
-    sent = request.head + request.body[: len(request.body) // 2] if request.body else request.head[:-2]
+    await _send(address, request.head + request.body[: len(request.body) // 2] if request.body else request.head[:-2])
+
+
+async def _send(address: tuple[str, int], sent: bytes) -> None:
+    """These bytes, and then a reset."""
     async with connected(address) as (_, writer):
         writer.write(sent)
         await writer.drain()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from deltamirror.batches import batched
@@ -16,6 +17,7 @@ from deltamirror.delta.names import (
 )
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.ops.reconcile.checksums import expected_checksums
+from deltamirror.ops.reconcile.rereading import Rereading
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
 from deltamirror.pipeline.run.inspection import Inspector
 from deltamirror.publish.checkpoint.companions import damaged_sidecar
@@ -41,22 +43,23 @@ __all__ = ["CLOCKS_APART", "Findings", "Look", "examine"]
 CLOCKS_APART: Final = 300_000
 """By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 
-_EVER: Final = -(2**63)
-"""Before every time that a store may tell of an object."""
 _WINDOW: Final = 10_000
 _SAMPLED_BYTES: Final = 16 * 1024 * 1024
 """The largest checkpoint of ours that is read for a sample."""
 _MOST_CHECKSUMS: Final = 1_000
+_FAR_APART: Final = 1_000
+"""After so many versions a chain of checksums begins anew sooner than it gets there."""
 _MOST_FOREIGN: Final = 100
 """So many foreign commits say enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Which objects are read: all of them, or a sample and those that a listing makes suspicious."""
+    """Which objects are read: all, or a sample, those whose turn it is, and those that a listing makes suspicious."""
 
     full: bool
     sample: range = range(0)
+    rereading: Rereading | None = None
     since: int = 0
     """Objects that were modified before this time (ms) were looked at."""
     judged: frozenset[Meta] = frozenset()
@@ -64,9 +67,13 @@ class Look:
     writes_checksums: Callable[[], bool] = lambda: True
     """Whether version checksums that are missing, or wrong, are written again; asked where there are some."""
 
+    def is_reread(self, version: int) -> bool:
+        """Whether all objects of a version are read, whatever their size and time."""
+        return self.full or (self.rereading is not None and self.rereading.is_due(version))
+
     def is_suspect(self, meta: Meta | None, *, written_at: int) -> bool:
         """Whether an object is missing from a listing, or was touched since it was written."""
-        return self.full or meta is None or meta.modified > max(written_at, self.since)
+        return meta is None or meta.modified > max(written_at, self.since)
 
 
 @dataclass(slots=True)
@@ -182,7 +189,8 @@ class _Examination:
         self.findings.checkpoints += self._differences(suspects)
         lost = {each.version for each in self.findings.checkpoints}
         for each in ours:
-            is_whole = self.look.full or (each.version in self.look.sample and each.num_bytes <= _SAMPLED_BYTES)
+            is_sampled = each.version in self.look.sample and each.num_bytes <= _SAMPLED_BYTES
+            is_whole = is_sampled or self.look.is_reread(each.version)
             is_due = (is_whole or each.version == newest) and each.version not in lost
             if is_due and isinstance(parse(each.name), UuidCheckpoint):
                 self.findings.checked += 1
@@ -199,9 +207,10 @@ class _Examination:
             last_put=max(self._last_put, self.log.published),
             awaited=awaited,
             foreign=min((each.version for each in self.findings.foreign), default=None),
-            modified_after=_EVER if self.look.full else self.look.since,
+            modified_after=self.look.since,
             obstacles=self._obstacles,
             sample=self.look.sample,
+            is_reread=self.look.is_reread,
             judged=self.look.judged,
         )
         recorded = {each.name for each in checkpoints if each.digest is not None}
@@ -225,9 +234,10 @@ class _Examination:
         oldest = self.log.log_start + (self.log.log_start > 0)
         wanted = range(max(newest, oldest, self.log.published - _MOST_CHECKSUMS), self.log.published + 1)
         doubtful = [version for version in self._doubtful if version >= oldest]
-        altered, expected = set[int](), expected_checksums(self.database, self.log, doubtful)
-        for some in batched(expected, _WINDOW):
-            altered |= {found.version for found in self._differences(some)}
+        altered = set[int]()
+        for versions in _runs(doubtful):
+            for some in batched(expected_checksums(self.database, self.log, versions), _WINDOW):
+                altered |= {found.version for found in self._differences(some)}
         missing = self._without_checksum(wanted, oldest)
         if not missing and not altered:
             return
@@ -258,7 +268,9 @@ class _Examination:
         meta = self.listed.commits.get(commit.version)
         if not commit.is_published:
             return meta is not None  # being put there at this moment, or a foreign commit
-        if commit.version in self.look.sample or self.look.is_suspect(meta, written_at=commit.published_at or 0):
+        if commit.version in self.look.sample or self.look.is_reread(commit.version):
+            return True
+        if self.look.is_suspect(meta, written_at=commit.published_at or 0):
             return True
         return meta is not None and meta.size != commit.object.num_bytes
 
@@ -266,8 +278,10 @@ class _Examination:
         meta, put_at = self.listed.checksums.get(commit.version), commit.published_at
         if meta is None or put_at is None:
             return False
+        if not meta.size or self.look.is_reread(commit.version):
+            return True
         # To say what one has to hold, all files of the table may have to be counted: not because clocks are apart.
-        return not meta.size or self.look.is_suspect(meta, written_at=put_at + CLOCKS_APART)
+        return self.look.is_suspect(meta, written_at=put_at + CLOCKS_APART)
 
     def _suspect(self, checkpoint: KeptCheckpoint, newest: int) -> ExpectedObject | None:
         """The file of a checkpoint, if it has to be read. One that nothing builds on only has to be there."""
@@ -280,7 +294,7 @@ class _Examination:
 
     def _is_doubtful(self, checkpoint: KeptCheckpoint, meta: Meta, newest: int) -> bool:
         """Whether the file of a checkpoint of ours has to be read: large ones only by what the listing says of them."""
-        if self.look.is_suspect(meta, written_at=checkpoint.written_at):
+        if self.look.is_reread(checkpoint.version) or self.look.is_suspect(meta, written_at=checkpoint.written_at):
             return True
         if isinstance(parse(checkpoint.name), UuidCheckpoint):
             # Its size is not recorded, but that of all files together; the newest is read for its sidecars anyway.
@@ -322,6 +336,12 @@ def _link(found: Obstacle) -> Misleading:
     meta = Meta(found.key, size=0, modified=0, etag=ETag(""))
     version = file.version if isinstance(file, LogFile) else -1
     return Misleading(version=version, meta=meta, reason=found.what, is_link=True)
+
+
+def _runs(versions: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Versions, which ascend, in parts that are far apart."""
+    ends = [at for at in range(1, len(versions)) if versions[at] - versions[at - 1] > _FAR_APART]
+    return (versions[first:last] for first, last in pairwise([0, *ends, len(versions)]) if last > first)
 
 
 def _never_written(missing: Sequence[int], certain: Collection[int]) -> list[int]:

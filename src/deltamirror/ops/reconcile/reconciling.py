@@ -10,15 +10,18 @@ from deltamirror.config import Switch
 from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
 from deltamirror.ops.reconcile.failures import diverged, gone, lost_commits, obstructed, place_gone, reason
+from deltamirror.ops.reconcile.rereading import Rereading
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.failures.policy import STORE_CODES
 from deltamirror.telemetry import metrics
+from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.queue.expected_objects import KeptLog, count_unpublished, kept_log, kept_logs, lost_checkpoints
 from deltamirror.txnlog.queue.findings import Turn
 
 __all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
 
 _log = logging.getLogger(__name__)
+_MS_OF_DAY: Final = 24 * 60 * 60 * 1000
 _OVER: Final = tuple(code for code in STORE_CODES if code != Throttled.code)
 """The troubles of a store that are over once it answers. One that asks for pauses answers, too."""
 
@@ -106,11 +109,24 @@ class Reconciler:
         sample = range(0) if full else self._sample(log)
         since = max(0, log.looked_at - CLOCKS_APART)
         with self._logs.turn(log, waits=insist) as turn:
-            findings = self._logs.examine(log, Look(full=full, sample=sample, since=since))
+            began_at = self._time()
+            look = Look(full=full, sample=sample, rereading=self._rereading(log, began_at), since=since)
+            findings = self._logs.examine(log, look)
             done = self._settled(log, findings, turn, insist=insist)
             if not findings.foreign:  # shortcuts of foreign commits are looked at once these are settled
-                turn.end(cursor=log.log_start if sample.stop > log.published else sample.stop, full=full)
+                cursor = log.log_start if sample.stop > log.published else sample.stop
+                turn.end(cursor=cursor, full=full, looked_at=began_at)
         return done
+
+    def _time(self) -> int:
+        with self._engine.database.read() as connection:
+            return time_of(connection)
+
+    def _rereading(self, log: KeptLog, began_at: int) -> Rereading | None:
+        period = int(self._engine.settings.reconcile.reread_days * _MS_OF_DAY)
+        if not period:
+            return None
+        return Rereading(table_id=log.table_id, after=log.looked_at, upto=began_at, period=period)
 
     def _sample(self, log: KeptLog) -> range:
         first = max(log.cursor, log.log_start)

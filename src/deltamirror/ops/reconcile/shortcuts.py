@@ -110,6 +110,8 @@ class Shortcuts:
     """The keys of what is no object, in the place of one."""
     sample: range = range(0)
     """Objects of these versions are read, whatever their time: copies keep the time of the original."""
+    is_reread: Callable[[int], bool] = lambda _: False
+    """Whether objects of a version are read, also if they were before."""
     judged: frozenset[Meta] = frozenset()
     """Objects that were read before, and mislead no reader; they are not read again for the sample."""
     checked: int = 0
@@ -222,7 +224,7 @@ class Shortcuts:
         The latter for those of the sample, and for those that readers of the newest version go by before they come to
         a checkpoint of ours.
         """
-        if any(meta.modified > self.modified_after for meta in metas):
+        if self.is_reread(version) or any(meta.modified > self.modified_after for meta in metas):
             return True
         if self.judged.issuperset(metas):
             self.passed.update(metas)

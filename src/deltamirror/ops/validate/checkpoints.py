@@ -18,9 +18,9 @@ from deltamirror.deltalog.checkpoint_pieces import is_json
 from deltamirror.deltalog.commits import read_blocks
 from deltamirror.deltalog.listing import CheckpointFiles, CheckpointKind
 from deltamirror.deltalog.parquet import opened, translated
+from deltamirror.deltalog.rules.commits import decoded_lines
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidInput, InvalidLocation
-from deltamirror.ops.validate.commits import decoded_lines
-from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.storage.store import Meta, Store
 
 __all__ = ["CheckpointCounts", "checkpoint_findings", "file_findings"]

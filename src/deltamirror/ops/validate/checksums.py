@@ -10,8 +10,8 @@ from deltamirror.delta.actions import Action
 from deltamirror.delta.checksum import Checksum, checksum_from_totals, decode
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.commits import read_commits, read_whole
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded
-from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.publish.checksums import ChecksumChain, stated_facts
 from deltamirror.storage.store import Meta, Store
 

@@ -7,7 +7,7 @@ from deltamirror.delta import names
 from deltamirror.delta.actions import Version
 from deltamirror.deltalog.comparison import ListedLog
 from deltamirror.deltalog.gaps import missing_versions, spelled
-from deltamirror.ops.validate.findings import Finding, LogObject
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.storage.store import Store
 
 __all__ = ["listing_findings"]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, Trust, decode
 from deltamirror.deltalog.listing import CheckpointFiles
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.ops.validate.checkpoints import CheckpointCounts
-from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.publish.checkpoint.companions import leads_to, repeats
 from deltamirror.storage.store import Store
 

@@ -14,9 +14,9 @@ from deltamirror.deltalog.checkpoint.reconciliation import keys_of
 from deltamirror.deltalog.checkpoint.state import transactions_after
 from deltamirror.deltalog.commits import read_blocks, read_commits
 from deltamirror.deltalog.listing import CompactionFile
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidInput, Unsupported
 from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, compare
-from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.storage.store import Meta, Store
 
 __all__ = ["UNDECODABLE", "CommitStates", "checkpoint_differences", "compaction_differences", "repeated_paths"]

@@ -12,11 +12,11 @@ from deltamirror.deltalog.commits import read_blocks, read_commits
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile
 from deltamirror.deltalog.pointer import POINTER_KEY
+from deltamirror.deltalog.rules.commits import Blocks, CommitRules, decoded_lines
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidLocation, Unsupported
 from deltamirror.ops.validate.checkpoints import CheckpointCounts, checkpoint_findings
 from deltamirror.ops.validate.checksums import ChecksumRules
-from deltamirror.ops.validate.commits import Blocks, CommitRules, decoded_lines
-from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.ops.validate.listing import listing_findings
 from deltamirror.ops.validate.pointers import pointer_findings, pointer_target, read_pointer
 from deltamirror.ops.validate.states import (

@@ -11,12 +11,12 @@ from deltamirror.delta.features import require_readable
 from deltamirror.deltalog.commits import read_blocks, read_whole
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import read_listing
+from deltamirror.deltalog.rules.commits import CommitRules
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.deltalog.states import state_at
 from deltamirror.errors import NotFound
 from deltamirror.ops.validate.checkpoints import CheckpointCounts, file_findings
 from deltamirror.ops.validate.checksums import decoded_checksum
-from deltamirror.ops.validate.commits import CommitRules
-from deltamirror.ops.validate.findings import Finding, LogObject
 from deltamirror.ops.validate.pointers import read_pointer
 from deltamirror.ops.validate.states import UNDECODABLE
 from deltamirror.ops.validate.sweep import LogSweep

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from deltamirror.deltalog.rules.findings import Finding
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.ops.validate.findings import Finding
 
 __all__ = ["ComparedWith", "Level", "StateDifference", "TableVerified"]
 

@@ -14,6 +14,7 @@ from deltamirror.deltalog.checkpoint.decoded import adds_table
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.listing import LogListing, read_listing
+from deltamirror.deltalog.rules.findings import Finding
 from deltamirror.deltalog.states import state_at
 from deltamirror.errors import DeltaMirrorError, NotFound
 from deltamirror.ops.diff.comparing import compare
@@ -22,7 +23,6 @@ from deltamirror.ops.reconcile.failures import place_gone
 from deltamirror.ops.reconcile.repair import repair
 from deltamirror.ops.reconcile.shortcuts import TableStates, unexpired
 from deltamirror.ops.reconcile.table_logs import Logs
-from deltamirror.ops.validate.findings import Finding
 from deltamirror.ops.validate.states import UNDECODABLE
 from deltamirror.ops.validate.validating import validate_log
 from deltamirror.ops.verify.readers import ReaderAnswer, read_table

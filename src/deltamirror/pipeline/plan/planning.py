@@ -7,12 +7,12 @@ from itertools import accumulate, takewhile
 from typing import Final
 
 from deltamirror.config import CheckpointSettings, Settings, settings_for
-from deltamirror.delta.actions import Metadata
+from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.checksum import encode
 from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
 from deltamirror.deltalog.checkpoint.content import can_continue
-from deltamirror.errors import InvalidInput
+from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint, is_late
 from deltamirror.pipeline.plan.checksum_seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
@@ -104,6 +104,7 @@ def plan_commits(
     commits = _batch(commits, settings.mirror.batch_bytes)
     metadata = _metadata(database, claim, mine, commits[-1].version)
     settings = settings_for(settings, claim.name, metadata.configuration)
+    verify = Verification(settings.mirror.verify)
     unit = CommitUnit(
         table_id=claim.table_id,
         table=claim.name,
@@ -113,7 +114,10 @@ def plan_commits(
         # Before the start of the log there is none to follow on: it was cleaned away, or never imported.
         follows=commit_key(claim.published) if mine.follows else "",
         checksums=False,
-        verify=_verification(claim, Verification(settings.mirror.verify)),
+        verify=verify,
+        # After a failure or a loss, the object is read back before it is recorded as published.
+        reads_back=claim.failed and verify is not Verification.OFF,
+        in_force=_in_force_before(database, claim, commits[0].version) if verify.is_strict else None,
         budget=settings.mirror.budget,
     )
     cadence = _cadence(metadata, settings.checkpoint)
@@ -146,9 +150,13 @@ def _metadata(database: Database, claim: Claim, waiting: Waiting, version: int) 
         return in_force(connection, claim.table_id, version)[1]
 
 
-def _verification(claim: Claim, configured: Verification) -> Verification:
-    """After a failure or a loss, the object is read back before it is recorded as published."""
-    return Verification.STRICT if claim.failed and configured is Verification.BASIC else configured
+def _in_force_before(database: Database, claim: Claim, version: int) -> tuple[Protocol, Metadata] | None:
+    """Protocol and metadata that a version follows on; None where it is the first that the catalog has."""
+    try:
+        with database.read() as connection:
+            return in_force(connection, claim.table_id, version - 1)
+    except NotFound:
+        return None
 
 
 def _with_checksums(database: Database, unit: CommitUnit, waiting: Waiting) -> CommitUnit:
@@ -186,6 +194,7 @@ def plan_checkpoint(database: Database, claim: Claim, *, settings: Settings) -> 
         compression=options.compression,
         row_group_bytes=options.row_group_bytes,
         sidecar_actions=options.sidecar_actions,
+        verify=Verification(settings.mirror.verify),
     )
 
 

@@ -14,10 +14,12 @@ from typing import Self
 
 from deltamirror.config import LiveSettings, Settings, redact_text
 from deltamirror.delta.chunks import Chunk
+from deltamirror.deltalog.delta_rs import require_delta_rs
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
 from deltamirror.pipeline.run.lease_guard import LeaseGuard
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.publish.commits import publish_commits
+from deltamirror.publish.readings import LogReader, Reading, read_by_delta_rs
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.location import local_path, store_prefix
@@ -36,6 +38,7 @@ from deltamirror.work import (
     Outcome,
     Stage,
     Unit,
+    Verification,
     carrying,
 )
 
@@ -66,8 +69,9 @@ class Resources:
         self.database = database
         self.is_task = is_task
         """Whether all that this process does at a time is the work of one task, commits or checkpoints."""
-        self._open_store = open_store
-        self._stores = Stores(self._opened, calls, keys=keys)
+        self._open_store, self._keys = open_store, keys
+        self._calls = StoreCalls() if calls is None else calls
+        self._stores = Stores(self._opened, self._calls, keys=keys)
         self._probed: set[tuple[str, str | None]] = set()
 
     @classmethod
@@ -93,9 +97,22 @@ class Resources:
         """The store at an address. A remote one that lets two writers win is refused before anything is published."""
         return self._stores.at(address)
 
+    def reader(self, address: StoreAddress) -> LogReader:
+        """An independent reader of the log at an address, whose calls end in time; MissingExtra where there is none."""
+        require_delta_rs()
+        return partial(self._read, address, self._keys() or Credentials())
+
     def close_stores(self) -> None:
         """Let go of the stores. One that is asked for again is opened again."""
         self._stores.close()
+
+    def _read(self, address: StoreAddress, credentials: Credentials, version: int) -> Reading | None:
+        return self._calls.run(
+            partial(read_by_delta_rs, address, credentials, version),
+            location=address.location,
+            doing="read by delta-rs",
+            seconds=address.options.transfer_timeout,
+        )
 
     def _opened(self, address: StoreAddress) -> Store:
         store = self._open_store(address)
@@ -127,16 +144,17 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event, clock
     stage = Stage.OPEN
     try:
         store = resources.store(unit.address)
+        reader = resources.reader(unit.address) if unit.verify is Verification.PARANOID else None
         stage = Stage.FETCH
         guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up)
         unit = _carrying(unit, resources, guard, clock)
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources, guard=guard)
         if isinstance(unit, CommitUnit):
-            return publish_commits(unit, store, fetch=fetch, guard=guard, clock=clock)
+            return publish_commits(unit, store, fetch=fetch, guard=guard, reader=reader, clock=clock)
         if resources.is_task:
             _give_way()
-        return publish_checkpoint(unit, store, fetch=fetch, guard=guard, clock=clock)
+        return publish_checkpoint(unit, store, fetch=fetch, guard=guard, reader=reader, clock=clock)
     except BaseException as error:  # noqa: BLE001  a panic of a Rust library is no Exception; it ends this unit only
         return failed(unit, our_error(error), stage)
 

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from deltamirror.arguments import flag, optional_number, require, require_function, settings_from, table_name
-from deltamirror.config import LiveSettings, Settings, Switch
+from deltamirror.config import LiveSettings, Settings, Switch, configured_values
+from deltamirror.deltalog.delta_rs import require_delta_rs
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.failures.circuit import Breakers
 from deltamirror.pipeline.failures.policy import way_out
@@ -39,7 +40,7 @@ from deltamirror.txnlog.queue.breakers import end_pauses
 from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import TableStatus, all_status, table_status
 from deltamirror.txnlog.tables.registry import MirrorState
-from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome
+from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Verification
 
 __all__ = ["Mirrored", "PublishingEngine"]
 
@@ -194,10 +195,13 @@ class PublishingEngine:
         """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again.
 
         Without ``once`` it is the service of ``deltamirror mirror --follow``: Spark is started at once, and the logs
-        are compared with the database in the background.
+        are compared with the database in the background. MissingExtra where settings ask for an independent reader
+        that is not installed.
         """
         once = flag(once, "once")
         require_function(observe, "observe", hint="give a function that takes an outcome")
+        if Verification.PARANOID in configured_values(self.settings, "mirror.verify"):
+            require_delta_rs()
         if once:
             make_due(self.database)
             end_pauses(self.database)

@@ -20,6 +20,7 @@ from deltamirror.publish.checkpoint.building import BaseUnusable, Built, build, 
 from deltamirror.publish.checkpoint.classic import write_classic
 from deltamirror.publish.checkpoint.sidecars import write_v2
 from deltamirror.publish.checkpoint.summary import Written
+from deltamirror.publish.readings import LogReader, Reading, require_as_committed
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Fetch, Guard, Stage
 
@@ -37,16 +38,23 @@ class _Stopped(Exception):
 
 
 def publish_checkpoint(
-    unit: CheckpointUnit, store: Store, *, fetch: Fetch, guard: Guard, clock: Clock = time.monotonic
+    unit: CheckpointUnit,
+    store: Store,
+    *,
+    fetch: Fetch,
+    guard: Guard,
+    reader: LogReader | None = None,
+    clock: Clock = time.monotonic,
 ) -> CheckpointOutcome:
     """Build the state of the unit's version, put it into the log as a checkpoint, and point to it.
 
-    A checkpoint of the version that is there already and says the same is kept. Trouble is the outcome's failure.
+    A checkpoint of the version that is there already and says the same is kept. Trouble is the outcome's failure. Where
+    there is a ``reader``, the version counts as written once that one opened it, and sees what was committed.
     """
     begun = clock()
     outcome = CheckpointOutcome(table_id=unit.table_id, lease=unit.lease, version=unit.version)
     try:
-        outcome = _published(unit, store, fetch=fetch, guard=guard, outcome=outcome)
+        outcome = _published(unit, store, fetch=fetch, guard=guard, reader=reader, outcome=outcome)
     except BaseUnusable:
         outcome = replace(outcome, base_unusable=True)
     except _Stopped as stopped:
@@ -55,7 +63,13 @@ def publish_checkpoint(
 
 
 def _published(
-    unit: CheckpointUnit, store: Store, *, fetch: Fetch, guard: Guard, outcome: CheckpointOutcome
+    unit: CheckpointUnit,
+    store: Store,
+    *,
+    fetch: Fetch,
+    guard: Guard,
+    reader: LogReader | None,
+    outcome: CheckpointOutcome,
 ) -> CheckpointOutcome:
     with _failing_at(Stage.CHECK, unit, _commit_key(unit)):
         _check_plan(unit)
@@ -67,6 +81,10 @@ def _published(
         written = _write(built, unit, store, guard=guard)
     with _failing_at(Stage.POINTER, unit, POINTER_KEY):
         move_pointer(store, written.pointer, guard=guard)
+    if reader is not None:
+        with _failing_at(Stage.VERIFY, unit, f"{names.LOG_DIRECTORY}/{written.name}"):
+            expected = Reading.of(built.state.protocol, built.state.metadata, num_files=built.num_files, num_bytes=None)
+            require_as_committed(reader, store, unit.version, table=unit.table, expected=expected)
     return _with(outcome, written, unit)
 
 

@@ -220,6 +220,7 @@ WORK: Final[Select[Any]] = select(
     versions.c.digest,
     versions.c.num_bytes,
     versions.c.num_chunks,
+    versions.c.kind,
 ).order_by(versions.c.version)
 """What is known of commits without their chunks."""
 
@@ -264,6 +265,7 @@ def work_of(row: Row[Any]) -> CommitWork:
         digest=bytes(row.digest),
         num_bytes=row.num_bytes,
         num_chunks=row.num_chunks,
+        is_verbatim=row.kind == "verbatim",
     )
 
 

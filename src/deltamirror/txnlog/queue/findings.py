@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
 
-from sqlalchemy import update
+from sqlalchemy import BigInteger, literal, update
 
 from deltamirror.batches import batched
 from deltamirror.errors import LeaseLost
@@ -96,9 +96,13 @@ class Turn:
                 failed = (c.table_id == self._lease.table_id) & (c.state == Status.FAILED) & c.error_code.in_(codes)
                 session.execute(update(records).where(failed).values(next_attempt_at=None))
 
-    def end(self, *, cursor: int, full: bool) -> None:
-        """The log was compared: the turn ends. The next sample begins with this version."""
-        seen = {"cursor": cursor, "reconciled_at": CLOCK, **({"full_at": CLOCK} if full else {})}
+    def end(self, *, cursor: int, full: bool, looked_at: int | None = None) -> None:
+        """The log was compared: the turn ends. The next sample begins with this version.
+
+        ``looked_at`` is when the comparison began, by the clock of the database; None: nothing depends on it.
+        """
+        at = CLOCK if looked_at is None else literal(looked_at, BigInteger)
+        seen = {"cursor": cursor, "reconciled_at": at, **({"full_at": at} if full else {})}
         with self._held(Step.END_TURN) as session:
             looked = upsert(reconciliations).values(table_id=self._lease.table_id, **seen)
             again = {name: looked.excluded[name] for name in seen}

@@ -10,7 +10,7 @@ from typing import Final
 
 from deltamirror.errors import Unavailable
 from deltamirror.pipeline.run.execution import Resources, execute, failed
-from deltamirror.work import CommitUnit, Outcome, Stage, Unit
+from deltamirror.work import CommitUnit, Outcome, Stage, Unit, Verification
 
 __all__ = ["patience", "work_on"]
 
@@ -21,7 +21,9 @@ _CALLS_OF_A_CHECKPOINT: Final = 6
 def patience(unit: Unit) -> float:
     """After how many seconds a unit is given up: longer than its store's own time-outs let it take."""
     transfer = unit.address.options.transfer_timeout
-    return unit.budget + transfer if isinstance(unit, CommitUnit) else _CALLS_OF_A_CHECKPOINT * transfer
+    reading = transfer if unit.verify is Verification.PARANOID else 0.0
+    publishing = unit.budget + transfer if isinstance(unit, CommitUnit) else _CALLS_OF_A_CHECKPOINT * transfer
+    return publishing + reading
 
 
 def work_on(

@@ -9,8 +9,8 @@ from deltamirror.delta.timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSIO
 from deltamirror.delta.validation import OncePerCommit, TableRules
 from deltamirror.delta.validation.metadata import check_metadata
 from deltamirror.delta.validation.protocol import check_protocol
+from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidAction, InvalidInput, Unsupported
-from deltamirror.ops.validate.findings import Finding, LogObject
 
 __all__ = ["Blocks", "CommitRules", "decoded_lines"]
 

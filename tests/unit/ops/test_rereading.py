@@ -1,0 +1,59 @@
+"""Every version has its turn once in a period, whenever the looks come, and few have it together."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltamirror.ops.reconcile.rereading import Rereading
+
+PERIOD = 30 * 24 * 60 * 60 * 1000
+NOW = 1_790_000_000_000
+
+
+def due(after: int, upto: int, *, table: int = 1, versions: int = 1_000) -> set[int]:
+    rereading = Rereading(table_id=table, after=after, upto=upto, period=PERIOD)
+    return {version for version in range(versions) if rereading.is_due(version)}
+
+
+@given(
+    looks=st.lists(st.integers(NOW, NOW + PERIOD), max_size=20).map(sorted),
+    table=st.integers(1, 2**63 - 1),
+    version=st.integers(0, 2**40),
+)
+def test_each_version_has_one_turn_in_a_period_however_the_looks_fall(
+    looks: list[int], table: int, version: int
+) -> None:
+    times = [NOW, *looks, NOW + PERIOD]
+    turns = [
+        Rereading(table_id=table, after=after, upto=upto, period=PERIOD).is_due(version)
+        for after, upto in pairwise(times)
+    ]
+    assert turns.count(True) == 1
+
+
+def test_all_versions_are_due_after_a_period_without_a_look() -> None:
+    assert due(NOW - PERIOD, NOW) == set(range(1_000))
+
+
+@pytest.mark.parametrize("back", [0, 1_000])
+def test_none_is_due_where_no_time_has_passed(back: int) -> None:
+    assert due(NOW, NOW - back) == set()
+
+
+def test_the_turns_of_a_log_are_spread_over_the_period() -> None:
+    day = PERIOD // 30
+    counts = [len(due(NOW + at, NOW + at + day, versions=20_000)) for at in range(0, PERIOD, day)]
+    assert sum(counts) == 20_000
+    assert max(counts) < 2 * 20_000 / 30
+
+
+def test_the_turns_of_small_logs_are_spread_over_the_period() -> None:
+    day = PERIOD // 30
+    counts = [
+        sum(bool(due(NOW + at, NOW + at + day, table=table, versions=1)) for table in range(1_000))
+        for at in range(0, PERIOD, day)
+    ]
+    assert sum(counts) == 1_000
+    assert max(counts) < 2 * 1_000 / 30
