@@ -7,7 +7,7 @@ reaches and however often, is one commit, and gets the same answer.
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, Protocol, TypeAlias
 
 import anyio
 import msgspec
@@ -46,6 +46,9 @@ _READERS: Final = (Right.READ, Right.WRITE)
 _WRITERS: Final = (Right.WRITE,)
 
 
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
 class InThread(Protocol):
     """Does work that asks the database, in one of a few threads."""
 
@@ -72,17 +75,15 @@ class CommitApi:
 
     def routes(self) -> list[Route]:
         """All routes, those with more names in their paths before the others."""
-        one = "/api/v1/tables/{name}/commits/{version}"
+        both = ["GET", "POST"]  # one route a path: the refusal of another method then names all that there are
         return [
             Route("/api/v1/openapi.json", self._description),
             Route("/api/v1/commits", self._several, methods=["POST"]),
-            Route("/api/v1/tables", self._new_table, methods=["POST"]),
-            Route("/api/v1/tables", self._read(self._located)),
+            Route("/api/v1/tables", _either(self._read(self._located), self._new_table), methods=both),
             Route("/api/v1/tables/{name}/head", self._read(self._head)),
             Route("/api/v1/tables/{name}/commits", self._read(self._range)),
             Route("/api/v1/tables/{name}/publish", self._publish, methods=["POST"]),
-            Route(one, self._one, methods=["POST"]),
-            Route(one, self._read(self._file)),
+            Route("/api/v1/tables/{name}/commits/{version}", _either(self._read(self._file), self._one), methods=both),
         ]
 
     async def _description(self, _: Request) -> Response:
@@ -233,7 +234,7 @@ class CommitApi:
                 break
         self._catalog.database.let_go()
 
-    def _read(self, answer: Callable[[Request, AccessToken], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def _read(self, answer: Callable[[Request, AccessToken], Response]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             return await self._in_thread(self._answered, request, answer)
 
@@ -251,6 +252,15 @@ class CommitApi:
                 f"the token {token.name} may not {' or '.join(rights)}: issue one with --rights {rights[-1]}"
             )
         return token
+
+
+def _either(read: Endpoint, write: Endpoint) -> Endpoint:
+    """An endpoint that reads, or, asked by POST, writes."""
+
+    async def endpoint(request: Request) -> Response:
+        return await (write if request.method == "POST" else read)(request)
+
+    return endpoint
 
 
 def _whole_body(request: Request, file: IO[bytes]) -> Sequence[Part]:
