@@ -53,6 +53,8 @@ soak: java setup ## Random schedules, tables and interleavings, processes amid f
 	$(BIN)/python -m tests.admission --directed ""
 	$(BIN)/python -m tests.admission --count $(TABLES)
 	$(BIN)/python -m tests.lockstep --steps 200
+	$(BIN)/python -m tests.statements --steps 200
+	$(BIN)/python -m tests.statements --steps 200 --store s3
 	RANDOM_EXAMPLES=1 $(BIN)/pytest -n 2 tests/property tests/unit
 	$(BIN)/pytest -s -m soak tests/soak
 	$(BIN)/pytest -n 2 -m elsewhere

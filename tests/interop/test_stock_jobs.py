@@ -15,20 +15,20 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.config import MirrorSettings, Settings, StorageSettings
-from deltamirror.delta.names import commit_name
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.ops.diff.comparing import compare
 from deltamirror.ops.diff.sides import location_state, table_state
-from deltamirror.ops.reconcile.reconciling import Strategy, TableReconciled
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.access.tokens import Right
 from tests.support.faults.rules import Answer, Fault, Reset, Truncate
-from tests.support.faults.s3_proxy import S3Proxy
+from tests.support.faults.s3_proxy import Access, S3Proxy
 from tests.support.interfaces.commit_clients import UNTIMED, commit_lines, writer_of
 from tests.support.interfaces.status_pages import Served, served
 from tests.support.lakes.lake import paths
 from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
-from tests.support.mirrors.reconcilers import reconciled
+from tests.support.mirrors.reconcilers import assert_clean
 from tests.support.readers.reader import Reader
+from tests.support.readers.s3_access import S3Access
 from tests.support.spark.stock_jobs import (
     LogStoreListing,
     LogStoreRace,
@@ -90,9 +90,7 @@ def assert_in_step(catalog: Catalog, table: Table) -> None:
         engine.run(once=True)
         [status] = engine.status(table.name)
         assert (status.state, status.lag_versions, status.failed) == ("active", 0, 0)
-        found, _ = reconciled(engine, Strategy.FULL, table.name)
-        checksums = found.repaired  # of versions that a job put without one
-        assert found == TableReconciled(table=table.name, checked=found.checked, repaired=checksums)
+        assert_clean(engine, table.name)
     assert published_files(table) == committed_files(table)
 
 
@@ -121,6 +119,29 @@ def test_statements_of_a_stock_job_are_commits_in_sql_with_the_bytes_that_delta_
         seen = delta_rs.snapshot(log_of(table).parent, rows=True)
         assert (seen.version, seen.row_count) == (table.info().head, table.to_arrow().num_rows)
     assert orders.to_arrow().num_rows == counted["n"] == 4
+
+
+def test_a_stream_that_dies_after_its_commit_loses_nothing_and_doubles_nothing_when_it_starts_again(
+    delta_spark: Reader, lake: Lake
+) -> None:
+    catalog, checkpoint = lake.page.catalog, lake.folder / "checkpoint"
+    events, copy = (
+        catalog.create_table(name, location=lake.folder / name, schema="id long") for name in ("events", "copy")
+    )
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+    stream = StreamedTable(lake.settings(), f"{lake.folder}/events", f"{lake.folder}/copy", str(checkpoint))
+    for batch in range(3):
+        events.append(pa.table({"id": [batch]}))
+        assert (told := delta_spark.run(stream)) is None, told
+        for name in (f"{batch}", f".{batch}.crc"):
+            (checkpoint / "commits" / name).unlink()  # killed before it knew that the batch was committed
+        if batch == 1:
+            (log_of(copy) / commit_name(copy.info().head)).unlink()  # and before its object was put
+    events.append(pa.table({"id": [3]}))
+    assert (told := delta_spark.run(stream)) is None, told
+    assert sorted(copy.to_arrow().column("id").to_pylist()) == [0, 1, 2, 3]
+    assert_in_step(catalog, copy)
 
 
 def test_a_location_that_is_not_ours_is_written_as_without_us(delta_spark: Reader, lake: Lake) -> None:
@@ -250,3 +271,32 @@ def test_a_stock_job_on_s3_commits_beside_our_own_writers(
             [status] = engine.status("orders")
         assert (status.state, status.published, status.failed) == ("active", 3, 0)
         assert orders.to_arrow().to_pylist() == [{"id": 2, "name": "b"}]
+
+
+def test_a_job_that_may_not_write_to_the_log_commits_by_a_server_that_puts_the_objects(
+    delta_spark: Reader, sqlite_lake: str, s3_bucket: str, s3_settings: StorageSettings, s3_proxy: S3Proxy
+) -> None:
+    s3_proxy.fail(Answer(403, "AccessDenied"), _writes_to_a_log, times=None)
+    hadoop = S3Access.of(s3_proxy.settings(s3_settings)).hadoop(s3_bucket)
+    with Catalog(sqlite_lake, settings=Settings(storage=s3_settings)) as catalog:
+        orders = catalog.create_table("orders", location=f"s3://{s3_bucket}/orders", schema="id long")
+        with served(catalog, settings=Settings(storage=s3_settings), publish=True) as page:
+            job = job_settings(page.url, page.token("job", Right.WRITE), f"s3a://{s3_bucket}/")
+            name = f"delta.`s3a://{s3_bucket}/orders`"
+            statements = [f"INSERT INTO {name} VALUES (1), (2)", f"UPDATE {name} SET id = 3 WHERE id = 1"]
+            assert not isinstance(delta_spark.run(StockJob({**hadoop, **job}, statements)), str)
+            orders.append(pa.table({"id": [4]}))  # in SQL alone, when the job goes on
+            counted = delta_spark.run(
+                StockJob({**hadoop, **job}, [f"DELETE FROM {name} WHERE id = 2", f"SELECT * FROM {name}"])
+            )
+        assert sorted(row["id"] for row in counted) == [3, 4]
+        assert orders.info().published == orders.info().head == 4
+        assert not any(access.status == 200 for access in s3_proxy.log if _writes_to_a_log(access))
+        store = store_at(orders.location, s3_settings)
+        for name, data in committed_files(orders).items():
+            put = store.read(f"{LOG_DIRECTORY}/{name}")
+            assert (put and put.data) == data, name
+
+
+def _writes_to_a_log(access: Access) -> bool:
+    return access.method in ("PUT", "POST", "DELETE") and f"/{LOG_DIRECTORY}/" in access.key

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltamirror import Delete, Insert, Update
 from tests.lockstep.expressions import Name, condition, names_of, value
 from tests.lockstep.kinds import Column, draw_rows, sql_name
-from tests.lockstep.pair import Pair, Step
+from tests.lockstep.pair import Step, Subject
 
 __all__ = ["merge"]
 
@@ -62,37 +62,37 @@ class _Clauses:
         self.texts.append(f"WHEN {when}{f' AND {where}' if where else ''} THEN {what}")
 
 
-def merge(random: Random, pair: Pair) -> Step:
+def merge(random: Random, subject: Subject) -> Step:
     """Any clauses, by any column; sources may be empty, and have keys twice."""
-    key = random.choice([pair.columns[0], *(each for each in pair.columns if each.kind.is_compared)])
-    target, source = names_of(pair.columns, "target."), names_of(pair.columns, "source.")
+    key = random.choice([subject.columns[0], *(each for each in subject.columns if each.kind.is_compared)])
+    target, source = names_of(subject.columns, "target."), names_of(subject.columns, "source.")
     on = f"target.{sql_name(key.name)} = source.{sql_name(key.name)}"
     if random.random() < 0.3:
         on = f"{on} AND ({condition(random, [*target, *source], 0)})"
-    rows, clauses = _source(random, pair, key), _Clauses(random, pair.columns)
+    rows, clauses = _source(random, subject, key), _Clauses(random, subject.columns)
     for number in reversed(range(random.choice((0, 1, 2)))):
         clauses.change(clauses.matched, "MATCHED", [*target, *source], is_last=number == 0)
     if not clauses.matched or random.random() < 0.6:
         clauses.insert(source)
     for number in reversed(range(random.choice((0, 0, 1, 2)))):
         clauses.change(clauses.by_source, "NOT MATCHED BY SOURCE", target, is_last=number == 0)
-    statement = f"MERGE INTO {pair.theirs} target USING {pair.source(rows)} source ON {on} {' '.join(clauses.texts)}"
+    using = f"MERGE INTO {subject.theirs} target USING {subject.source(rows)} source ON {on}"
     return Step(
-        lambda: pair.table.merge(
+        lambda table: table.merge(
             rows,
             on,
             matched=clauses.matched,
             not_matched=clauses.not_matched,
             not_matched_by_source=clauses.by_source,
         ),
-        [statement],
+        [f"{using} {' '.join(clauses.texts)}"],
     )
 
 
-def _source(random: Random, pair: Pair, key: Column) -> pa.Table:
+def _source(random: Random, subject: Subject, key: Column) -> pa.Table:
     """Rows with keys that are null or come twice now and then."""
     count = random.choice((0, 1, 2, 4))
-    rows = draw_rows(random, pair.columns, count)
+    rows = draw_rows(random, subject.columns, count)
     if random.random() < 0.3:
         return rows
     keys = random.sample(list(key.kind.values), min(count, len(key.kind.values)))

@@ -13,7 +13,7 @@ from tests.lockstep.kinds import Column, sql_name
 from tests.support.readers.reader import Reader, RequestFailed
 from tests.support.readers.rows import row_texts
 
-__all__ = ["Disagreement", "Pair", "Step"]
+__all__ = ["Disagreement", "Moment", "Pair", "Step", "Subject"]
 
 
 class Disagreement(AssertionError):
@@ -24,7 +24,7 @@ class Disagreement(AssertionError):
 class Step:
     """One operation: what it does to our table, and which statements do the same to theirs."""
 
-    ours: Callable[[], object]
+    ours: Callable[[Table], object]
     theirs: Sequence[str]
     columns: Sequence[Column] | None = None
     """The columns afterwards, where the operation changes them."""
@@ -40,20 +40,36 @@ class Moment:
     rows: list[str]
 
 
-@dataclass
-class Pair:
+@dataclass(kw_only=True)
+class Subject:
+    """A table as operations see it that are drawn for it."""
+
+    folder: Path
+    """Where sources lie."""
+    theirs: str
+    """The table of Delta Spark, as its statements name it."""
+    columns: list[Column]
+    partitions: list[str]
+    is_mapped: bool
+    moments: list[Moment] = field(default_factory=list)
+    sources: int = 0
+
+    def source(self, rows: pa.Table) -> str:
+        """Rows as a table that Spark reads."""
+        self.sources += 1
+        path = self.folder / f"source-{self.sources}.parquet"
+        pq.write_table(rows, path)
+        return f"parquet.`{path}`"
+
+
+@dataclass(kw_only=True)
+class Pair(Subject):
     """Both tables, and the moments at which they were equal."""
 
     table: Table
     spark: Reader
     checker: Reader
     """Reads their table after each step."""
-    folder: Path
-    columns: list[Column]
-    partitions: list[str]
-    is_mapped: bool
-    moments: list[Moment] = field(default_factory=list)
-    sources: int = 0
 
     @classmethod
     def create(
@@ -71,28 +87,25 @@ class Pair:
         pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         by = f"PARTITIONED BY ({', '.join(map(sql_name, partitions))})" if partitions else ""
         given = f"TBLPROPERTIES ({pairs})" if pairs else ""
-        readers[0].sql(f"CREATE TABLE delta.`{folder / 'theirs'}` ({schema}) USING delta {by} {given}")
+        theirs = f"delta.`{folder / 'theirs'}`"
+        readers[0].sql(f"CREATE TABLE {theirs} ({schema}) USING delta {by} {given}")
         table = catalog.create_table(
             folder.name, location=folder / "ours", schema=schema, partition_by=partitions, properties=properties
         )
-        is_mapped = "delta.columnMapping.mode" in properties
-        return cls(table, *readers, folder, columns, partitions, is_mapped)
-
-    @property
-    def theirs(self) -> str:
-        """Their table, as SQL names it."""
-        return f"delta.`{self.folder / 'theirs'}`"
-
-    def source(self, rows: pa.Table) -> str:
-        """Rows as a table that Spark reads."""
-        self.sources += 1
-        path = self.folder / f"source-{self.sources}.parquet"
-        pq.write_table(rows, path)
-        return f"parquet.`{path}`"
+        return cls(
+            folder=folder,
+            theirs=theirs,
+            columns=columns,
+            partitions=partitions,
+            is_mapped="delta.columnMapping.mode" in properties,
+            table=table,
+            spark=readers[0],
+            checker=readers[1],
+        )
 
     def take(self, step: Step) -> bool:
         """Do a step to both; whether they took it. Afterwards both have the same rows."""
-        ours, theirs = _refusal(step.ours), _refusal(lambda: self._run(step.theirs))
+        ours, theirs = _refusal(lambda: step.ours(self.table)), _refusal(lambda: self._run(step.theirs))
         if (ours is None) != (theirs is None):
             raise Disagreement(f"ours: {ours or 'took it'}\ntheirs: {theirs or 'took it'}\n{step.theirs}")
         if step.columns is not None and ours is None:

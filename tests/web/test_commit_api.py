@@ -23,7 +23,7 @@ from deltamirror.web.pages.guard import LONGEST_BODY
 from tests.support.interfaces.commit_clients import UNTIMED, Writer, commit_lines, framed, unframed, writer_of
 from tests.support.interfaces.status_pages import Client, Served, served
 from tests.support.lakes.lake import create, opened, paths
-from tests.support.mirrors.local import until
+from tests.support.mirrors.local import committed_files, make_table, published_files, until
 
 pytestmark = pytest.mark.requirement("R36")
 
@@ -48,6 +48,36 @@ def test_lines_become_the_version_that_they_ask_for_byte_for_byte(page: Served, 
     assert page.catalog.table("t").commit_file(1) == lines
     assert writer.get("/tables/t/commits/1").body == lines
     assert (writer.get("/tables/t/head").json["head"], writer.get("/tables/t/head").json["published"]) == (1, None)
+
+
+def test_versions_that_wait_are_put_by_the_server_when_a_writer_asks(
+    page: Served, writer: Writer, tmp_path: Path
+) -> None:
+    table = make_table(page.catalog, tmp_path, "u", properties=UNTIMED)
+    assert writer.commit("u", 1, commit_lines("a")).status == 201
+    for query, published in (("?version=0", 0), ("", 1), ("?version=1", 1)):
+        answer = writer.post(f"/tables/u/publish{query}", b"")
+        assert (answer.status, answer.json["published"], answer.json["publisher"]) == (200, published, "writer")
+    assert published_files(table) == committed_files(table)
+    assert writer.post("/tables/u/publish?version=2", b"").status == 404
+    page.catalog.pause("u")
+    assert writer.commit("u", 2, commit_lines("b")).status == 201
+    refused = {
+        ("no", ""): (writer, 404),
+        ("u", "?version=x"): (writer, 422),
+        ("u", ""): (writer, 409),
+        ("u", "?version=2"): (writer_of(page, "other", tables="sales.*"), 403),
+        ("u", "?version=1"): (writer_of(page, "reader", Right.READ), 403),
+    }
+    for (name, query), (sender, status) in refused.items():
+        assert sender.post(f"/tables/{name}/publish{query}", b"").status == status, (name, query)
+    assert len(published_files(table)) == 2
+
+
+def test_a_table_says_that_the_server_puts_its_objects(lake: Catalog) -> None:
+    create(lake)
+    with served(lake, publish=True) as page:
+        assert writer_of(page).get("/tables/t/head").json["publisher"] == "server"
 
 
 def test_a_version_that_is_taken_or_ahead_is_a_conflict_that_names_the_head(page: Served, writer: Writer) -> None:

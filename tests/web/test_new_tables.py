@@ -139,6 +139,31 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_put(
     assert not location.exists()
 
 
+PROTOCOL = b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n'
+MANAGED = b"""{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["catalogManaged"],\
+"writerFeatures":["catalogManaged","inCommitTimestamp"]}}\n"""
+UNKNOWN = b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["notKnown"]}}\n'
+
+
+@pytest.mark.parametrize(
+    ("protocol", "code"),
+    [
+        (b"no JSON\n", "invalid-line"),
+        (b"", "invalid-input"),
+        (MANAGED, "unsupported"),
+        (UNKNOWN, "invalid-action"),
+    ],
+)
+def test_a_first_version_that_is_refused_leaves_no_table_that_jobs_would_write_without_us(
+    page: Served, writer: Writer, tmp_path: Path, first: bytes, protocol: bytes, code: str
+) -> None:
+    location = tmp_path / "a b" / "new" / "t"
+    assert PROTOCOL in first
+    told = make(writer, location, first.replace(PROTOCOL, protocol))
+    assert (told.status, told.json["code"]) == (422, code), told.text
+    assert not location.exists()
+
+
 def test_a_wrong_setting_is_told_as_such_and_no_location_passes_for_a_stranger(lake: Catalog, tmp_path: Path) -> None:
     with served(lake, create_below="ftp://x/y") as page:
         told = writer_of(page).get(f"/tables?location={quote(str(tmp_path))}")

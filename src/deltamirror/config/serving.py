@@ -75,6 +75,14 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
             reload=Reload.LIVE,
         ),
     ] = ""
+    publish: Annotated[
+        bool,
+        described(
+            "Whether the server puts the objects of stock Delta Lake jobs, which otherwise put them themselves: for "
+            "stores where jobs may not write to `_delta_log/`. The server then needs the keys of the store.",
+            reload=Reload.LIVE,
+        ),
+    ] = False
     session: Annotated[
         float, POSITIVE, described("How long a browser stays signed in.", unit="s", reload=Reload.START)
     ] = 43_200.0

@@ -16,7 +16,7 @@ from deltamirror.storage.store import Store
 from tests.support.logs.commit_units import Calls, watched
 from tests.support.mirrors.local import local_settings
 
-__all__ = ["WatchedInspector", "comparing_every", "reconciled", "reconciler_of", "reconciling"]
+__all__ = ["WatchedInspector", "assert_clean", "comparing_every", "reconciled", "reconciler_of", "reconciling"]
 
 
 def comparing_every(seconds: float) -> LiveSettings:
@@ -64,3 +64,9 @@ def reconciled(engine: MirrorEngine, strategy: Strategy, table: str = "t") -> tu
     with reconciler_of(engine) as (reconciler, inspector):
         [found] = reconciler.run(strategy, [table]).tables
         return found, len(inspector.reads)
+
+
+def assert_clean(engine: MirrorEngine, table: str) -> None:
+    """The whole log is as SQL has it; no more is written than checksums of versions that a job put without one."""
+    found, _ = reconciled(engine, Strategy.FULL, table)
+    assert found == TableReconciled(table=table, checked=found.checked, repaired=found.repaired), f"{found}"

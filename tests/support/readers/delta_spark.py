@@ -153,14 +153,8 @@ class DeltaSpark:
             # It keeps its clients by bucket; a closed one is forgotten.
             path = self.jvm.org.apache.hadoop.fs.Path(f"s3a://{bucket}/")
             path.getFileSystem(configuration).close()
-        settings = {
-            "endpoint": s3.endpoint,
-            "endpoint.region": s3.region,
-            "access.key": s3.access_key,
-            "secret.key": s3.secret_key,
-        }
-        for name, value in settings.items():
-            configuration.set(f"fs.s3a.bucket.{bucket}.{name}", value)
+        for name, value in s3.hadoop(bucket).items():
+            configuration.set(name, value)
         self.endpoints[bucket] = s3.endpoint
 
     def _session(self) -> Any:

@@ -60,6 +60,16 @@ class S3Access:
             "AWS_ALLOW_HTTP": "true",
         }
 
+    def hadoop(self, bucket: str) -> dict[str, str]:
+        """The settings of Hadoop for one bucket."""
+        settings = {
+            "endpoint": self.endpoint,
+            "endpoint.region": self.region,
+            "access.key": self.access_key,
+            "secret.key": self.secret_key,
+        }
+        return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in settings.items()}
+
 
 def bucket_and_key(location: str) -> tuple[str, str]:
     """The two parts of ``s3://bucket/key``."""

@@ -1,17 +1,29 @@
 """Stock Delta Lake jobs that commit through ``deltamirror serve``, in the session that tests share."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltamirror.spark.logstore import LOG_STORE
+from tests.support.readers.rows import row_texts
 
-__all__ = ["LogStoreListing", "LogStoreRace", "LogStoreWrite", "StockJob", "StreamedTable", "job_settings"]
+__all__ = [
+    "LogStoreListing",
+    "LogStoreRace",
+    "LogStoreWrite",
+    "StockJob",
+    "StreamedTable",
+    "TwinJob",
+    "TwinOutcome",
+    "job_settings",
+]
 
 
 def job_settings(server: str, token: str, locations: str, retry_seconds: int = 60) -> dict[str, str]:
@@ -151,3 +163,57 @@ class _Jvm:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
+
+
+@dataclass(frozen=True, slots=True)
+class TwinOutcome:
+    """The rows of a table after statements, and the class of the error that refused them, empty if none did."""
+
+    refusal: str
+    rows: list[str]
+    message: str = field(default="", compare=False)
+
+    def shown(self, other: "TwinOutcome") -> str:
+        """The part that another one does not have."""
+        own = [row for row in self.rows if row not in other.rows]
+        return f"{self.message or 'taken'}, {len(self.rows)} rows, of which only here: {own}"
+
+
+@dataclass(frozen=True, slots=True)
+class TwinJob:
+    """The same statements for tables in several folders, which take the place of ``$folder``; an outcome for each."""
+
+    settings: Mapping[str, str]
+    folders: Sequence[str]
+    statements: Sequence[str]
+    query: str
+    columns: Sequence[str]
+    """Those of the query that are the outcome."""
+    is_streamed: bool = False
+    """Whether ``feed`` is streamed into ``copy`` before the query."""
+
+    def run(self, session: SparkSession) -> list[TwinOutcome]:
+        """Run them for one folder after the other."""
+        with _configured(session, self.settings):
+            return [self._side(session, folder) for folder in self.folders]
+
+    def _side(self, session: SparkSession, folder: str) -> TwinOutcome:
+        refusal = message = ""
+        try:
+            for statement in self.statements:
+                session.sql(statement.replace("$folder", folder)).collect()
+            if self.is_streamed:
+                StreamedTable({}, f"{folder}/feed", f"{folder}/copy", f"{folder}/checkpoint").run(session)
+        except (PySparkException, Py4JJavaError) as error:
+            refusal, message = _error_class(error), str(error)[:2_000]
+        try:
+            found = session.sql(self.query.replace("$folder", folder)).select(*self.columns).toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            return TwinOutcome(f"{refusal} {_error_class(error)}", [], f"{message} {str(error)[:2_000]}")
+        return TwinOutcome(refusal, row_texts(found.to_pylist()), message)
+
+
+def _error_class(error: PySparkException | Py4JJavaError) -> str:
+    """The name that Spark gives to an error, such as ``[DELTA_TABLE_NOT_FOUND]``."""
+    found = re.search(r"\[([A-Z0-9_.]{5,})\]", str(error))
+    return type(error).__name__ if found is None else found[1]

@@ -14,7 +14,11 @@ from zlib import crc32
 from deltamirror.catalog import Catalog
 from deltamirror.catalog.places import require_own_folder
 from deltamirror.config import LiveSettings
+from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.lines import decode_commit
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.validation import check_actions
+from deltamirror.deltalog.admission import require_importable
 from deltamirror.errors import (
     AlreadyExists,
     Conflict,
@@ -31,6 +35,7 @@ from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.storage.location import canonical_location, is_inside
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Created, Store
+from deltamirror.txnlog.imports.importing import no_foundation
 from deltamirror.txnlog.tables.registry import TableInfo, require_free, require_name
 
 __all__ = ["FirstContact", "Offer"]
@@ -77,6 +82,7 @@ class FirstContact:
         with self._turn(place):
             known = self._table_at(place)
             if known is None:
+                _require_first_version(lines, place)
                 self._put_first(place, offer.name, lines)
                 known = self._imported(place, offer.name)
         if self._first_version(known) != lines:
@@ -134,6 +140,17 @@ class FirstContact:
             return self._catalog.table_at(place).info()
         except NotFound:
             return None
+
+
+def _require_first_version(lines: bytes, place: str) -> None:
+    """Refuse lines that no later commit could follow: once they are put, jobs have a Delta table there without us."""
+    actions = decode_commit(lines)
+    protocol = next((action for action in actions if isinstance(action, Protocol)), None)
+    metadata = next((action for action in actions if isinstance(action, Metadata)), None)
+    if protocol is None or metadata is None:
+        raise no_foundation(place, "protocol" if protocol is None else "metaData")
+    require_importable(protocol, location=place)
+    check_actions(actions, protocol=protocol, metadata=metadata, verbatim=True, rows_checked=True)
 
 
 def _has_versions(store: Store) -> bool:

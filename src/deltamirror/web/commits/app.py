@@ -7,7 +7,7 @@ reaches and however often, is one commit, and gets the same answer.
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, Protocol, TypeAlias
 
 import anyio
 import msgspec
@@ -17,13 +17,13 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from deltamirror.catalog import Catalog, Committed
-from deltamirror.config import LiveSettings
 from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.imports.first_contact import FirstContact, Offer
 from deltamirror.txnlog.access.tokens import AccessToken, Right
 from deltamirror.txnlog.tables.registry import TableInfo
 from deltamirror.web.commits.bodies import FRAMES, NDJSON, Part, frame_head, framed_parts, part_lines, spooled
-from deltamirror.web.commits.description import description
+from deltamirror.web.commits.description import Publisher, description
 from deltamirror.web.listener import grant_time
 from deltamirror.web.pages.asked import number_of
 from deltamirror.web.pages.identity import Doorkeeper, Forbidden
@@ -46,6 +46,9 @@ _READERS: Final = (Right.READ, Right.WRITE)
 _WRITERS: Final = (Right.WRITE,)
 
 
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
 class InThread(Protocol):
     """Does work that asks the database, in one of a few threads."""
 
@@ -65,23 +68,22 @@ def bounds_its_body(scope: Scope) -> bool:
 class CommitApi:
     """The API of one catalog."""
 
-    def __init__(self, catalog: Catalog, doorkeeper: Doorkeeper, live: LiveSettings, in_thread: InThread) -> None:
-        self._catalog, self._doorkeeper, self._live, self._in_thread = catalog, doorkeeper, live, in_thread
-        self._first_contact = FirstContact(catalog, live)
+    def __init__(self, catalog: Catalog, doorkeeper: Doorkeeper, engine: MirrorEngine, in_thread: InThread) -> None:
+        self._catalog, self._doorkeeper, self._engine, self._in_thread = catalog, doorkeeper, engine, in_thread
+        self._first_contact = FirstContact(catalog, engine.live)
         self._committers = anyio.CapacityLimiter(_AT_ONCE)
 
     def routes(self) -> list[Route]:
         """All routes, those with more names in their paths before the others."""
-        one = "/api/v1/tables/{name}/commits/{version}"
+        both = ["GET", "POST"]  # one route a path: the refusal of another method then names all that there are
         return [
             Route("/api/v1/openapi.json", self._description),
             Route("/api/v1/commits", self._several, methods=["POST"]),
-            Route("/api/v1/tables", self._new_table, methods=["POST"]),
-            Route("/api/v1/tables", self._read(self._located)),
+            Route("/api/v1/tables", _either(self._read(self._located), self._new_table), methods=both),
             Route("/api/v1/tables/{name}/head", self._read(self._head)),
             Route("/api/v1/tables/{name}/commits", self._read(self._range)),
-            Route(one, self._one, methods=["POST"]),
-            Route(one, self._read(self._file)),
+            Route("/api/v1/tables/{name}/publish", self._publish, methods=["POST"]),
+            Route("/api/v1/tables/{name}/commits/{version}", _either(self._read(self._file), self._one), methods=both),
         ]
 
     async def _description(self, _: Request) -> Response:
@@ -101,7 +103,7 @@ class CommitApi:
         """Look at the token before the body is taken, and commit when all of it is there."""
         await self._in_thread(self._admitted, request)
         grant_time(request.scope, _LONGEST)
-        async with spooled(request, self._live.current.serve.commit_bytes) as file:
+        async with spooled(request, self._engine.settings.serve.commit_bytes) as file:
             return await self._in_thread(self._committed, request, file, parts, threads=self._committers)
 
     def _admitted(self, request: Request) -> Response:
@@ -128,13 +130,25 @@ class CommitApi:
         _log.info("%s committed %s over HTTP", writer.name, dict(committed.versions))
         return _json(_outcome(committed), 201)
 
+    async def _publish(self, request: Request) -> Response:
+        """Put the versions of a table that wait to be published, up to one of them."""
+        grant_time(request.scope, _LONGEST)
+        return await self._in_thread(self._published, request, threads=self._committers)
+
+    def _published(self, request: Request) -> Response:
+        writer = self._bearer(request, _WRITERS)
+        _require_single(request)
+        name = _covered_name(request, writer)
+        self._engine.mirror(name, number_of(request.query_params, "version"), checkpoint=False)
+        return self._about(self._catalog.table(name).info(), writer)
+
     # New tables
 
     async def _new_table(self, request: Request) -> Response:
         """Make a table of a location: with the lines of a body as its version 0, or as it lies there."""
         await self._in_thread(self._admitted_table, request)
         grant_time(request.scope, _LONGEST)
-        async with spooled(request, self._live.current.serve.commit_bytes) as file:
+        async with spooled(request, self._engine.settings.serve.commit_bytes) as file:
             return await self._in_thread(self._registered, request, file, threads=self._committers)
 
     def _admitted_table(self, request: Request) -> Response:
@@ -149,7 +163,7 @@ class CommitApi:
         file.seek(0)
         made = self._first_contact.create(location, file.read()) if size else self._first_contact.take_in(location)
         _log.info("%s has table %s at %s over HTTP", writer.name, made.name, made.location)
-        return _json(_table(made), 201)
+        return _json(self._document(made), 201)
 
     def _offered(self, location: str, writer: AccessToken) -> Offer:
         """What a writer may make of a location."""
@@ -179,7 +193,19 @@ class CommitApi:
 
     def _about(self, info: TableInfo, reader: AccessToken) -> Response:
         _require_covered(reader, info.name)
-        return _json(_table(info))
+        return _json(self._document(info))
+
+    def _document(self, info: TableInfo) -> dict[str, object]:
+        return {
+            "table": info.name,
+            "location": info.location,
+            "state": info.state,
+            "head": info.head,
+            "timestamp": info.head_timestamp,
+            "published": info.published,
+            "log_start": info.log_start,
+            "publisher": Publisher.SERVER if self._engine.settings.serve.publish else Publisher.WRITER,
+        }
 
     def _file(self, request: Request, reader: AccessToken) -> Response:
         """The bytes of one version."""
@@ -208,7 +234,7 @@ class CommitApi:
                 break
         self._catalog.database.let_go()
 
-    def _read(self, answer: Callable[[Request, AccessToken], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def _read(self, answer: Callable[[Request, AccessToken], Response]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             return await self._in_thread(self._answered, request, answer)
 
@@ -226,6 +252,15 @@ class CommitApi:
                 f"the token {token.name} may not {' or '.join(rights)}: issue one with --rights {rights[-1]}"
             )
         return token
+
+
+def _either(read: Endpoint, write: Endpoint) -> Endpoint:
+    """An endpoint that reads, or, asked by POST, writes."""
+
+    async def endpoint(request: Request) -> Response:
+        return await (write if request.method == "POST" else read)(request)
+
+    return endpoint
 
 
 def _whole_body(request: Request, file: IO[bytes]) -> Sequence[Part]:
@@ -286,18 +321,6 @@ def _outcome(committed: Committed) -> dict[str, object]:
         "versions": dict(committed.versions),
         "timestamp": committed.timestamp,
         "already_applied": committed.already_applied,
-    }
-
-
-def _table(info: TableInfo) -> dict[str, object]:
-    return {
-        "table": info.name,
-        "location": info.location,
-        "state": info.state,
-        "head": info.head,
-        "timestamp": info.head_timestamp,
-        "published": info.published,
-        "log_start": info.log_start,
     }
 
 

@@ -1,15 +1,24 @@
 """The commit API as an OpenAPI document: served, kept in the reference, and the source of random requests in tests."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.web.commits.bodies import FRAMES, NDJSON
 from deltamirror.web.problems import PROBLEM
 
-__all__ = ["description"]
+__all__ = ["Publisher", "description"]
 
 _Document = dict[str, Any]
+
+
+class Publisher(StrEnum):
+    """Which side puts the object of a version that a writer has committed."""
+
+    SERVER = "server"
+    WRITER = "writer"
+
 
 _LARGEST: Final = 2**63 - 1
 _PROBLEMS: Final[Mapping[int, str]] = {
@@ -47,6 +56,7 @@ def description() -> _Document:
             "/api/v1/tables": {"get": _located(), "post": _new_table()},
             "/api/v1/tables/{name}/head": {"get": _head()},
             "/api/v1/tables/{name}/commits": {"get": _range()},
+            "/api/v1/tables/{name}/publish": {"post": _publish()},
             "/api/v1/tables/{name}/commits/{version}": {"get": _file(), "post": _one()},
         },
         "components": {
@@ -89,6 +99,17 @@ def _new_table() -> _Document:
         answers={"201": _json("The table.", "Table")},
         problems=_COMMIT,
         needs_body=False,
+    )
+
+
+def _publish() -> _Document:
+    return _operation(
+        "publish",
+        "Put the versions that wait to be published into `_delta_log/`, up to one of them, or up to the newest. A lost "
+        "reply changes nothing: send it again.",
+        parameters=[_NAME, _version("version", required=False)],
+        answers={"200": _json("They are published; the table.", "Table")},
+        problems=(401, 403, 404, 409, 422, 429, 503),
     )
 
 
@@ -186,6 +207,11 @@ def _table() -> _Document:
         timestamp={"type": "integer", "description": "When that was committed, in milliseconds since 1970."},
         published={"type": ["integer", "null"], "description": "The newest version that the mirror has recorded."},
         log_start={"type": "integer", "description": "The oldest version that the log holds."},
+        publisher={
+            "enum": list(Publisher),
+            "description": "Which side puts a committed version: `server` (`serve.publish`) on the request `publish`, "
+            "or the writer itself, if it likes. The mirror puts all that are left.",
+        },
     )
 
 

@@ -75,7 +75,7 @@ class _Pages:
         self._monitoring = monitoring_app(HealthMonitor(engine.database, engine.live))
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._held_back = 0
-        self._commits = CommitApi(catalog, self._doorkeeper, engine.live, self._in_thread)
+        self._commits = CommitApi(catalog, self._doorkeeper, engine, self._in_thread)
 
     def app(self) -> Starlette:
         """All routes."""

@@ -42,8 +42,8 @@ final class CommitServer {
     this.retried = retried;
   }
 
-  /** A table of the server. */
-  record Table(String name, String state, long head, long published) {
+  /** A table of the server, which puts its objects if {@code isPutByServer}. */
+  record Table(String name, String state, long head, long published, boolean isPutByServer) {
     boolean isActive() {
       return state.equals("active");
     }
@@ -127,6 +127,15 @@ final class CommitServer {
     return head;
   }
 
+  /** Let the server put the versions of a table, up to this one. */
+  void publish(Table table, long version) throws IOException {
+    HttpRequest request = request("tables/" + encoded(table.name()) + "/publish?version=" + version)
+        .POST(HttpRequest.BodyPublishers.noBody())
+        .build();
+    HttpResponse<String> answer = answered(request, TEXT, false);
+    require(answer.statusCode() == 200, answer.statusCode(), answer.body());
+  }
+
   /** The commits of consecutive versions, one after the other. */
   void commits(Table table, long first, long last, Taker taker) throws IOException {
     Patience patience = patience();
@@ -177,7 +186,8 @@ final class CommitServer {
         Json.text(document, "table"),
         Json.text(document, "state"),
         Json.number(document, "head").orElseThrow(),
-        Json.number(document, "published").orElse(-1L));
+        Json.number(document, "published").orElse(-1L),
+        Json.text(document, "publisher").equals("server"));
   }
 
   private HttpRequest get(String path) {

@@ -11,7 +11,7 @@ import org.apache.hadoop.fs.Path;
 
 /** The log of a table that a server has: what is committed to it, and what of that lies in its folder. */
 record MirroredLog(CommitServer server, CommitServer.Table table, LogStore store, Path folder, Configuration configuration) {
-  /** Commit a version to SQL, then put its object; FileAlreadyExistsException if the version is taken. */
+  /** Commit a version to SQL, then put its object, or let the server do that; FileAlreadyExistsException if the version is taken. */
   void commit(long version, CommitFile file) throws IOException {
     if (!table.isActive()) {
       throw new IOException("Table " + table.name() + " of deltamirror is " + table.state()
@@ -38,7 +38,11 @@ record MirroredLog(CommitServer server, CommitServer.Table table, LogStore store
   }
 
   private void publish(long first, long last) throws IOException {
-    server.commits(table, first, last, this::put);
+    if (table.isPutByServer()) {
+      server.publish(table, last);
+    } else {
+      server.commits(table, first, last, this::put);
+    }
   }
 
   /** Put a version that this job has committed: it stays committed, whatever the store says. */
@@ -46,7 +50,11 @@ record MirroredLog(CommitServer server, CommitServer.Table table, LogStore store
     Patience patience = server.patience();
     while (true) {
       try {
-        put(version, file);
+        if (table.isPutByServer()) {
+          server.publish(table, version);
+        } else {
+          put(version, file);
+        }
         return;
       } catch (Diverged diverged) {
         throw diverged;
