@@ -20,7 +20,7 @@ from deltamirror.rows.layout import Layout
 from deltamirror.rows.merging import BY_SOURCE, INSERTED, SOURCE, TARGET, Clause, MergeRows
 from deltamirror.rows.parsing import Scope, condition_in
 from deltamirror.rows.predicates import Comparison, Condition, IsNull, Joined, Not, Related, conjuncts
-from deltamirror.rows.sources import RowData, RowSource, is_row_data, row_source
+from deltamirror.rows.sources import RowSource
 from deltamirror.rows.writing import with_rows
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "Update",
     "clauses_of",
     "join_text",
-    "merge_source",
 ]
 
 
@@ -107,14 +106,6 @@ def _checked(clause: _C, name: str) -> _C:
     if isinstance(clause, Insert) and clause.values is not None:
         assignments_of(clause.values, "values")
     return clause
-
-
-def merge_source(data: RowData) -> RowSource:
-    """The rows of a source; InvalidInput for what cannot be read."""
-    if not is_row_data(data):
-        hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
-        raise InvalidInput(f"source has to be rows, not {shown(data)}", hint=hint)
-    return row_source(data)
 
 
 def join_text(on: object) -> str:

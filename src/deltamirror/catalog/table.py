@@ -123,11 +123,21 @@ class Table:
         replace_where: str | Mapping[str, object] | None = None,
         dynamic: bool = False,
         merge_schema: bool = False,
+        overwrite_schema: bool = False,
+        partition_by: Sequence[str] | str | None = None,
         token: str | None = None,
     ) -> Committed:
         """Replace rows, in a transaction of their own; see ``Transaction.overwrite``."""
         with self._catalog.transaction(token=token) as tx:
-            tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic, merge_schema=merge_schema)
+            tx.overwrite(
+                self.name,
+                data,
+                replace_where=replace_where,
+                dynamic=dynamic,
+                merge_schema=merge_schema,
+                overwrite_schema=overwrite_schema,
+                partition_by=partition_by,
+            )
         return tx.result
 
     def delete(self, where: str | None = None, *, token: str | None = None, spark: object = None) -> Committed:

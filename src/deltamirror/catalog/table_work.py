@@ -113,7 +113,7 @@ class TableWork:
     @property
     def changes_metadata(self) -> bool:
         """Whether the table may have other metadata afterwards."""
-        return bool(self.alterations) or any(rows.merges_schema for rows in self.rows)
+        return bool(self.alterations) or any(rows.changes_schema for rows in self.rows)
 
     def require_consistent(self, table: str) -> None:
         """Refuse other changes of a table that is restored: they were made for its rows and columns as they are now."""
