@@ -14,7 +14,7 @@ from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.casting import Caster, plain_schema, require_castable
 from deltamirror.rows.changes import COPIED, DELETED, UPDATED, Counts
-from deltamirror.rows.duties import require_editable_rows, require_updatable_rows, require_writable_rows
+from deltamirror.rows.duties import require_removable_rows, require_updatable_rows, require_writable_rows
 from deltamirror.rows.expressions import Value, brought_together, column_value
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.merging import BY_SOURCE, INSERTED, SOURCE, TARGET, Clause, MergeRows
@@ -148,7 +148,7 @@ class Merge:
 
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Check all clauses; no row of the source is looked at yet."""
-        require_editable_rows(layout)
+        require_removable_rows(layout)
         if self.clauses.not_matched:
             require_writable_rows(layout, rows_checked=rows_checked)
         else:

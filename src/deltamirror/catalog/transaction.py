@@ -386,6 +386,8 @@ class Transaction:
             return
         taken, location = work.taken, self._writer.state(table, remembered=True).location
         editor = Editor(self._layout(table, work), taken, self._row_writer, location, work.session)
+        if work.edit.plan(editor.layout, rows_checked=self._rows_checked).has_change_data(editor.layout):
+            work.require_alone(table)
         edited = editor.carry_out(work.edit, rows_checked=self._rows_checked)
         written.append(edited.written)
         work.founded = (editor.layout.metadata, editor.layout.protocol)

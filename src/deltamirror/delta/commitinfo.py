@@ -332,6 +332,7 @@ class RewriteMetrics:
 
     added: Sequence[Add]
     removed: Sequence[Remove]
+    change_files: int = 0
     scan_ms: int = 0
     rewrite_ms: int = 0
 
@@ -345,7 +346,7 @@ class RewriteMetrics:
             "numDeletionVectorsRemoved": sum(each.deletion_vector is not None for each in self.removed),
             "numAddedFiles": len(self.added),
             "numAddedBytes": sum(each.size for each in self.added),
-            "numAddedChangeFiles": 0,
+            "numAddedChangeFiles": self.change_files,
             "executionTimeMs": self.scan_ms + self.rewrite_ms,
             "scanTimeMs": self.scan_ms,
             "rewriteTimeMs": self.rewrite_ms,
