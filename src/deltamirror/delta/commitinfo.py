@@ -239,10 +239,14 @@ def restore_metrics(
     return {name: str(count) for name, count in counts.items()}
 
 
-def optimize_parameters(predicate: str | None) -> Parameters:
-    """OPTIMIZE, of all files or of those of some partitions."""
-    predicates = json_text([] if predicate is None else [predicate])
-    return {"predicate": predicates, "zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+def optimize_parameters(
+    predicate: str | None, *, zorder_by: Sequence[str] = (), cluster_by: Sequence[str] = ()
+) -> Parameters:
+    """OPTIMIZE, of all files or of those of some partitions; members are in the order of Delta Spark."""
+    predicates, clustering = json_text([] if predicate is None else [predicate]), json_text(list(cluster_by))
+    if cluster_by:
+        return {"clusterBy": clustering, "predicate": predicates, "auto": False, "isFull": False, "zOrderBy": "[]"}
+    return {"predicate": predicates, "zOrderBy": json_text(list(zorder_by)), "clusterBy": clustering, "auto": False}
 
 
 def optimize_metrics(added: Sequence[Add], removed: Sequence[Add]) -> dict[str, str]:

@@ -232,15 +232,16 @@ class ExampleRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptimize:
-    """Puts the small files of a table together, by the executors of the session."""
+    """Puts the small files of a table together, or orders its rows, by the executors of the session."""
 
     catalog: str
     table: str
+    zorder_by: Sequence[str] = ()
 
     def run(self, session: SparkSession) -> dict[str, int] | None:
         """The version that it has; None if there was nothing to do."""
         with Catalog(self.catalog) as catalog:
-            done = catalog.table(self.table).optimize(runner="spark")
+            done = catalog.table(self.table).optimize(zorder_by=self.zorder_by, runner="spark")
             return None if done is None else dict(done.versions)
 
 
