@@ -28,6 +28,12 @@ def test_small_files_become_one_and_the_answer_says_so(scattered: Prompt) -> Non
     assert (again["changed"], again["version"], again["metrics"]) == (False, 4, {})
 
 
+def test_rows_are_ordered_by_columns(scattered: Prompt) -> None:
+    done = scattered("optimize", "orders", "--zorder-by", "id").stdout
+    assert done.startswith("Optimized orders: 3 files became 2; it is at version 4.")
+    assert "'day' is a partition column" in scattered("optimize", "orders", "--zorder-by", "day", exits=10).stderr
+
+
 def test_wrong_words_are_named(scattered: Prompt) -> None:
     assert "not partitioned by 'id'" in scattered("optimize", "orders", "--where", "id = 1", exits=10).stderr
     assert "it is empty" in scattered("optimize", "orders", "--where", "", exits=64).stderr

@@ -1,14 +1,16 @@
 """Optimize: fewer files with the same rows, beside other writers, or nothing at all."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from deltamirror import Add, Catalog, Table
-from deltamirror.errors import Conflict, InvalidInput, NotFound, Unsupported
+from deltamirror.config import RowsSettings, Settings
+from deltamirror.errors import Conflict, InvalidInput, NotFound, Refused, Unsupported
 from deltamirror.rows.compaction import bins
 from deltamirror.steps import Moment, Observer, Step, observed
 from tests.support.lakes.lake import add
@@ -143,6 +145,11 @@ def test_a_condition_picks_partitions(table: Table, where: str, partitions: set[
         ({"where": "p ="}, "p ="),
         ({"where": "nothing = 1"}, "nothing"),
         ({"where": 5}, "where has to be a text"),
+        ({"zorder_by": ["p"]}, "'p' is a partition column"),
+        ({"zorder_by": ["id", "nope"]}, "cannot be ordered by 'nope'"),
+        ({"zorder_by": ["id.x"]}, "cannot be ordered by 'id.x'"),
+        ({"zorder_by": ""}, "does not name a column"),
+        ({"zorder_by": 5}, "zorder_by has to be a list"),
         ({"target_size": 0}, "files of 0 bytes"),
         ({"target_size": 2**70}, "bytes cannot be written"),
         ({"runner": "cluster"}, "runner has to be"),
@@ -155,20 +162,12 @@ def test_wrong_words_are_named_and_nothing_happens(table: Table, given: dict[str
     assert table.info().head == 3
 
 
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        ({"properties": {"delta.enableRowTracking": True}}, "rowTracking"),
-        ({"cluster_by": ["id"]}, "clustering columns"),
-    ],
-)
-def test_tables_whose_rows_cannot_be_moved_are_refused(
-    lake: Catalog, tmp_path: Path, more: dict[str, object], problem: str
-) -> None:
-    table = lake.create_table("x", location=tmp_path / "x", schema="id long", **more)  # type: ignore[arg-type]
+def test_a_table_whose_rows_cannot_be_moved_is_refused(lake: Catalog, tmp_path: Path) -> None:
+    tracked = {"delta.enableRowTracking": True}
+    table = lake.create_table("x", location=tmp_path / "x", schema="id long", properties=tracked)
     for number in range(2):
         table.append(pa.table({"id": [number]}))
-    with pytest.raises(Unsupported, match=problem):
+    with pytest.raises(Unsupported, match="rowTracking"):
         table.optimize()
     assert len(contents(tmp_path / "x")) == 2
 
@@ -225,3 +224,98 @@ def test_delta_rs_and_duckdb_read_an_optimized_table(
     for reader in (delta_rs, duckdb_delta):
         before, after = (reader.snapshot(tmp_path / "t", version, rows=True) for version in (3, 4))
         assert (after.row_count, after.row_digest) == (6, before.row_digest)
+
+
+SIDE = 64
+SQUARE = pa.table(
+    {
+        "x": [number // SIDE for number in range(SIDE**2)],
+        "y": [number % SIDE for number in range(SIDE**2)],
+        "s": [{"t": f"{number * 2_654_435_761 % SIDE**2:05d}"} for number in range(SIDE**2)],
+    }
+)
+"""Points that are ordered by x alone, beside texts in no order."""
+
+
+def square(lake: Catalog, folder: Path, **more: object) -> Table:
+    """A table of all points, in eight files of some columns each."""
+    schema = "x long, y long, s struct<t: string>"
+    table = lake.create_table("square", location=folder / "square", schema=schema, **more)  # type: ignore[arg-type]
+    for start in range(0, SQUARE.num_rows, SQUARE.num_rows // 8):
+        table.append(SQUARE.slice(start, SQUARE.num_rows // 8))
+    return table
+
+
+def widths(table: Table, column: str) -> list[int]:
+    """How much of a column each file spans."""
+    bounds = [json.loads(each.stats or "") for each in files(table)]
+    return [each["maxValues"][column] - each["minValues"][column] + 1 for each in bounds]
+
+
+def infos(table: Table) -> dict[str, object]:
+    found: dict[str, object] = json.loads(table.commit_file(table.info().head).splitlines()[0])["commitInfo"]
+    return found
+
+
+@pytest.fixture
+def scarce(sqlite_lake: str) -> Iterator[Catalog]:
+    """A catalog with so little memory that rows are ordered part by part, and files are closed early."""
+    with Catalog(sqlite_lake, settings=Settings(rows=RowsSettings(memory=6_000))) as catalog:
+        yield catalog
+
+
+def test_rows_along_a_curve_make_files_that_are_narrow_in_every_column(scarce: Catalog, tmp_path: Path) -> None:
+    table = square(scarce, tmp_path)
+    assert max(widths(table, "x")) <= SIDE // 8
+    assert min(widths(table, "y")) == SIDE
+    assert table.optimize(zorder_by=["x", "Y"]) is not None
+    for column in ("x", "y"):  # of which a reader of one value opens about half of the files, or less
+        assert sum(widths(table, column)) < 0.6 * SIDE * len(files(table))
+    assert sorted(map(str, table.to_arrow().to_pylist())) == sorted(map(str, SQUARE.to_pylist()))
+    parameters = {"predicate": "[]", "zOrderBy": '["x","y"]', "clusterBy": "[]", "auto": False}
+    assert (infos(table)["operation"], infos(table)["operationParameters"]) == ("OPTIMIZE", parameters)
+
+
+def test_files_that_are_ordered_by_one_column_do_not_overlap(scarce: Catalog, tmp_path: Path) -> None:
+    table = square(scarce, tmp_path)
+    assert table.optimize(zorder_by="s.t") is not None
+    stats = [json.loads(file.stats or "") for file in files(table)]
+    bounds = sorted((each["minValues"]["s"]["t"], each["maxValues"]["s"]["t"]) for each in stats)
+    assert len(bounds) >= 4
+    assert all(one[1] < other[0] for one, other in pairwise(bounds))
+
+
+def test_a_clustered_table_is_ordered_by_its_columns_and_files_that_are_stay(lake: Catalog, tmp_path: Path) -> None:
+    table = square(lake, tmp_path, cluster_by=["x", "s.t"], properties={"delta.columnMapping.mode": "name"})
+    with pytest.raises(Refused, match=r"clustering columns .x, s\.t.") as refused:
+        table.optimize(zorder_by="y")
+    assert refused.value.hint == "leave zorder_by out"
+    assert table.optimize() is not None
+    names = '["x","s.t"]'
+    described = {"clusterBy": names, "predicate": "[]", "auto": False, "isFull": False, "zOrderBy": "[]"}
+    assert infos(table)["operationParameters"] == described
+    [first] = files(table)
+    assert (first.clustering_provider, (first.tags or {})["ZCUBE_ZORDER_BY"]) == ("liquid", names)
+    assert table.optimize() is None
+    table.append(SQUARE.slice(0, 1))
+    assert table.optimize() is not None
+    [second] = files(table)
+    assert (second.tags or {})["ZCUBE_ID"] != (first.tags or {})["ZCUBE_ID"]
+    assert table.optimize(target_size=second.size // 16) is None  # the cube is full
+    table.append(SQUARE.slice(0, 1))
+    assert table.optimize(target_size=second.size // 16) is not None
+    assert (second.path in {each.path for each in files(table)}, len(files(table))) == (True, 2)
+
+
+def test_an_append_meanwhile_is_no_conflict_with_an_order(table: Table) -> None:
+    with observed(once(lambda: table.append(pa.table({"id": [9], "p": ["a"]})))):
+        table.optimize(zorder_by="id")
+    assert (ids(table), len(files(table))) == ([*range(6), 9], 3)
+
+
+def test_a_table_that_is_clustered_no_more_is_packed(lake: Catalog, tmp_path: Path) -> None:
+    table = square(lake, tmp_path, cluster_by=["x"])
+    table.overwrite(SQUARE, overwrite_schema=True)
+    table.append(SQUARE)
+    assert table.optimize() is not None
+    assert files(table)[0].clustering_provider is None

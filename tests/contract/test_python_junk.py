@@ -197,6 +197,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Table.append": (_of_table("append"), {"data": []}),
     "Table.append rows": (_of_table("append", "rows"), {"data": ROWS}),
     "Table.overwrite": (_of_table("overwrite", "rows"), {"data": ROWS}),
+    "Table.overwrite schema": (_of_table("overwrite", "rows"), {"data": ROWS, "overwrite_schema": True}),
     "Table.delete": (_of_table("delete", "rows"), {}),
     "Table.update": (_of_table("update", "rows"), {"set": {"id": "id + 1"}}),
     "Table.merge": (_of_table("merge", "rows"), {"source": ROWS, "on": ["id"], "matched": Delete()}),

@@ -250,6 +250,7 @@ def test_files_stay_where_the_outcome_of_a_commit_is_unknown(
         ),
         ({"replaceWhere": "day = '2024-05-01'"}, False, "no option 'replacewhere' to append"),
         ({"versionAsOf": "1"}, True, "no option 'versionasof' to overwrite"),
+        ({"overwriteSchema": "true", "replaceWhere": "x = 1"}, True, "overwrite_schema excludes"),
         ({"partitionOverwriteMode": "some"}, True, "partitionOverwriteMode is 'some'"),
         ({"txnAppId": "a"}, False, "txnAppId and txnVersion belong together"),
         ({"txnAppId": "a", "txnVersion": "x"}, False, "txnVersion has to be a number, not 'x'"),

@@ -1,5 +1,6 @@
 """Tables that were vacuumed, restored and optimized here, as Delta Lake on Spark sees them."""
 
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -10,7 +11,7 @@ from deltamirror import Catalog, Table
 from deltamirror.errors import NotFound
 from tests.support.lakes.vacuums import contents, first_row_deleted
 from tests.support.mirrors.local import mirror_of
-from tests.support.readers.reader import Reader
+from tests.support.readers.reader import Reader, RequestFailed
 from tests.support.spark.commands import TableOptimize
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.requirement("R89")]
@@ -105,3 +106,25 @@ def test_executors_put_files_together_or_leave_nothing_behind(
     assert (ids(table, done["t"]), table.snapshot().count_files()) == (expected, 3)
     published(lake)
     assert spark_ids(delta_spark, tmp_path / "t", done["t"]) == expected
+
+
+def test_executors_order_rows_and_delta_spark_takes_clustered_files_for_its_own(
+    table: Table, lake: Catalog, delta_spark: Reader, sqlite_lake: str, tmp_path: Path
+) -> None:
+    expected = ids(table, table.info().head)
+    done = delta_spark.run(TableOptimize(catalog=sqlite_lake, table="t", zorder_by=("id",)))
+    assert done == {"t": table.info().head}
+    clustered = lake.create_table("c", location=tmp_path / "c", schema="id long, v string", cluster_by=["id", "v"])
+    for number in range(4):
+        clustered.append(pa.table({"id": [number, 10 - number], "v": ["a", "b"]}))
+    assert delta_spark.run(TableOptimize(catalog=sqlite_lake, table="c")) == {"c": 5}
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+    assert spark_ids(delta_spark, tmp_path / "t", done["t"]) == expected
+    [newest] = delta_spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 't'}` LIMIT 1")
+    assert dict(newest["operationParameters"])["zOrderBy"] == '["id"]'
+    with suppress(RequestFailed):  # Spark does not get what OPTIMIZE returns into Arrow, though it has done its work
+        delta_spark.sql(f"OPTIMIZE delta.`{tmp_path / 'c'}`")
+    [newest] = delta_spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'c'}` LIMIT 1")
+    assert (newest["version"], dict(newest["operationParameters"])["clusterBy"]) == (5, '["id","v"]')
+    assert spark_ids(delta_spark, tmp_path / "c", 5) == ids(clustered, 5)

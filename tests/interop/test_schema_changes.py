@@ -3,6 +3,7 @@
 Spark reads the rows of before and after; rows that a DataFrame brings add columns, and widen types.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from deltamirror import Catalog
+from deltamirror import Catalog, Table
 from tests.support.lakes.lake import info_of
 from tests.support.logs.folder import masked, read_log, write_log
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import row_texts
-from tests.support.spark.commands import FrameWrite
+from tests.support.spark.commands import DeltaSave, FrameWrite
 
 pytestmark = [
     pytest.mark.spark,
@@ -134,7 +135,7 @@ def test_frames_bring_columns_along_and_delta_spark_reads_all_rows(
             True
         ] * 2
         ours = row_texts(table.to_arrow().to_pylist())
-        write_log(tmp_path / "t", {version: table.commit_file(version) for version in range(6)})
+        publish(table, tmp_path / "t")
     expected: list[dict[str, object]] = [
         {"id": 1, "s": {"x": 1, "why": "a", "z": None}, "note": None, "more": None},
         {"id": 2, "s": {"x": 2, "why": None, "z": "b"}, "note": ["n"], "more": None},
@@ -142,3 +143,50 @@ def test_frames_bring_columns_along_and_delta_spark_reads_all_rows(
     ]
     assert ours == row_texts(expected)
     assert delta_spark.rows_of([(str(tmp_path / "t"), None)]) == [{"rows": row_texts(expected)}]
+
+
+OVERWRITES = {
+    "SELECT 1L AS ID, named_struct('x', 1, 'z', 2) AS s, 'thu' AS day, array(named_struct('e', 1)) AS l": "day",
+    "SELECT 'x' AS id, named_struct('x', 1, 'z', 2L) AS s, 7 AS day, array(named_struct('e', 1, 'f', 2)) AS l": "",
+}
+"""Statements, with the column that the table is partitioned by afterwards."""
+
+
+@pytest.mark.parametrize("mode", ["name", pytest.param("none", marks=pytest.mark.soak)])
+def test_an_overwritten_schema_is_the_metadata_of_the_reference_writer(
+    mode: str, sqlite_lake: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    columns, properties = (
+        "id LONG, day STRING, s STRUCT<x: INT, y: STRING>",
+        {**TIMED, "delta.columnMapping.mode": mode},
+    )
+    theirs, pairs = tmp_path / "theirs", ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    clustered = "CLUSTER BY (id)" if mode == "none" else "PARTITIONED BY (day)"
+    delta_spark.sql(f"CREATE TABLE delta.`{theirs}` ({columns}) USING delta {clustered} TBLPROPERTIES ({pairs})")
+    delta_spark.sql(f"INSERT INTO delta.`{theirs}` VALUES (1, 'mon', NULL)")
+    with Catalog(sqlite_lake) as catalog:
+        layout = {"cluster_by": "id"} if mode == "none" else {"partition_by": "day"}
+        ours = catalog.create_table("t", location=tmp_path / "t", schema=columns, properties=properties, **layout)
+        delta_spark.run(FrameWrite(catalog=sqlite_lake, frames={"t": "SELECT 1L AS id, 'mon' AS day"}))
+        for number, (statement, column) in enumerate(OVERWRITES.items()):
+            by, options = [column] * bool(column), {"overwriteSchema": "true"}
+            delta_spark.run(DeltaSave(location=str(theirs), statement=statement, options=options, partition_by=by))
+            saved = {**options, **({"partitionBy": column} if by else {})}
+            asked = {"t": saved if number else {"overwrite_schema": True, "partition_by": by}}
+            write = FrameWrite(catalog=sqlite_lake, frames={"t": statement}, overwrites=asked, is_saved=number > 0)
+            assert delta_spark.run(write) == {"t": number + 2}
+            assert foundation(ours.commit_file(number + 2)) == foundation(read_log(theirs)[number + 2]), statement
+            assert row_texts(ours.to_arrow().to_pylist()) == delta_spark.rows_of([(str(theirs), None)])[0]["rows"]
+        publish(ours, tmp_path / "t")
+        assert delta_spark.rows_of([(str(tmp_path / "t"), None)]) == delta_spark.rows_of([(str(theirs), None)])
+
+
+def foundation(commit: bytes) -> list[str]:
+    """The lines of a commit that are about the table, and how it describes itself, without its own numbers."""
+    found = [line for line in masked(commit) if not line.startswith(('{"add"', '{"remove"', '{"commitInfo"'))]
+    info = json.loads(commit.splitlines()[0])["commitInfo"]
+    return [*found, str([info[key] for key in ("operation", "operationParameters", "isBlindAppend")])]
+
+
+def publish(table: Table, folder: Path) -> None:
+    write_log(folder, {version: table.commit_file(version) for version in range(table.info().head + 1)})

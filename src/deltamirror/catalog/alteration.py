@@ -31,7 +31,7 @@ from deltamirror.delta.schema.columns import column_path
 from deltamirror.errors import AlreadyExists, InvalidInput, NotFound, Refused
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Plan", "Wishes", "altered_by", "plan_alteration", "plan_unfencing"]
+__all__ = ["Plan", "Wishes", "altered_by", "clustering_columns", "plan_alteration", "plan_unfencing"]
 
 SEVERAL = "ALTER TABLE"
 _DEFAULTS: Final = "allowColumnDefaults"
@@ -79,7 +79,7 @@ def plan_alteration(taken: Snapshot, wishes: Wishes) -> Plan:
     metadata, protocol = altered_by(_alteration(taken, wishes), taken.metadata, taken.protocol)
     _require_mapping(taken, wishes, metadata)
     _require_defaults(taken, changes, protocol)
-    evolved = evolve(changes, metadata, protocol, clustering=_clustering(taken)) if changes else None
+    evolved = evolve(changes, metadata, protocol, clustering=clustering_columns(taken)) if changes else None
     if evolved is not None:
         alteration = Alteration(schema=evolved.schema, is_evolved=True, properties=evolved.properties)
         metadata, protocol = altered_by(alteration, metadata, protocol)
@@ -138,8 +138,8 @@ def _require_defaults(taken: Snapshot, changes: ColumnChanges, protocol: Protoco
     )
 
 
-def _clustering(taken: Snapshot) -> list[list[str]]:
-    """The clustering columns of the table, by physical names."""
+def clustering_columns(taken: Snapshot) -> list[list[str]]:
+    """The paths of the clustering columns of a table, by physical names."""
     domain = taken.domain_metadata().get(CLUSTERING_DOMAIN)
     return [] if domain is None else msgspec.json.decode(domain.configuration).get("clusteringColumns", [])
 

@@ -41,10 +41,10 @@ from deltamirror.rows.changes import (
     Rewritten,
     RowChange,
     UpdateRows,
+    has_change_data,
 )
 from deltamirror.rows.duties import (
     require_copyable_rows,
-    require_editable_rows,
     require_removable_rows,
     require_updatable_rows,
 )
@@ -105,6 +105,10 @@ class EditPlan:
         named = {path[0] for path in self.condition.columns} if self.condition is not None else set()
         return self.removes_only and named <= {each.name for each in layout.partition_fields}
 
+    def has_change_data(self, layout: Layout) -> bool:
+        """Whether files of change data tell of it: readers of the feed take nothing else of the commit then."""
+        return has_change_data(self.change, layout) and not self.of_partitions(layout)
+
 
 class Edit(Protocol):
     """What was asked for."""
@@ -164,10 +168,8 @@ class Deletion(_WithoutData):
         of_rows = pc.scalar(True) if condition is None else condition.of_rows()
         change = DeleteRows(layout.table, of_rows, _columns(condition, layout))
         plan = EditPlan(condition=condition, change=change, removes_only=True)
-        if plan.of_partitions(layout):
-            require_removable_rows(layout)
-        else:
-            require_editable_rows(layout)
+        require_removable_rows(layout)
+        if not plan.of_partitions(layout):
             require_copyable_rows(layout)
         return plan
 
@@ -196,7 +198,7 @@ class Updating(_WithoutData):
 
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Rows that change have to meet the rules of the table."""
-        require_editable_rows(layout)
+        require_removable_rows(layout)
         require_updatable_rows(layout, rows_checked=rows_checked)
         condition = None if self.predicate is None else condition_of(self.predicate, layout)
         values = assigned_values(self.values, layout, Scope.of(layout))
@@ -251,9 +253,11 @@ class Editor:
         files = self._candidates(plan)
         found = time.monotonic()
         rewritten = self._rewritten(plan, files)
-        written = WrittenRows(self.layout, self.writer.place(self.location)[1], rewritten.adds)
+        store = self.writer.place(self.location)[1]
+        written = WrittenRows(self.layout, store, rewritten.adds, rewritten.changes)
         rewrite = RewriteMetrics(
             added=rewritten.adds,
+            change_files=len(rewritten.changes),
             removed=self._removes(rewritten, written),
             scan_ms=_milliseconds(found - began),
             rewrite_ms=_milliseconds(time.monotonic() - found),

@@ -14,13 +14,13 @@ from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.casting import Caster, plain_schema, require_castable
 from deltamirror.rows.changes import COPIED, DELETED, UPDATED, Counts
-from deltamirror.rows.duties import require_editable_rows, require_updatable_rows, require_writable_rows
+from deltamirror.rows.duties import require_removable_rows, require_updatable_rows, require_writable_rows
 from deltamirror.rows.expressions import Value, brought_together, column_value
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.merging import BY_SOURCE, INSERTED, SOURCE, TARGET, Clause, MergeRows
 from deltamirror.rows.parsing import Scope, condition_in
 from deltamirror.rows.predicates import Comparison, Condition, IsNull, Joined, Not, Related, conjuncts
-from deltamirror.rows.sources import RowData, RowSource, is_row_data, row_source
+from deltamirror.rows.sources import RowSource
 from deltamirror.rows.writing import with_rows
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "Update",
     "clauses_of",
     "join_text",
-    "merge_source",
 ]
 
 
@@ -109,14 +108,6 @@ def _checked(clause: _C, name: str) -> _C:
     return clause
 
 
-def merge_source(data: RowData) -> RowSource:
-    """The rows of a source; InvalidInput for what cannot be read."""
-    if not is_row_data(data):
-        hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
-        raise InvalidInput(f"source has to be rows, not {shown(data)}", hint=hint)
-    return row_source(data)
-
-
 def join_text(on: object) -> str:
     """The condition by which rows match: a text, or a list of columns that are equal."""
     if isinstance(on, str):
@@ -157,7 +148,7 @@ class Merge:
 
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Check all clauses; no row of the source is looked at yet."""
-        require_editable_rows(layout)
+        require_removable_rows(layout)
         if self.clauses.not_matched:
             require_writable_rows(layout, rows_checked=rows_checked)
         else:

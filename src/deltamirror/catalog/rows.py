@@ -3,23 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from deltamirror.arguments import mapping, partition_filter, shown
-from deltamirror.catalog.alteration import altered_by
+from deltamirror.arguments import mapping, partition_filter, shown, texts
+from deltamirror.catalog.foundation import founded_on
 from deltamirror.config import LiveSettings, Settings
-from deltamirror.delta.actions import Action, Add, Metadata, Protocol, Remove
+from deltamirror.delta.actions import Add, Metadata, Protocol, Remove
 from deltamirror.delta.commitinfo import Parameters, write_parameters
-from deltamirror.delta.definition import Alteration
 from deltamirror.delta.partitions import PartitionValue, partition_text
-from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.quoting import quoted
-from deltamirror.delta.widening import may_widen
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.predicates import partition_box
-from deltamirror.rows.schema_merging import merged_schema
 from deltamirror.rows.sources import RowSource
 from deltamirror.rows.writing import AcceptedPartitions, PartitionValues, RowOrder, WrittenRows
 from deltamirror.storage.open import StoreAddress, Stores
@@ -31,8 +25,7 @@ __all__ = [
     "Replacement",
     "RowWrite",
     "RowWriter",
-    "changed_foundation",
-    "merged_with",
+    "partitioning_of",
     "removed_file",
     "replaced_files",
     "replacement_of",
@@ -51,12 +44,15 @@ class Replacement:
     box: Box | None = None
     predicate: str | None = None
     is_dynamic: bool = False
+    partition_by: tuple[str, ...] | None = None
+    """The partition columns of a table that gets the schema of the rows, too; None: it keeps its own."""
 
     @property
     def parameters(self) -> Parameters:
         """How the commit describes itself, in Delta Spark's words."""
-        described = write_parameters("Overwrite", predicate=self.predicate)
-        return {**described, "isDynamicPartitionOverwrite": True} if self.is_dynamic else described
+        described = write_parameters("Overwrite", partition_by=self.partition_by or (), predicate=self.predicate)
+        described |= {"isDynamicPartitionOverwrite": True} if self.is_dynamic else {}
+        return described if self.partition_by is None else {**described, "canOverwriteSchema": True}
 
     def boxes(self, written: Iterable[PartitionValues]) -> list[Box] | None:
         """The partitions whose files are replaced; None for all files."""
@@ -92,30 +88,29 @@ class RowWrite:
         merges = " merge" if self.merges_schema else ""
         if self.replaces is None:
             return f"append{merges}"
-        return f"overwrite{merges} dynamic={self.replaces.is_dynamic} where={self.replaces.predicate}"
+        by = "" if self.replaces.partition_by is None else f" schema by={list(self.replaces.partition_by)}"
+        return f"overwrite{merges}{by} dynamic={self.replaces.is_dynamic} where={self.replaces.predicate}"
 
-    def merged(self, metadata: Metadata, protocol: Protocol) -> tuple[Metadata, Protocol]:
+    @property
+    def changes_schema(self) -> bool:
+        """Whether the table may have other columns afterwards."""
+        return self.merges_schema or self.overwrites_schema
+
+    @property
+    def overwrites_schema(self) -> bool:
+        """Whether the table gets the columns of the rows, and no others."""
+        return self.replaces is not None and self.replaces.partition_by is not None
+
+    def founded(self, metadata: Metadata, protocol: Protocol) -> tuple[Metadata, Protocol]:
         """Metadata and protocol of the table that the rows are written to."""
-        return merged_with(metadata, protocol, self.source.schema) if self.merges_schema else (metadata, protocol)
+        by = None if self.replaces is None else self.replaces.partition_by
+        return founded_on(metadata, protocol, self.source.schema, merges=self.merges_schema, partition_by=by)
 
 
 def write_description(replaces: Replacement | None, *, merges_schema: bool) -> Parameters:
     """How a write describes itself, in Delta Spark's words."""
     described = write_parameters() if replaces is None else replaces.parameters
     return {**described, "canMergeSchema": True} if merges_schema else described
-
-
-def merged_with(metadata: Metadata, protocol: Protocol, source: pa.Schema) -> tuple[Metadata, Protocol]:
-    """Metadata and protocol of a table, with the columns that the data has besides."""
-    before = parse_schema(metadata.schema_string)
-    schema = merged_schema(before, source, widens=may_widen(metadata, protocol))
-    return altered_by(Alteration(schema=schema, is_evolved=True), metadata, protocol)
-
-
-def changed_foundation(taken: Snapshot, metadata: Metadata, protocol: Protocol) -> list[Action]:
-    """Which of metadata and protocol differ from those of a snapshot: a commit has no others."""
-    changed: list[Action] = [] if metadata == taken.metadata else [metadata]
-    return changed if protocol == taken.protocol else [*changed, protocol]
 
 
 class RowWriter:
@@ -172,15 +167,20 @@ def removed_file(add: Add, data_change: bool) -> Remove:
     )
 
 
-def replacement_of(replace_where: object, is_dynamic: bool, layout: Layout) -> Replacement:
-    """What an overwrite replaces: everything, unless it is told otherwise."""
+def replacement_of(
+    replace_where: object, is_dynamic: bool, layout: Layout, *, partition_by: tuple[str, ...] | None = None
+) -> Replacement:
+    """What an overwrite replaces: all rows, unless it is told otherwise; with ``partition_by``, the schema, too."""
+    if partition_by is not None and (is_dynamic or replace_where is not None):
+        hint = "replace all rows, or keep the schema"
+        raise InvalidInput("overwrite_schema excludes dynamic and replace_where: other rows would stay", hint=hint)
     if is_dynamic and replace_where is not None:
         raise InvalidInput("dynamic and replace_where exclude each other", hint="give one of them")
     if is_dynamic and not layout.partition_fields:
         hint = "leave dynamic out to replace all rows"
         raise InvalidInput(f"table {layout.table!r} has no partitions to be overwritten dynamically", hint=hint)
     if replace_where is None:
-        return Replacement(is_dynamic=is_dynamic)
+        return Replacement(is_dynamic=is_dynamic, partition_by=partition_by)
     if isinstance(replace_where, str):
         box: Box = partition_box(condition_of(replace_where, layout), layout)
         return Replacement(box=box, predicate=replace_where)
@@ -188,6 +188,14 @@ def replacement_of(replace_where: object, is_dynamic: bool, layout: Layout) -> R
         return _from_mapping(replace_where, layout)
     hint = "write it like \"day = '2026-11-16'\", or {'day': '2026-11-16'}"
     raise InvalidInput(f"replace_where has to be a condition, not {shown(replace_where)}", hint=hint)
+
+
+def partitioning_of(overwrite_schema: bool, partition_by: object) -> tuple[str, ...] | None:
+    """The partition columns of a table whose schema is overwritten; None: it keeps its schema."""
+    if not overwrite_schema and partition_by is not None:
+        hint = "add overwrite_schema=True, or leave partition_by out"
+        raise InvalidInput("partition_by goes with overwrite_schema: tables keep their partition columns", hint=hint)
+    return texts(partition_by, "partition_by") if overwrite_schema else None
 
 
 def _from_mapping(wanted: Mapping[object, object], layout: Layout) -> Replacement:

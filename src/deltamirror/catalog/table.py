@@ -123,11 +123,21 @@ class Table:
         replace_where: str | Mapping[str, object] | None = None,
         dynamic: bool = False,
         merge_schema: bool = False,
+        overwrite_schema: bool = False,
+        partition_by: Sequence[str] | str | None = None,
         token: str | None = None,
     ) -> Committed:
         """Replace rows, in a transaction of their own; see ``Transaction.overwrite``."""
         with self._catalog.transaction(token=token) as tx:
-            tx.overwrite(self.name, data, replace_where=replace_where, dynamic=dynamic, merge_schema=merge_schema)
+            tx.overwrite(
+                self.name,
+                data,
+                replace_where=replace_where,
+                dynamic=dynamic,
+                merge_schema=merge_schema,
+                overwrite_schema=overwrite_schema,
+                partition_by=partition_by,
+            )
         return tx.result
 
     def delete(self, where: str | None = None, *, token: str | None = None, spark: object = None) -> Committed:
@@ -282,15 +292,21 @@ class Table:
         return tx.result if is_changed else None
 
     def optimize(
-        self, where: str | None = None, *, target_size: int | None = None, runner: str | None = None
+        self,
+        where: str | None = None,
+        *,
+        zorder_by: Sequence[str] | str = (),
+        target_size: int | None = None,
+        runner: str | None = None,
     ) -> Committed | None:
         """Put fewer, larger files in the place of small ones, and of those with deletion vectors; None without such.
 
-        ``where`` is a condition of partition columns. ``target_size`` is in bytes; unless it is given,
-        ``delta.targetFileSize`` of the table is, or the setting ``rows.target_file_size``. Rows stay as they are, and
-        appends meanwhile do not conflict; a commit that removes one of these files does. ``runner`` says who writes:
-        ``"local"`` for this process, ``"spark"`` for executors; unless it is given, executors write much data, if
-        ``mirror.runner`` is Spark.
+        With ``zorder_by``, all files are written again, with their rows along a curve through these columns; rows of a
+        table with clustering columns lie along one through those. ``where`` is a condition of partition columns.
+        ``target_size`` is in bytes; unless it is given, ``delta.targetFileSize`` of the table is, or the setting
+        ``rows.target_file_size``. Rows stay as they are, and appends meanwhile do not conflict; a commit that removes
+        one of these files does. ``runner`` says who writes: ``"local"`` for this process, ``"spark"`` for executors;
+        unless it is given, executors write much data, if ``mirror.runner`` is Spark.
         """
         asked = import_module(
             "deltamirror.catalog.maintenance.optimize"
@@ -300,6 +316,7 @@ class Table:
             settings=self._catalog.settings,
             where=optional_text(where, "where"),
             target_size=optional_number(target_size, "target_size"),
+            zorder_by=texts(zorder_by, "zorder_by"),
         )
         if (written := asked.written(runner=runner_name(runner))) is None:
             return None

@@ -113,7 +113,7 @@ class TableWork:
     @property
     def changes_metadata(self) -> bool:
         """Whether the table may have other metadata afterwards."""
-        return bool(self.alterations) or any(rows.merges_schema for rows in self.rows)
+        return bool(self.alterations) or any(rows.changes_schema for rows in self.rows)
 
     def require_consistent(self, table: str) -> None:
         """Refuse other changes of a table that is restored: they were made for its rows and columns as they are now."""
@@ -127,6 +127,16 @@ class TableWork:
         if has_files or self.removed or self.rows or self.replaces is not None or self.edit is not None:
             hint = f"{doing} a table once in a transaction, before anything is appended to it"
             raise InvalidInput(f"the transaction removes files of {table!r}, or changes its rows, already", hint=hint)
+
+    def require_alone(self, table: str) -> None:
+        """Refuse rows and files beside an edit with change data: readers of the feed take nothing else of a commit."""
+        if self.rows or self.adds_files:
+            hint = "add them in a transaction of their own"
+            raise InvalidInput(
+                f"table {table!r} has delta.enableChangeDataFeed, and the transaction adds rows to it beside a change "
+                "that is recorded row by row: readers of the feed would not see them",
+                hint=hint,
+            )
 
     def content(self, table: str, operation: Operation) -> TableContent:
         """What was asked for, to be told from other requests; streams are taken into memory."""
@@ -147,7 +157,7 @@ class TableWork:
         """Take in what the edit came to; changes to the partitions that it looked into conflict with it."""
         self.edited, self.reads = edited, True
         if edited.removes or edited.written.adds:
-            self.streams += [edited.written.adds, edited.removes]
+            self.streams += [edited.written.adds, edited.written.changes, edited.removes]
         self.whole_table |= edited.boxes is None
         self.partitions += [partition_read(taken, box) for box in edited.boxes or ()]
 

@@ -21,6 +21,7 @@ from deltamirror.arguments import (
 from deltamirror.catalog.alteration import altered_by
 from deltamirror.catalog.edits import Assignments, Deletion, Edit, Editor, Updating, assignments_of, condition_text
 from deltamirror.catalog.files import Files, adds, is_listing
+from deltamirror.catalog.foundation import changed_foundation, unclustered
 from deltamirror.catalog.inputs import (
     Schema,
     actions_of,
@@ -32,8 +33,8 @@ from deltamirror.catalog.inputs import (
     table_properties,
 )
 from deltamirror.catalog.maintenance.restore import Restoration
-from deltamirror.catalog.merges import Delete, Insert, Merge, OneOrMore, Update, clauses_of, join_text, merge_source
-from deltamirror.catalog.rows import RowWrite, RowWriter, changed_foundation, replacement_of
+from deltamirror.catalog.merges import Delete, Insert, Merge, OneOrMore, Update, clauses_of, join_text
+from deltamirror.catalog.rows import RowWrite, RowWriter, partitioning_of, replacement_of
 from deltamirror.catalog.table_work import Partitions, TableWork, idle_answer, oldest, partition_read
 from deltamirror.catalog.verification import FileVerifier
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
@@ -42,7 +43,7 @@ from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.casting import require_castable
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source, spark_session
+from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source, rows_of, spark_session
 from deltamirror.rows.writing import WrittenRows, discard, discarded_if_refused
 from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
@@ -137,20 +138,22 @@ class Transaction:
         replace_where: str | Mapping[str, object] | None = None,
         dynamic: bool = False,
         merge_schema: bool = False,
+        overwrite_schema: bool = False,
+        partition_by: Sequence[str] | str | None = None,
     ) -> None:
         """Put rows in the place of all rows of a table, or of some of its partitions.
 
         ``replace_where`` names them, as ``"day = '2026-11-16'"`` or ``{"day": "2026-11-16"}``; all rows have to be of
         these. ``dynamic`` replaces the partitions that the rows are of. ``merge_schema``: see ``append``.
+        ``overwrite_schema`` gives the table the columns of the rows, and the partition columns of ``partition_by``.
         """
-        if not is_row_data(data):
-            hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
-            raise InvalidInput(f"data has to be rows, not {shown(data)}", hint=hint)
-        is_dynamic, merges = flag(dynamic, "dynamic"), flag(merge_schema, "merge_schema")
+        source, is_dynamic, merges = rows_of(data, "data"), flag(dynamic, "dynamic"), flag(merge_schema, "merge_schema")
+        by = partitioning_of(flag(overwrite_schema, "overwrite_schema"), partition_by)
         work = self._taken(table)
         work.require_untouched(table, "overwrite")
-        work.replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work))
-        self._add_rows(table, work, RowWrite(row_source(data), work.replaces, merges))
+        replaces = replacement_of(replace_where, is_dynamic, self._layout(table, work), partition_by=by)
+        self._add_rows(table, work, RowWrite(source, replaces, merges))
+        work.replaces = replaces
 
     def delete(self, table: str, where: str | None = None, *, spark: object = None) -> None:
         """Delete the rows of which a condition is true; without one, all rows.
@@ -194,7 +197,7 @@ class Transaction:
         Of each list of clauses, the first whose condition holds decides. The source is held in memory.
         """
         clauses = clauses_of(matched, not_matched, not_matched_by_source)
-        self._edit(table, Merge(merge_source(source), join_text(on), clauses), spark_session(spark, source))
+        self._edit(table, Merge(rows_of(source, "source"), join_text(on), clauses), spark_session(spark, source))
 
     def remove(
         self, table: str, files: Iterable[str | Add | Remove] | str | Add | Remove, *, data_change: bool = True
@@ -383,6 +386,8 @@ class Transaction:
             return
         taken, location = work.taken, self._writer.state(table, remembered=True).location
         editor = Editor(self._layout(table, work), taken, self._row_writer, location, work.session)
+        if work.edit.plan(editor.layout, rows_checked=self._rows_checked).has_change_data(editor.layout):
+            work.require_alone(table)
         edited = editor.carry_out(work.edit, rows_checked=self._rows_checked)
         written.append(edited.written)
         work.founded = (editor.layout.metadata, editor.layout.protocol)
@@ -397,7 +402,7 @@ class Transaction:
             location = self._writer.state(table, remembered=True).location
             files = self._row_writer.write(each, layout, location, rows_checked=self._rows_checked)
             written.append(files)
-            work.streams.append(files.adds)
+            work.streams += [unclustered(work.taken) if each.overwrites_schema else (), files.adds]
             if each.replaces is not None:
                 work.streams.append(work.replaced(each.replaces.boxes(files.partitions)))
 
@@ -483,7 +488,7 @@ class Transaction:
         for alteration in work.alterations:
             metadata, protocol = altered_by(alteration, metadata, protocol)
         for rows in (*work.rows, *more):
-            metadata, protocol = rows.merged(metadata, protocol)
+            metadata, protocol = rows.founded(metadata, protocol)
         return metadata, protocol
 
     def _content(self) -> bytes | None:

@@ -16,6 +16,12 @@ __all__ = ["optimize"]
 @click.argument("table")
 @click.option("--where", callback=not_empty, metavar="CONDITION", help="Only partitions of which this is true.")
 @click.option(
+    "--zorder-by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Write all files again, with rows that are near each other in these columns in one file; may be repeated.",
+)
+@click.option(
     "--target-size",
     type=int,
     callback=whole_number(1),
@@ -29,13 +35,15 @@ def optimize(
     *,
     table: str,
     where: str | None,
+    zorder_by: tuple[str, ...],
     target_size: int | None,
     runner: str | None,
     master: str | None,
 ) -> None:
     """Put fewer, larger files in the place of small ones.
 
-    Files with deletion vectors are written again, too. The rows stay as they are, and the files that are replaced stay
+    Files with deletion vectors are written again, too. In a table with clustering columns, rows are ordered by them.
+    The rows stay as they are, and the files that are replaced stay
     in the store until vacuum deletes them. Appends meanwhile are no conflict; a commit that removes one of the files
     is, and then nothing has changed.
     """
@@ -43,7 +51,8 @@ def optimize(
     with open_catalog(settings) as catalog:
         catalog.check()
         found = catalog.table(table)
-        done = found.optimize(where, target_size=target_size, runner="spark" if master is not None else runner)
+        chosen = "spark" if master is not None else runner
+        done = found.optimize(where, zorder_by=zorder_by, target_size=target_size, runner=chosen)
         version = found.info().head if done is None else done.versions[table]
         metrics = {} if done is None else metrics_of(found, version)
     document = {"table": table, "version": version, "changed": done is not None, "metrics": metrics}

@@ -7,7 +7,7 @@ from deltamirror.delta.hashorder import field_metadata
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
 from deltamirror.delta.schema.keys import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME
 
-__all__ = ["assign_columns", "keep_mapping"]
+__all__ = ["assign_columns", "is_same_type", "keep_mapping", "reuse_mapping"]
 
 _KEPT = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
 
@@ -18,6 +18,53 @@ def keep_mapping(schema: StructType, before: StructType) -> StructType:
     A column that states either of them is left as it is: that is how one is renamed.
     """
     return StructType(tuple(_kept(column, _namesake(column, before)) for column in schema.fields))
+
+
+def reuse_mapping(schema: StructType, before: StructType) -> StructType:
+    """A schema that takes the place of another, with the ids and physical names of columns that are in both.
+
+    As the reference writer has it: a column is the same if its path and its type are, whatever became of those above.
+    """
+    return StructType(tuple(_reused(column, before.get(column.name)) for column in schema.fields))
+
+
+def _reused(column: Field, before: Field | None) -> Field:
+    if before is None:
+        return column
+    is_same = is_same_type(column.type, before.type)
+    mapping = {key: before.metadata[key] for key in _KEPT if is_same and key in before.metadata}
+    return replace(column, metadata={**column.metadata, **mapping}, type=_reused_inside(column.type, before.type))
+
+
+def _reused_inside(kind: DataType, before: DataType) -> DataType:
+    match kind, before:
+        case StructType(), StructType():
+            return reuse_mapping(kind, before)
+        case ArrayType(), ArrayType():
+            return replace(kind, element=_reused_inside(kind.element, before.element))
+        case MapType(), MapType():
+            key, value = _reused_inside(kind.key, before.key), _reused_inside(kind.value, before.value)
+            return replace(kind, key=key, value=value)
+        case _:
+            return kind
+
+
+def is_same_type(kind: DataType, other: DataType) -> bool:
+    """Whether two types have the same fields and primitive types, whatever else is said of these."""
+    return _bare(kind) == _bare(other)
+
+
+def _bare(kind: DataType) -> DataType:
+    """A type by its names and primitive types alone."""
+    match kind:
+        case StructType(fields):
+            return StructType(tuple(Field(each.name.lower(), _bare(each.type)) for each in fields))
+        case ArrayType(element):
+            return ArrayType(_bare(element))
+        case MapType(key, value):
+            return MapType(_bare(key), _bare(value))
+        case _:
+            return kind
 
 
 def _namesake(column: Field, before: StructType) -> Field | None:

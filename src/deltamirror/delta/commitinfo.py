@@ -239,10 +239,14 @@ def restore_metrics(
     return {name: str(count) for name, count in counts.items()}
 
 
-def optimize_parameters(predicate: str | None) -> Parameters:
-    """OPTIMIZE, of all files or of those of some partitions."""
-    predicates = json_text([] if predicate is None else [predicate])
-    return {"predicate": predicates, "zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+def optimize_parameters(
+    predicate: str | None, *, zorder_by: Sequence[str] = (), cluster_by: Sequence[str] = ()
+) -> Parameters:
+    """OPTIMIZE, of all files or of those of some partitions; members are in the order of Delta Spark."""
+    predicates, clustering = json_text([] if predicate is None else [predicate]), json_text(list(cluster_by))
+    if cluster_by:
+        return {"clusterBy": clustering, "predicate": predicates, "auto": False, "isFull": False, "zOrderBy": "[]"}
+    return {"predicate": predicates, "zOrderBy": json_text(list(zorder_by)), "clusterBy": clustering, "auto": False}
 
 
 def optimize_metrics(added: Sequence[Add], removed: Sequence[Add]) -> dict[str, str]:
@@ -332,6 +336,7 @@ class RewriteMetrics:
 
     added: Sequence[Add]
     removed: Sequence[Remove]
+    change_files: int = 0
     scan_ms: int = 0
     rewrite_ms: int = 0
 
@@ -345,7 +350,7 @@ class RewriteMetrics:
             "numDeletionVectorsRemoved": sum(each.deletion_vector is not None for each in self.removed),
             "numAddedFiles": len(self.added),
             "numAddedBytes": sum(each.size for each in self.added),
-            "numAddedChangeFiles": 0,
+            "numAddedChangeFiles": self.change_files,
             "executionTimeMs": self.scan_ms + self.rewrite_ms,
             "scanTimeMs": self.scan_ms,
             "rewriteTimeMs": self.rewrite_ms,

@@ -1,6 +1,6 @@
 """What a table begins with, and what altering it comes to: metadata and protocol from a person's words."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from deltamirror.delta.properties import (
 from deltamirror.delta.schema import Field, StructType, parse_schema, schema_string, validate_schema
 from deltamirror.errors import InvalidInput, InvalidSchema
 
-__all__ = ["CLUSTERING_DOMAIN", "Alteration", "TableDefinition", "altered", "first_actions"]
+__all__ = ["CLUSTERING_DOMAIN", "Alteration", "TableDefinition", "altered", "clustering_domain", "first_actions"]
 
 CLUSTERING_DOMAIN = "delta.clustering"
 
@@ -61,6 +61,7 @@ class Alteration:
     schema: StructType | None = None
     is_evolved: bool = False
     """The schema was made from that of the table: a column without an id is another one, whatever its name."""
+    partition_by: tuple[str, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
@@ -119,7 +120,7 @@ def altered(
         name=metadata.name if alteration.name is None else alteration.name,
         description=metadata.description if alteration.description is None else alteration.description,
         schema_string=metadata.schema_string if schema == before else schema_string(schema),
-        partition_columns=_partition_columns(metadata, schema),
+        partition_columns=_partition_columns(alteration, metadata, schema),
         configuration=ordered({**kept, **properties}),
     )
     # A dropped column may have had the name of an added one, and its data is in the files yet.
@@ -128,8 +129,10 @@ def altered(
     return None if after == metadata else after, None if protocol_after == protocol else protocol_after
 
 
-def _partition_columns(metadata: Metadata, after: StructType) -> list[str]:
+def _partition_columns(alteration: Alteration, metadata: Metadata, after: StructType) -> list[str]:
     """The partition columns by the names that they have after: under column mapping, one may have been renamed."""
+    if alteration.partition_by is not None:
+        return [name if (found := after.get(name)) is None else found.name for name in alteration.partition_by]
     before, named = parse_schema(metadata.schema_string), {each.physical_name: each.name for each in after.fields}
     physical = {each.name: each.physical_name for each in before.fields}
     return [named.get(physical.get(name, name), name) for name in metadata.partition_columns]
@@ -177,8 +180,13 @@ def _clustering(definition: TableDefinition, schema: StructType) -> tuple[Domain
     if definition.partition_by:
         raise InvalidInput("a table is partitioned or clustered, not both", hint="leave out one of the two")
     paths = [_physical_path(column, schema) for column in definition.cluster_by]
-    configuration = json_text({"clusteringColumns": paths, "domainName": CLUSTERING_DOMAIN})
-    return (DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False),)
+    return (clustering_domain(paths),)
+
+
+def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:
+    """The domain that says by which columns a table is clustered: their paths, by physical names."""
+    configuration = json_text({"clusteringColumns": columns, "domainName": CLUSTERING_DOMAIN})
+    return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False)
 
 
 def _physical_path(column: str, schema: StructType) -> list[str]:

@@ -8,19 +8,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from importlib import import_module
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamirror.delta.actions import Add
+from deltamirror.delta.actions import Add, Cdc
+from deltamirror.delta.properties import change_data_feed
 from deltamirror.errors import InvalidInput
+from deltamirror.rows.layout import Layout
 
 __all__ = [
     "COPIED",
     "DELETED",
     "UPDATED",
+    "ChangeType",
     "ChangedRows",
     "Counts",
     "DeleteRows",
@@ -28,6 +32,7 @@ __all__ = [
     "RowChange",
     "UpdateRows",
     "evaluated",
+    "has_change_data",
     "is_true",
     "translated_values",
     "with_values",
@@ -41,6 +46,15 @@ Counts: TypeAlias = Counter[str]
 """How many rows were copied, deleted and updated."""
 
 
+class ChangeType(StrEnum):
+    """The kinds of rows in the change data feed."""
+
+    INSERT = "insert"
+    DELETE = "delete"
+    BEFORE = "update_preimage"
+    AFTER = "update_postimage"
+
+
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
     """What some rows come to: those that are copied as they are, those that have other values, and all counts."""
@@ -48,6 +62,8 @@ class ChangedRows:
     copied: pa.RecordBatch
     updated: pa.RecordBatch | None
     counts: Counts
+    before: Iterable[tuple[ChangeType, pa.RecordBatch]]
+    """The rows that are deleted or updated, as they were; found only if they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,7 @@ class Rewritten:
     """The files that hold the rows after a change, the paths of those that go, and how many rows were what."""
 
     adds: Sequence[Add] = ()
+    changes: Sequence[Cdc] = ()
     removed: Sequence[str] = ()
     counts: Counts = field(default_factory=Counter)
     is_counted: bool = True
@@ -67,6 +84,10 @@ class RowChange(Protocol):
     @property
     def columns(self) -> frozenset[str]:
         """The columns by which it finds its rows."""
+
+    @property
+    def only_inserts(self) -> bool:
+        """Whether no row that is there changes: new files alone tell of the rows that come."""
 
     def look(self, rows: pa.RecordBatch) -> Counts:
         """How many rows it changes, by what it does to them; only ``columns`` are there."""
@@ -84,10 +105,20 @@ class RowChange(Protocol):
         """The change with what tasks told."""
 
 
+def has_change_data(change: RowChange, layout: Layout) -> bool:
+    """Whether files of change data tell of each row; readers of the feed find rows that only come in new files."""
+    return change_data_feed(layout.metadata) and not change.only_inserts
+
+
 class _RowByRow:
     """A change that judges each row by itself, and adds none."""
 
     __slots__ = ()
+
+    @property
+    def only_inserts(self) -> bool:
+        """Never."""
+        return False
 
     def inserted(self, counts: Counts) -> Iterable[pa.RecordBatch]:
         """No rows."""
@@ -116,8 +147,10 @@ class DeleteRows(_RowByRow):
 
     def change(self, rows: pa.RecordBatch) -> ChangedRows:
         """The rows that stay."""
-        copied = rows.filter(pc.invert(self._matches(rows)))
-        return ChangedRows(copied, None, Counter({COPIED: copied.num_rows, DELETED: rows.num_rows - copied.num_rows}))
+        matches = self._matches(rows)
+        copied = rows.filter(pc.invert(matches))
+        counts = Counter({COPIED: copied.num_rows, DELETED: rows.num_rows - copied.num_rows})
+        return ChangedRows(copied, None, counts, ((ChangeType.DELETE, rows.filter(each)) for each in [matches]))
 
     def _matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         return is_true(rows, self.condition, self.table)
@@ -146,7 +179,8 @@ class UpdateRows(_RowByRow):
             matches = is_true(rows, self.condition, self.table)
             copied, found = rows.filter(pc.invert(matches)), rows.filter(matches)
         updated = with_values(found, found, self.values, self.table)
-        return ChangedRows(copied, updated, Counter({COPIED: copied.num_rows, UPDATED: found.num_rows}))
+        counts = Counter({COPIED: copied.num_rows, UPDATED: found.num_rows})
+        return ChangedRows(copied, updated, counts, [(ChangeType.BEFORE, found)])
 
 
 def is_true(rows: pa.RecordBatch, condition: pc.Expression, table: str) -> pa.BooleanArray:

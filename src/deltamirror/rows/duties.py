@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from deltamirror.delta.features import FEATURES, row_duties
-from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING, append_only, change_data_feed, is_enabled
+from deltamirror.delta.properties import CONSTRAINT_PREFIX, ROW_TRACKING, append_only, is_enabled
 from deltamirror.delta.schema import primitive_names
 from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
@@ -12,7 +12,6 @@ from deltamirror.rows.text_lengths import nested_lengths
 
 __all__ = [
     "require_copyable_rows",
-    "require_editable_rows",
     "require_movable_rows",
     "require_plain_types",
     "require_removable_rows",
@@ -25,7 +24,6 @@ _VOUCHED: Final = frozenset({"checkConstraints", "generatedColumns", "invariants
 """What the caller may vouch for: all of it is about the values of rows."""
 _OF_NEW_VALUES: Final = _VOUCHED | {"identityColumns"}
 """What rows that are copied as they are meet already."""
-_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
 
 def require_writable_rows(layout: Layout, *, rows_checked: bool) -> None:
@@ -49,22 +47,11 @@ def require_updatable_rows(layout: Layout, *, rows_checked: bool) -> None:
 
 
 def require_removable_rows(layout: Layout) -> None:
-    """Refuse a table whose rows may not change; to remove whole files records itself."""
+    """Refuse a table whose rows may not change."""
     if append_only(layout.metadata):
         raise Refused(
             f"table {layout.table!r} has delta.appendOnly: its rows are neither deleted nor updated",
             hint="set delta.appendOnly to false first",
-            table=layout.table,
-        )
-
-
-def require_editable_rows(layout: Layout) -> None:
-    """Refuse a table whose rows may not change, or whose changes have to be recorded row by row."""
-    require_removable_rows(layout)
-    if change_data_feed(layout.metadata):
-        raise Refused(
-            f"table {layout.table!r} has {_CHANGE_FEED}: the change data of rewritten rows is not written here",
-            hint="change these rows by Delta Spark, delete whole partitions, or turn the property off",
             table=layout.table,
         )
 

@@ -16,7 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from deltamirror.errors import InvalidInput
-from deltamirror.rows.changes import COPIED, DELETED, UPDATED, ChangedRows, Counts, evaluated, is_true, with_values
+from deltamirror.rows.changes import (
+    COPIED,
+    DELETED,
+    UPDATED,
+    ChangedRows,
+    ChangeType,
+    Counts,
+    evaluated,
+    is_true,
+    with_values,
+)
 from deltamirror.rows.expressions import Path
 from deltamirror.rows.writing import row_numbers
 
@@ -62,6 +72,11 @@ class MergeRows:
     _seen: list[pa.Array] = field(default_factory=list, compare=False, repr=False)
     """The rows of the source that matched a row of the table."""
 
+    @property
+    def only_inserts(self) -> bool:
+        """Whether rows that match stay as they are, and so do the others."""
+        return not self.matched and not self.by_source
+
     def key_bounds(self) -> pc.Expression | None:
         """What has to be possible in a file with rows that match; None: nothing is known."""
         columns = [each[1] if each is not None and len(each) == _TOP else None for each in self.key_paths]
@@ -82,7 +97,7 @@ class MergeRows:
         touched = pa.chunked_array([found.targets.filter(pc.is_valid(found.acts)), *found.orphans_that_go])
         copied = rows.filter(pc.invert(pc.is_in(row_numbers(rows.num_rows), value_set=touched.combine_chunks())))
         counts = self._counts(found) + Counter({COPIED: copied.num_rows})
-        return ChangedRows(copied, pa.concat_batches(updated) if updated else None, counts)
+        return ChangedRows(copied, pa.concat_batches(updated) if updated else None, counts, self._before(rows, found))
 
     def inserted(self, counts: Counts) -> Iterator[pa.RecordBatch]:
         """The rows that the source has and the table has not; to be asked once all files were looked at."""
@@ -189,15 +204,26 @@ class MergeRows:
         return Counter({name: count for name, count in counts.items() if count})
 
     def _updated(self, rows: pa.RecordBatch, found: "_Joined") -> Iterator[pa.RecordBatch]:
+        for clause, among, numbers in self._met(found):
+            if clause.values is not None:
+                yield with_values(rows.take(numbers), among, clause.values, self.table)
+
+    def _before(self, rows: pa.RecordBatch, found: "_Joined") -> Iterator[tuple[ChangeType, pa.RecordBatch]]:
+        """The rows that change, as they were; one that two rows of the source delete is deleted once."""
+        for clause, _, numbers in self._met(found):
+            kind = ChangeType.DELETE if clause.values is None else ChangeType.BEFORE
+            yield kind, rows.take(numbers.unique())
+
+    def _met(self, found: "_Joined") -> Iterator[tuple[Clause, pa.RecordBatch, pa.Array]]:
+        """The clauses that rows meet, with these rows beside those of the source, and their numbers."""
         for clauses, joined, numbers, acts in (
             (self.matched, found.rows, found.targets, found.acts),
             (self.by_source, found.orphans, found.orphan_numbers, found.orphan_acts),
         ):
             for number, clause in enumerate(clauses):
                 wanted = _equals(acts, number)
-                if clause.values is not None and pc.any(wanted).as_py():
-                    among = joined.filter(wanted)
-                    yield with_values(rows.take(numbers.filter(wanted)), among, clause.values, self.table)
+                if pc.any(wanted).as_py():
+                    yield clause, joined.filter(wanted), numbers.filter(wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,36 @@
 """Data files rewritten for a change of rows: copy-on-write, file by file.
 
 A file is read twice: first the columns that say which rows change, then, where some rows do and others stay, all of
-it. A file all of whose rows are deleted is not read a second time. Rows that change keep their ids where the table
+it. A file all of whose rows are deleted is not read a second time, unless the table has a change data feed: then rows
+that change are also written to files of change data, as they were and as they are. Rows keep their ids where the table
 tracks rows; their file states both ids in columns that the table has for it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamirror.delta.actions import Add
+from deltamirror.delta.actions import Add, Cdc
 from deltamirror.delta.properties import ROW_TRACKING, is_enabled
 from deltamirror.delta.schema import Field, Primitive, StructType
-from deltamirror.rows.changes import DELETED, Counts, Rewritten, RowChange, is_true
+from deltamirror.errors import Refused
+from deltamirror.rows.changes import (
+    DELETED,
+    ChangedRows,
+    ChangeType,
+    Counts,
+    Rewritten,
+    RowChange,
+    has_change_data,
+    is_true,
+)
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.scanning import Scan, TableFiles
 from deltamirror.rows.skipping import live_records, partition_rows
@@ -29,6 +41,10 @@ __all__ = ["Rewriting", "removed_whole"]
 
 _ROW_ID: Final = "delta.rowTracking.materializedRowIdColumnName"
 _ROW_VERSION: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
+_CHANGE_TYPE: Final = "_change_type"
+
+_Record: TypeAlias = Callable[[ChangeType, pa.RecordBatch], None]
+"""Takes rows for the change data feed."""
 
 
 @dataclass(frozen=True)  # no slots: what each file needs is found once
@@ -49,7 +65,8 @@ class Rewriting:
     def insert(self, store: Store) -> Rewritten:
         """Write the rows that come beside those that tasks have changed."""
         counts: Counts = Counter()
-        return Rewritten(self._write(self.change.inserted(counts), store), counts=counts)
+        adds, changes = self._write(lambda record: self._inserted(self.change.inserted(counts), record), store)
+        return Rewritten(adds=adds, changes=changes, counts=counts)
 
     def _run(
         self,
@@ -68,15 +85,46 @@ class Rewriting:
             if not found.total():
                 continue
             removed.append(file["path"])
-            if found.total() == size and all(name.startswith(DELETED) for name in found):
+            is_deleted = found.total() == size and all(name.startswith(DELETED) for name in found)
+            if is_deleted and not self._has_feed:
                 counts += found
             else:
                 split.append(file)
-        adds = self._write(chain(self._changed(split, opener, counts), inserted(counts)), store, task)
-        return Rewritten(adds, removed, counts)
+        adds, changes = self._write(
+            lambda record: chain(
+                self._changed(split, opener, counts, record), self._inserted(inserted(counts), record)
+            ),
+            store,
+            task,
+        )
+        return Rewritten(adds=adds, changes=changes, removed=removed, counts=counts)
 
-    def _write(self, rows: Iterable[pa.RecordBatch], store: Store, task: int = 0) -> list[Add]:
-        return RowFiles(replace(self.order, layout=self._tracked), store, task).write(self._tracked.arrow_schema, rows)
+    @cached_property
+    def _has_feed(self) -> bool:
+        return has_change_data(self.change, self.order.layout)
+
+    def _write(
+        self, rows: Callable[[_Record], Iterable[pa.RecordBatch]], store: Store, task: int = 0
+    ) -> tuple[list[Add], list[Cdc]]:
+        """Write rows, and the changes that are recorded as these are computed. If that fails, no file is left."""
+        order = replace(self.order, layout=self._tracked)
+        if not self._has_feed:
+            return RowFiles(order, store, task).write(self._tracked.arrow_schema, rows(_not_recorded)), []
+        half = msgspec.structs.replace(order.settings, memory=order.settings.memory // 2)
+        feed = replace(order, layout=self._recorded, settings=half, is_change_data=True)
+        data, changes = (RowFiles(each, store, task) for each in (replace(order, settings=half), feed))
+        try:
+            with changes.taking(self._recorded.arrow_schema) as take:
+                data.write(self._tracked.arrow_schema, rows(partial(self._record, take)))
+        except BaseException:
+            data.discard()
+            raise
+        return data.adds, changes.changes
+
+    def _record(self, take: Callable[[pa.RecordBatch], None], kind: ChangeType, rows: pa.RecordBatch) -> None:
+        if rows.num_rows:
+            own = rows.select([name for name in rows.schema.names if self.order.layout.schema.get(name) is not None])
+            take(own.append_column(_CHANGE_TYPE, pa.repeat(kind.value, rows.num_rows)))
 
     def _look(self, file: Mapping[str, Any], opener: TableFiles) -> tuple[Counts, int]:
         """How many rows of a file change, by what happens to them, and how many there are."""
@@ -89,7 +137,7 @@ class Rewriting:
         return counts, rows
 
     def _changed(
-        self, files: Sequence[Mapping[str, Any]], opener: TableFiles, counts: Counts
+        self, files: Sequence[Mapping[str, Any]], opener: TableFiles, counts: Counts, record: _Record
     ) -> Iterator[pa.RecordBatch]:
         scan = self._scan(self._tracked, self._tracked.schema.fields, opener)
         for file in files:
@@ -97,8 +145,16 @@ class Rewriting:
                 found = self.change.change(self._with_ids(batch, file, numbers))
                 counts.update(found.counts)
                 yield found.copied
+                if self._has_feed:
+                    _record_all(found, record)
                 if found.updated is not None:
                     yield self._without_version(found.updated)
+
+    @staticmethod
+    def _inserted(rows: Iterable[pa.RecordBatch], record: _Record) -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            record(ChangeType.INSERT, batch)
+            yield batch
 
     @staticmethod
     def _scan(layout: Layout, fields: Iterable[Field], opener: TableFiles) -> Scan:
@@ -112,6 +168,18 @@ class Rewriting:
             return layout
         own = tuple(Field(layout.metadata.configuration[key], Primitive("long")) for key in (_ROW_ID, _ROW_VERSION))
         return replace(layout, schema=StructType((*layout.schema.fields, *own)))
+
+    @cached_property
+    def _recorded(self) -> Layout:
+        """The layout of change data: the columns of the table, and the type of the change."""
+        layout = self.order.layout
+        if layout.schema.get(_CHANGE_TYPE) is not None:
+            raise Refused(
+                f"table {layout.table!r} has a column {_CHANGE_TYPE!r}, which the change data feed has for itself",
+                hint="rename the column, or turn delta.enableChangeDataFeed off",
+                table=layout.table,
+            )
+        return replace(layout, schema=StructType((*layout.schema.fields, Field(_CHANGE_TYPE, Primitive("string")))))
 
     def _with_ids(self, rows: pa.RecordBatch, file: Mapping[str, Any], numbers: pa.Array) -> pa.RecordBatch:
         """The rows with their ids: those that their file states, or those that follow from their place in it."""
@@ -128,6 +196,17 @@ class Rewriting:
             return rows
         columns = [*rows.columns[:-1], pa.nulls(rows.num_rows, pa.int64())]
         return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
+def _record_all(found: ChangedRows, record: _Record) -> None:
+    for kind, rows in found.before:
+        record(kind, rows)
+    if found.updated is not None:
+        record(ChangeType.AFTER, found.updated)
+
+
+def _not_recorded(kind: ChangeType, rows: pa.RecordBatch) -> None:
+    """The table has no change data feed."""
 
 
 def removed_whole(files: Sequence[Mapping[str, Any]], condition: pc.Expression, layout: Layout) -> Rewritten:

@@ -1,7 +1,7 @@
-"""The columns of a table, and those that data has besides: the schema that ``merge_schema`` leads to.
+"""The schema that data brings along: the columns that a table has and those that data has besides, or the latter alone.
 
-A column that the table lacks is added last, at any depth, and nullable. A type that the data has wider is widened,
-where the table does that. All else stays: whether the data fits is for ``casting`` to say.
+With ``merge_schema``, a column that the table lacks is added last, at any depth, and nullable. A type that the data has
+wider is widened, where the table does that. All else stays: whether the data fits is for ``casting`` to say.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ import pyarrow.types as kinds
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, from_arrow
 from deltamirror.delta.widening import record_widenings
 from deltamirror.errors import InvalidInput
-from deltamirror.rows.casting import decoded_type, is_list, widened_type
+from deltamirror.rows.casting import decoded_type, is_list, plain_schema, widened_type
 
-__all__ = ["merged_schema"]
+__all__ = ["data_schema", "merged_schema"]
 
 _VOID = Primitive("void")
 
@@ -23,6 +23,11 @@ _VOID = Primitive("void")
 def merged_schema(schema: StructType, source: pa.Schema, *, widens: bool) -> StructType:
     """The schema of a table that takes data of these columns; InvalidInput for a column without a type."""
     return record_widenings(schema, _merged_struct(schema, list(source), "", widens))
+
+
+def data_schema(source: pa.Schema) -> StructType:
+    """The schema of a table of these columns alone, all nullable; InvalidInput for a column without a type."""
+    return StructType(tuple(_added(each, "") for each in plain_schema(source)))
 
 
 def _merged_struct(struct: StructType, source: Sequence[pa.Field], parent: str, widens: bool) -> StructType:

@@ -14,7 +14,16 @@ from deltamirror.rows.writing import RowFiles, RowOrder
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = ["ArrowRows", "RowData", "RowSource", "is_row_data", "is_spark_frame", "row_source", "spark_session"]
+__all__ = [
+    "ArrowRows",
+    "RowData",
+    "RowSource",
+    "is_row_data",
+    "is_spark_frame",
+    "row_source",
+    "rows_of",
+    "spark_session",
+]
 
 RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Any
 """A table, batch, reader or dataset of pyarrow, an object with ``__arrow_c_stream__`` (frames of pandas, Polars…), or a
@@ -85,6 +94,14 @@ def _is_dataset(data: object) -> bool:
 
 def _is_a(data: object, name: str, module: str) -> bool:
     return any(each.__name__ == name and str(each.__module__).startswith(module) for each in type(data).__mro__)
+
+
+def rows_of(data: RowData, name: str) -> RowSource:
+    """The rows that a caller gives under a name; InvalidInput for what is no rows, or cannot be read."""
+    if not is_row_data(data):
+        hint = "give a table, reader or dataset of Arrow, or a frame of Spark, pandas or Polars"
+        raise InvalidInput(f"{name} has to be rows, not {shown(data)}", hint=hint)
+    return row_source(data)
 
 
 def row_source(data: RowData) -> RowSource:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from deltamirror.delta.actions import Add
+from deltamirror.delta.actions import Add, Cdc
 from deltamirror.delta.paths import decode_path
 from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import parse_schema
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 _ANSWERS: Final = "answer binary"
+_FILES: Final = (attrgetter("adds"), attrgetter("changes"))
 _OPTIMISED: Final = "delta.autoOptimize.optimizeWrite"
 
 
@@ -59,6 +60,8 @@ class TaskRows:
     task: int
     adds: Sequence[Add] = ()
     error: DeltaMirrorError | None = None
+    changes: Sequence[Cdc] = ()
+    """Files of change data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,8 @@ def written_by_task(
 def collected(found: Iterable[TaskRows], layout: Layout, address: StoreAddress, store: Store) -> WrittenRows:
     """The files of all tasks. If one of them has failed, all files are deleted, and its error is raised."""
     tasks = sorted(found, key=attrgetter("task"))
-    written = WrittenRows(layout, store, [add for each in tasks for add in each.adds])
+    adds, changes = ([file for each in tasks for file in files(each)] for files in _FILES)
+    written = WrittenRows(layout, store, adds, changes)
     try:
         for each in tasks:
             if each.error is not None:
@@ -175,6 +179,7 @@ def edited_by_tasks(
         raise
     return Rewritten(
         adds=[*written.adds, *inserted.adds],
+        changes=[*written.changes, *inserted.changes],
         removed=[path for each in edits for path in each.rewritten.removed],
         counts=sum((each.rewritten.counts for each in edits), inserted.counts),
     )
@@ -209,7 +214,7 @@ def _edited(rewriting: Rewriting, address: StoreAddress, files: Sequence[Mapping
     try:
         opener = TableFiles.of_executor(address)
         found = rewriting.run_task(files, opener, executor_store(address), task=task)
-        return TaskEdit(TaskRows(task, found.adds), found, rewriting.change.report())
+        return TaskEdit(TaskRows(task, found.adds, changes=found.changes), found, rewriting.change.report())
     except DeltaMirrorError as error:
         return TaskEdit(TaskRows(task, error=explained(error)))
 
@@ -223,11 +228,12 @@ def _require_seen(written: WrittenRows, address: StoreAddress) -> None:
     """Refuse files on a disk, or in a memory, that executors have and this process does not: no reader finds them."""
     if not is_of_one_machine(address.location):
         return
-    for add in written.adds:
-        found = written.store.head(decode_path(add.path))
-        if found is None or found.size != add.size:
+    files: list[Add | Cdc] = [*written.adds, *written.changes]
+    for file in files:
+        found = written.store.head(decode_path(file.path))
+        if found is None or found.size != file.size:
             raise InvalidInput(
-                f"table {written.layout.table!r}: executors have written {add.path}, which is not at "
+                f"table {written.layout.table!r}: executors have written {file.path}, which is not at "
                 f"{address.location} for this process",
                 hint="nothing was committed; executors on other machines need a store or a disk that all of them share",
             )

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamirror.config import RowsSettings
-from deltamirror.delta.actions import Add, Metadata
+from deltamirror.delta.actions import Add, Cdc, Metadata
 from deltamirror.delta.partitions import has_negative_fraction, partition_text
 from deltamirror.delta.paths import decode_path, encode_path, partition_directory
 from deltamirror.delta.properties import is_enabled
@@ -55,6 +55,7 @@ _ROW: Final = "row"
 _ENDINGS: Final = {"snappy": ".snappy", "zstd": ".zstd", "gzip": ".gz", "none": "", "uncompressed": ""}
 _LETTERS: Final = string.ascii_letters + string.digits
 _PREFIX_LENGTH: Final = 2
+_CHANGE_DATA: Final = "_change_data"
 _UNITS: Final = {pa.Date32Scalar: "days from 1970", pa.TimestampScalar: "microseconds from 1970"}
 
 
@@ -87,6 +88,8 @@ class RowOrder:
     """The rows are of the table already, or were held against its rules before."""
     copies: bool = False
     """All values are of the table already."""
+    is_change_data: bool = False
+    """The rows are changes of others, for readers of the change data feed."""
     accepted: AcceptedPartitions = field(default_factory=AcceptedPartitions)
 
 
@@ -97,6 +100,8 @@ class WrittenRows:
     layout: Layout
     store: Store
     adds: Sequence[Add]
+    changes: Sequence[Cdc] = ()
+    """Files of change data."""
 
     @property
     def partitions(self) -> list[PartitionValues]:
@@ -107,7 +112,8 @@ class WrittenRows:
 
     def discard(self) -> None:
         """Delete the files, as far as the store lets it."""
-        _delete(self.store, [decode_path(add.path) for add in self.adds])
+        paths = (*(add.path for add in self.adds), *(change.path for change in self.changes))
+        _delete(self.store, [decode_path(path) for path in paths])
 
 
 def _now() -> int:
@@ -133,9 +139,19 @@ class RowFiles:
     _counts: dict[tuple[str | None, ...], int] = field(default_factory=dict)
     _memory: int = 0
     """About what all open files hold; a sum over many of them for each piece of rows would be most of the work."""
+    _waiting: list[pa.RecordBatch] = field(default_factory=list)
+    _waiting_bytes: int = 0
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[Add]:
         """Write all rows; the adds of their files. If that fails, the files are deleted again."""
+        with self.taking(schema) as take:
+            for batch in with_rows(batches):
+                take(batch)
+        return self._adds
+
+    @contextmanager
+    def taking(self, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """Take rows batch by batch; they are in files at the end. If anything fails inside, these are deleted again."""
         if self.order.rules_met:
             require_copyable_rows(self.layout)
         else:
@@ -143,16 +159,31 @@ class RowFiles:
         caster = Caster(schema, self.layout, fits_texts=not self.order.copies)
         try:
             with self._translated():
-                for table in self._gathered(caster.cast(batch) for batch in with_rows(batches)):
-                    for values, rows in self._split(table):
-                        self._take(values, rows)
+                yield lambda batch: self._gather(caster.cast(batch))
+                self._take_gathered()
                 while self._open:
                     self._close(next(iter(self._open)))
         except BaseException:
             self._open.clear()
-            _delete(self.store, self._keys)
+            self.discard()
             raise
-        return self._adds
+
+    def discard(self) -> None:
+        """Delete the files that were written, as far as the store lets it."""
+        _delete(self.store, self._keys)
+
+    @property
+    def adds(self) -> list[Add]:
+        """The files that were written."""
+        return list(self._adds)
+
+    @property
+    def changes(self) -> list[Cdc]:
+        """The files that were written, as files of change data."""
+        return [
+            Cdc(path=each.path, partition_values=each.partition_values, size=each.size, data_change=False)
+            for each in self._adds
+        ]
 
     @property
     def layout(self) -> Layout:
@@ -209,10 +240,14 @@ class RowFiles:
         """The name that Delta Spark gives to a file: task, a random id, and which file of the task it is."""
         count = self._counts.get(values, 0)
         self._counts[values] = count + 1
-        joint = "." if values else "-"
-        name = f"part-{self.task:05d}-{uuid.uuid4()}{joint}c{count:03d}{_ENDINGS[self._compression]}.parquet"
-        folder = _random_prefix() if self._has_prefixes else self._directory(values)
-        return f"{folder}/{name}" if folder else name
+        joint, kind = "." if values else "-", "cdc" if self.order.is_change_data else "part"
+        name = f"{kind}-{self.task:05d}-{uuid.uuid4()}{joint}c{count:03d}{_ENDINGS[self._compression]}.parquet"
+        folders = [_random_prefix()] if self._has_prefixes else self._folders(values)
+        return "/".join((*folders, name))
+
+    def _folders(self, values: tuple[str | None, ...]) -> list[str]:
+        above = [_CHANGE_DATA] if self.order.is_change_data else []
+        return [*above, self._directory(values)] if values else above
 
     def _directory(self, values: tuple[str | None, ...]) -> str:
         return partition_directory([each.name for each in self.layout.partition_fields], self._named(values))
@@ -236,18 +271,19 @@ class RowFiles:
             )
         return codec
 
-    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """The batches in larger tables: splitting one into partitions has a cost for each partition."""
-        some: list[pa.RecordBatch] = []
-        size, most = 0, min(_SPLIT_BYTES, self.order.settings.memory // 4)
-        for batch in batches:
-            some.append(batch)
-            size += batch.nbytes
-            if size >= most:
-                yield pa.Table.from_batches(some)
-                some, size = [], 0
-        if some:
-            yield pa.Table.from_batches(some)
+    def _gather(self, batch: pa.RecordBatch) -> None:
+        """Take small batches together: splitting one into partitions has a cost for each partition."""
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= min(_SPLIT_BYTES, self.order.settings.memory // 4):
+            self._take_gathered()
+
+    def _take_gathered(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting)
+            self._waiting, self._waiting_bytes = [], 0
+            for values, rows in self._split(table):
+                self._take(values, rows)
 
     def _split(self, table: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
         """The rows of each partition, without the partition columns."""

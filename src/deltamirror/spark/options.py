@@ -5,8 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
+import msgspec
+
 from deltamirror.arguments import table_name
 from deltamirror.catalog.catalog import Catalog
+from deltamirror.catalog.rows import partitioning_of
 from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.txnlog.tables.reading import Snapshot
@@ -24,7 +27,8 @@ _OF_STREAMS: Final = (
     "ignoreDeletes",
 )
 _OF_SINKS: Final = ("txnAppId", "checkpointLocation", "queryName")
-_OF_WRITES: Final = ("replaceWhere", "partitionOverwriteMode", "mergeSchema", "txnAppId", "txnVersion")
+_OF_APPENDS: Final = ("mergeSchema", "txnAppId", "txnVersion")
+_OF_OVERWRITES: Final = ("replaceWhere", "partitionOverwriteMode", "overwriteSchema", "partitionBy", *_OF_APPENDS)
 _MODES: Final = ("static", "dynamic")
 
 
@@ -50,6 +54,8 @@ class SourceOptions:
     replace_where: str | None = None
     is_dynamic: bool = False
     merges_schema: bool = False
+    partition_by: tuple[str, ...] | None = None
+    """The partition columns of a table whose schema is overwritten; None: it keeps its schema."""
     app_id: str | None = None
     app_version: int | None = None
     starts_latest: bool = False
@@ -112,7 +118,8 @@ class SourceOptions:
     @classmethod
     def of_write(cls, given: Mapping[str, str], *, overwrite: bool) -> Self:
         """Those of a write; InvalidInput for one that it does not have."""
-        named = _named(given, _OF_WRITES if overwrite else _OF_WRITES[2:], "overwrite" if overwrite else "append")
+        known, doing = (_OF_OVERWRITES, "overwrite") if overwrite else (_OF_APPENDS, "append")
+        named = _named(given, known, doing)
         mode = named.get("partitionOverwriteMode", "static").lower()
         if mode not in _MODES:
             raise InvalidInput(f"the option partitionOverwriteMode is {mode!r}", hint=f"one of: {', '.join(_MODES)}")
@@ -124,6 +131,7 @@ class SourceOptions:
             replace_where=named.get("replaceWhere"),
             is_dynamic=mode == "dynamic",
             merges_schema=_flag(named, "mergeSchema"),
+            partition_by=partitioning_of(_flag(named, "overwriteSchema"), _names(named, "partitionBy")),
             app_id=named.get("txnAppId"),
             app_version=_number(named, "txnVersion"),
         )
@@ -166,6 +174,18 @@ def _flag(named: Mapping[str, str], name: str) -> bool:
     if text not in ("true", "false"):
         raise InvalidInput(f"the option {name} has to be true or false, not {text!r}", hint="give one of them")
     return text == "true"
+
+
+def _names(named: Mapping[str, str], name: str) -> list[str] | None:
+    """A name, or several as a list of JSON: a column may have a comma in its name."""
+    text = named.get(name)
+    if text is None or not text.lstrip().startswith("["):
+        return None if text is None else [text]
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        hint = f"""write .option("{name}", '["day", "region"]')"""
+        raise InvalidInput(f"the option {name} is no list of names: {text}", hint=hint) from None
 
 
 def _number(named: Mapping[str, str], name: str) -> int | None:

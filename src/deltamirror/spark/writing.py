@@ -10,15 +10,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from deltamirror.catalog.catalog import Catalog
-from deltamirror.catalog.rows import (
-    Replacement,
-    changed_foundation,
-    merged_with,
-    replaced_files,
-    replacement_of,
-    row_order,
-    write_description,
-)
+from deltamirror.catalog.foundation import changed_foundation, founded_on, unclustered
+from deltamirror.catalog.rows import Replacement, replaced_files, replacement_of, row_order, write_description
 from deltamirror.delta.actions import Action
 from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.arrow import to_arrow
@@ -60,20 +53,23 @@ class TableWrite:
     """The table's, when the write was planned."""
     replaces: Replacement | None
     foundation: tuple[Action, ...] = ()
-    """The metadata and protocol that the rows need, where the table has others."""
+    """The metadata, protocol and domains that the rows need, where the table has others."""
 
     @classmethod
     def planned(
         cls, catalog: Catalog, taken: Snapshot, options: SourceOptions, schema: StructType, *, overwrite: bool
     ) -> Self:
         """A write of rows of a schema, beside those that are there or in their place; InvalidInput for other types."""
-        source, metadata, protocol = to_arrow(parse_schema(schema.json())), taken.metadata, taken.protocol
-        if options.merges_schema:
-            metadata, protocol = merged_with(metadata, protocol, source)
+        source = to_arrow(parse_schema(schema.json()))
+        by, replaces = options.partition_by, None
+        metadata, protocol = founded_on(
+            taken.metadata, taken.protocol, source, merges=options.merges_schema, partition_by=by
+        )
         layout = Layout.of(taken.table, metadata, protocol)
         require_writable_rows(layout, rows_checked=False)
         require_castable(source, layout)
-        replaces = replacement_of(options.replace_where, options.is_dynamic, layout) if overwrite else None
+        if overwrite:
+            replaces = replacement_of(options.replace_where, options.is_dynamic, layout, partition_by=by)
         return cls(
             options=options,
             names=tuple(schema.fieldNames()),
@@ -81,7 +77,10 @@ class TableWrite:
             address=StoreAddress.of(catalog.table(taken.table).location, catalog.settings.storage),
             version=taken.version,
             replaces=replaces,
-            foundation=tuple(changed_foundation(taken, metadata, protocol)),
+            foundation=(
+                *changed_foundation(taken, metadata, protocol),
+                *(() if by is None else unclustered(taken)),
+            ),
         )
 
     def by_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:

@@ -201,6 +201,7 @@ CASES: dict[str, Case] = {
     "Table.append rows": lambda g: g.hands.table.append(_rows(g)),
     "Table.optimize": lambda g: g.hands.table.optimize(target_size=g.number),
     "Table.overwrite": lambda g: g.hands.table.overwrite(_rows(g), replace_where=g.text),
+    "Table.overwrite schema": lambda g: g.hands.table.overwrite(_rows(g), overwrite_schema=True, partition_by=[g.text]),
     "Table.delete": lambda g: g.hands.table.delete(g.text, token=g.text),
     "Table.update": lambda g: g.hands.table.update({g.text: g.text}, g.text),
     "Table.merge": lambda g: g.hands.table.merge(_rows(g), g.text, matched=Delete(g.text)),

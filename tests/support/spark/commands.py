@@ -5,7 +5,7 @@ import pickle
 import runpy
 import signal
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -23,6 +23,7 @@ from deltamirror.errors import DeltaMirrorError
 
 __all__ = [
     "Command",
+    "DeltaSave",
     "Edits",
     "ExampleRun",
     "FrameLoad",
@@ -97,6 +98,21 @@ class FrameWrite:
         own = settings.storage
         keys = {"access_key_id": own.access_key_id, "secret_access_key": own.secret_access_key}
         return msgspec.structs.replace(settings, storage=msgspec.structs.replace(self.storage, **keys))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSave:
+    """The rows of a statement, which Delta Lake itself puts in the place of those of a table of its own."""
+
+    location: str
+    statement: str
+    options: Mapping[str, str]
+    partition_by: Sequence[str] = ()
+
+    def run(self, session: SparkSession) -> None:
+        """Write the rows."""
+        writer = session.sql(self.statement).write.format("delta").options(**self.options).mode("overwrite")
+        (writer.partitionBy(*self.partition_by) if self.partition_by else writer).save(self.location)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,15 +232,16 @@ class ExampleRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptimize:
-    """Puts the small files of a table together, by the executors of the session."""
+    """Puts the small files of a table together, or orders its rows, by the executors of the session."""
 
     catalog: str
     table: str
+    zorder_by: Sequence[str] = ()
 
     def run(self, session: SparkSession) -> dict[str, int] | None:
         """The version that it has; None if there was nothing to do."""
         with Catalog(self.catalog) as catalog:
-            done = catalog.table(self.table).optimize(runner="spark")
+            done = catalog.table(self.table).optimize(zorder_by=self.zorder_by, runner="spark")
             return None if done is None else dict(done.versions)
 
 

@@ -1,4 +1,7 @@
-"""Fewer and larger files in the place of small ones, with the same rows: bin-packing, as Delta Spark's ``OPTIMIZE``."""
+"""Other files in the place of some, with the same rows: fewer and larger ones, or ordered ones.
+
+As Delta Spark's ``OPTIMIZE``, ``OPTIMIZE … ZORDER BY``, and ``OPTIMIZE`` of a table with clustering columns.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -7,14 +10,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from deltamirror.catalog.maintenance.arrangement import Arrangement, arrangement_of
 from deltamirror.catalog.rows import removed_file
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Action, Add, Remove
-from deltamirror.delta.commitinfo import optimize_metrics, optimize_parameters, record_count
-from deltamirror.delta.definition import CLUSTERING_DOMAIN
-from deltamirror.errors import InvalidInput, Unsupported
+from deltamirror.delta.commitinfo import optimize_metrics, record_count
+from deltamirror.errors import InvalidInput
 from deltamirror.pipeline.run.compaction import open_compactor
-from deltamirror.rows.compaction import Bin, bins
+from deltamirror.rows.compaction import Bin
 from deltamirror.rows.duties import require_movable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
@@ -40,30 +43,31 @@ class Optimization:
     """A condition of partition columns."""
     target_size: int | None
     """In bytes; None: as the table or the settings say."""
+    zorder_by: Sequence[str] = ()
+    """Columns by which rows are ordered."""
 
-    def bins(self) -> list[Bin]:
-        """The files that go together; InvalidInput for a wrong condition or size, Unsupported for some tables."""
-        taken = self.taken
-        layout = Layout.of(taken.table, taken.metadata, taken.protocol)
-        require_movable_rows(layout)
-        _require_unclustered(taken)
+    def bins(self, arrangement: Arrangement, layout: Layout) -> list[Bin]:
+        """The files that go together; InvalidInput for a wrong condition or size."""
         size = _sound_size(
             target_file_size(layout, self.settings.rows) if self.target_size is None else self.target_size
         )
         order = RowOrder(layout=_sized(layout, size), settings=self.settings.rows, rules_met=True, copies=True)
         address = StoreAddress.of(self.location, self.settings.storage)
-        small = _where(taken.adds(compactable_to=size), self.where, layout)
-        return [Bin(order, address, tuple(each)) for each in bins(small, size)]
+        files = _where(self.taken.adds(compactable_to=arrangement.largest(size)), self.where, layout)
+        return [Bin(order, address, tuple(each), arrangement.columns) for each in arrangement.bins(files, size)]
 
     def written(self, *, runner: str | None) -> "Optimized | None":
-        """Write the files of all bins; None where there are none."""
-        if not (found := self.bins()):
+        """Write the files of all bins; None where there are none. Unsupported for some tables."""
+        layout = Layout.of(self.taken.table, self.taken.metadata, self.taken.protocol)
+        require_movable_rows(layout)
+        arrangement = arrangement_of(self.taken, layout, self.zorder_by)
+        if not (found := self.bins(arrangement, layout)):
             return None
         with closing(open_compactor(self.settings, found, runner=runner)) as compactor:
             after = compactor.run(found)
         store = Stores.with_keys(self.settings).at(found[0].address)
         rows = [WrittenRows(each.order.layout, store, adds) for each, adds in zip(found, after, strict=True)]
-        return Optimized([each.files for each in found], rows, self.where)
+        return Optimized([each.files for each in found], rows, arrangement, self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class Optimized:
 
     before: Sequence[Sequence[Add]]
     after: Sequence[WrittenRows]
+    arrangement: Arrangement
     where: str | None
 
     @property
@@ -80,7 +85,7 @@ class Optimized:
         added = [add for each in self.after for add in each.adds]
         removed = [add for each in self.before for add in each]
         metrics = optimize_metrics(added, removed)
-        return {"operation": "OPTIMIZE", "parameters": optimize_parameters(self.where), "metrics": metrics}
+        return {"operation": "OPTIMIZE", "parameters": self.arrangement.parameters(self.where), "metrics": metrics}
 
     @property
     def replaced(self) -> list[str]:
@@ -90,7 +95,7 @@ class Optimized:
     def actions(self) -> Iterator[Action]:
         """The actions of the commit, in Delta Spark's order: of each bin the adds, then the removes."""
         for before, after in zip(self.before, self.after, strict=True):
-            yield from (replace(each, data_change=False) for each in after.adds)
+            yield from (replace(each, data_change=False) for each in self.arrangement.added(after.adds))
             yield from _removes(before)
 
 
@@ -120,14 +125,3 @@ def _sized(layout: Layout, size: int) -> Layout:
     """The layout of a table whose files are to have this size, whatever its properties say."""
     configuration = {**layout.metadata.configuration, "delta.targetFileSize": str(size)}
     return Layout.of(layout.table, replace(layout.metadata, configuration=configuration), layout.protocol)
-
-
-def _require_unclustered(taken: Snapshot) -> None:
-    """Refuse a clustered table: its files would lose the order that its readers count on."""
-    if CLUSTERING_DOMAIN in taken.domain_metadata():
-        raise Unsupported(
-            f"table {taken.table!r} has clustering columns, by which its files cannot be ordered here",
-            hint="let Delta Spark optimize it, and adopt its commit: `deltamirror adopt`",
-            table=taken.table,
-            features=("clustering",),
-        )

@@ -37,6 +37,7 @@ from deltamirror.delta.actions import (
     Txn,
 )
 from deltamirror.delta.bounds import nests_too_deeply
+from deltamirror.delta.definition import clustering_domain
 from deltamirror.delta.features import row_duties, writer_features_of
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.lines import wire_name
@@ -97,7 +98,7 @@ class TableRules:
 
         ``previous`` is the metadata before a commit that changes it. ``rows_checked`` asserts that the engine which
         wrote the files met the demands that the table makes on rows; ``system_domains`` are the domains below
-        ``delta.`` that the commit may set.
+        ``delta.`` that the commit may set. Any commit may end the clustering of a table.
         """
         schema = parse_schema(metadata.schema_string)
         return cls(
@@ -272,7 +273,8 @@ class TableRules:
             raise _broken("name.empty", domain, index, "domain", name)
         if "domainMetadata" not in self.features:
             raise _broken("feature", domain, index, "domain", name)
-        if name.startswith("delta.") and not self.verbatim and name not in self.system_domains:
+        is_ours = self.verbatim or name in self.system_domains or domain == clustering_domain(())
+        if name.startswith("delta.") and not is_ours:
             raise _broken("system", domain, index, "domain", name)
         high_water_mark({name: domain})  # which later commits have to read
 

@@ -126,7 +126,8 @@ def _translated() -> Iterator[None]:
     except OSError as error:
         raise CapacityExceeded(
             f"a temporary file cannot be written: {error.strerror or error} ({error.filename or _folder()})",
-            hint="checkpoints of millions of files need gigabytes for them: make room, or set TMPDIR to another folder",
+            hint="checkpoints of millions of files, and rows that are put in order, need gigabytes for them: make "
+            "room, or set TMPDIR to another folder",
         ) from error
 
 

@@ -1,0 +1,107 @@
+"""The change data feed of a table of ours is, to Delta Lake on Spark, that of its own table after the same edits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamirror import Catalog, Delete, Insert, Table, Update
+from tests.support.mirrors.local import mirror_of
+from tests.support.readers.reader import Reader
+from tests.support.spark.commands import Edits
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.requirement("R89"),
+]
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+MAPPED = {**FEED, "delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"}
+ROWS = pa.table({"id": list(range(10)), "p": ["a", "b"] * 5, "v": [float(number) for number in range(10)]})
+SOURCE = pa.table({"id": [0, 3, 6, 11, 12], "p": ["a", "n", "a", None, "ü/ö"], "v": [None, -1.0, 6.5, 1.0, 2.0]})
+
+
+@dataclass(frozen=True)
+class Step:
+    """An edit in both languages; ``{t}`` is the table, ``{s}`` the source."""
+
+    sql: str
+    ours: Callable[[Table], object]
+
+
+STEPS = (
+    Step("DELETE FROM {t} WHERE id = 1 OR v = 4", lambda table: table.delete("id = 1 OR v = 4")),
+    Step(
+        "UPDATE {t} SET p = 'c', v = v * 2 WHERE id > 6",
+        lambda table: table.update({"p": "'c'", "v": "v * 2"}, "id > 6"),
+    ),
+    Step(
+        "MERGE INTO {t} target USING {s} source ON target.id = source.id WHEN MATCHED AND target.id = 3 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * "
+        "WHEN NOT MATCHED BY SOURCE AND target.id = 5 THEN UPDATE SET v = NULL "
+        "WHEN NOT MATCHED BY SOURCE AND target.id = 7 THEN DELETE",
+        lambda table: table.merge(
+            SOURCE,
+            ["id"],
+            matched=[Delete("target.id = 3"), Update()],
+            not_matched=Insert(),
+            not_matched_by_source=[Update({"v": None}, "target.id = 5"), Delete("target.id = 7")],
+        ),
+    ),
+    Step("DELETE FROM {t} WHERE p IS NULL", lambda table: table.delete("p IS NULL")),
+    Step(
+        "INSERT INTO {t} REPLACE WHERE p = 'ü/ö' SELECT 13L AS id, 'ü/ö' AS p, 1.5D AS v",
+        lambda table: table.overwrite(pa.table({"id": [13], "p": ["ü/ö"], "v": [1.5]}), replace_where="p = 'ü/ö'"),
+    ),
+)
+BY_EXECUTORS = (
+    "UPDATE {t} SET v = -v WHERE id = 2 OR id = 8",
+    "DELETE FROM {t} WHERE id = 9 OR id = 13",
+    "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+)
+
+
+@pytest.mark.parametrize("properties", [FEED, pytest.param(MAPPED, marks=pytest.mark.soak)], ids=["plain", "mapped"])
+def test_the_feed_has_the_changes_that_delta_spark_would_have_recorded(
+    properties: dict[str, str], sqlite_lake: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    theirs, source = f"delta.`{tmp_path / 'theirs'}`", f"parquet.`{tmp_path / 'source.parquet'}`"
+    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    columns = "id long, p string, v double"
+    pq.write_table(ROWS, tmp_path / "rows.parquet")
+    pq.write_table(SOURCE, tmp_path / "source.parquet")
+    delta_spark.sql(f"CREATE TABLE {theirs} ({columns}) USING delta PARTITIONED BY (p) TBLPROPERTIES ({pairs})")
+    delta_spark.sql(f"INSERT INTO {theirs} SELECT * FROM parquet.`{tmp_path / 'rows.parquet'}`")
+    for statement in (*(each.sql for each in STEPS), *BY_EXECUTORS):
+        delta_spark.sql(statement.format(t=theirs, s=source))
+    with Catalog(sqlite_lake) as catalog:
+        ours = catalog.create_table(
+            "t", location=tmp_path / "ours", schema=columns, partition_by=["p"], properties=properties
+        )
+        ours.append(ROWS)
+        for step in STEPS:
+            step.ours(ours)
+        changed = Edits(
+            catalog=sqlite_lake,
+            table="t",
+            update=({"v": "-v"}, "id = 2 OR id = 8"),
+            delete="id = 9 OR id = 13",
+            source=f"SELECT * FROM {source}",
+        )
+        assert delta_spark.run(changed) == 1 + len(STEPS) + len(BY_EXECUTORS)
+        with mirror_of(catalog) as engine:
+            engine.run(once=True)
+    assert feed(delta_spark, tmp_path / "ours") == feed(delta_spark, tmp_path / "theirs")
+
+
+def feed(spark: Reader, folder: Path) -> list[tuple[Any, ...]]:
+    """All changes, in the order of versions."""
+    columns = ("_commit_version", "_change_type", "id", "p", "v")
+    found = spark.sql(f"SELECT {', '.join(columns)} FROM table_changes_by_path('{folder}', 1)")
+    return sorted((tuple(row[name] for name in columns) for row in found), key=str)
