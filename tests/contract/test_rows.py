@@ -18,6 +18,7 @@ from deltamirror import Catalog, Table
 from deltamirror.config import RowsSettings, Settings
 from deltamirror.delta.actions import Add
 from deltamirror.errors import CommitUnknown, Conflict, InvalidInput, Refused, TokenReused, Unsupported
+from deltamirror.rows import writing
 from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Moment, Step, observed
 from tests.support.rows.orders import DAY, NEXT, ORDERS, ids, orders
@@ -187,6 +188,14 @@ def strike(at: Moment, step: Step, turn: int) -> Callable[[Moment, Step], None]:
     return observer
 
 
+@pytest.fixture(params=["at once", "in threads"])
+def files_put(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files are put at once, and large ones while the next is filled: let a test do both."""
+    if request.param == "in threads":
+        monkeypatch.setattr(writing, "_WORTH_A_THREAD", 0)
+
+
+@pytest.mark.usefixtures("files_put")
 @pytest.mark.parametrize("moment", list(Moment))
 def test_files_of_a_write_that_breaks_off_are_deleted(table: Table, tmp_path: Path, moment: Moment) -> None:
     rows = pa.concat_tables([orders(1), orders(2, day=NEXT)])
@@ -212,6 +221,7 @@ def test_files_stay_where_the_outcome_of_a_commit_is_unknown(
     assert ids(table.to_arrow()) == [1]
 
 
+@pytest.mark.usefixtures("files_put")
 def test_large_data_becomes_files_of_the_wanted_size_in_bounded_memory(tmp_path: Path) -> None:
     small = Settings(rows=RowsSettings(target_file_size=20_000, memory=200_000))
     with Catalog(f"sqlite:///{tmp_path / 'lake.db'}", settings=small) as lake:

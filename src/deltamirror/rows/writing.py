@@ -1,8 +1,8 @@
 """From batches of rows to data files in a table's location, and to the adds that make them part of the table.
 
 One file per partition is open at a time. Rows are held until they make a row group; a file is put into the store when
-it has the wanted size, when memory is short, or at the end. Files of a write that fails half way are deleted, as far
-as the store lets it.
+it has the wanted size, when memory is short, or at the end: one at a time, while the next is filled. Files of a write
+that fails half way are deleted, as far as the store lets it.
 """
 
 import random
@@ -10,9 +10,11 @@ import string
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,7 @@ from deltamirror.delta.properties import is_enabled
 from deltamirror.delta.schema import DataType, Field
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, Transient, Unavailable
 from deltamirror.rows.casting import Caster
+from deltamirror.rows.dictionaries import columns_with_dictionaries
 from deltamirror.rows.duties import require_copyable_rows, require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.statistics import FileStatistics
@@ -45,12 +48,16 @@ __all__ = [
     "with_rows",
 ]
 
+T = TypeVar("T")
+
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The values of the partition columns of a file, as the log spells them, by the names that users know."""
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _ROW_GROUP_ROWS: Final = 1_048_576
 _SPLIT_BYTES: Final = 32 * 1024 * 1024
+_WORTH_A_THREAD: Final = 1024 * 1024
+"""Bytes of rows: with fewer, it costs more to hand them to a thread than to do the work."""
 _ROW: Final = "row"
 _ENDINGS: Final = {"snappy": ".snappy", "zstd": ".zstd", "gzip": ".gz", "none": "", "uncompressed": ""}
 _LETTERS: Final = string.ascii_letters + string.digits
@@ -138,7 +145,12 @@ class RowFiles:
     _open: dict[tuple[str | None, ...], "_OpenFile"] = field(default_factory=dict)
     _counts: dict[tuple[str | None, ...], int] = field(default_factory=dict)
     _memory: int = 0
-    """About what all open files hold; a sum over many of them for each piece of rows would be most of the work."""
+    """About what all files hold that are not put; a sum over many of them for each piece of rows would be most of the
+    work."""
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "deltamirror-rows"))
+    """One that puts a file, one that computes statistics while this one encodes."""
+    _putting: "tuple[Future[Add], int] | None" = None
+    """The file that is being put, and what it held."""
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _waiting_bytes: int = 0
 
@@ -158,11 +170,12 @@ class RowFiles:
             require_writable_rows(self.layout, rows_checked=self.order.rows_checked)
         caster = Caster(schema, self.layout, fits_texts=not self.order.copies)
         try:
-            with self._translated():
+            with self._translated(), self._threads:
                 yield lambda batch: self._gather(caster.cast(batch))
                 self._take_gathered()
                 while self._open:
                     self._close(next(iter(self._open)))
+                self._settle()
         except BaseException:
             self._open.clear()
             self.discard()
@@ -205,7 +218,7 @@ class RowFiles:
         if values not in self._open:
             if values not in self._counts:
                 self.order.accepted.require(self._named(values), self.layout.table)
-            self._open[values] = _OpenFile(self.layout, self._compression)
+            self._open[values] = _OpenFile(self.layout, self._compression, self._threads)
             self._memory += self._open[values].memory
         opened = self._open[values]
         before = opened.memory
@@ -214,26 +227,38 @@ class RowFiles:
         self._memory += opened.memory - before
         if opened.size >= target_file_size(self.layout, self.order.settings):
             self._close(values)
-        while self._memory > self.order.settings.memory:
+        if self._memory > self.order.settings.memory:
+            self._settle()
+        while self._memory > self.order.settings.memory and self._open:
             self._close(max(self._open, key=lambda key: self._open[key].memory))
 
     def _close(self, values: tuple[str | None, ...]) -> None:
-        opened = self._open.pop(values)
-        self._memory -= opened.memory
-        data, key = opened.finished(), self._key(values)
+        """Put a file, after the one before it: in a thread, so that the next is filled meanwhile."""
+        self._settle()
+        opened, key = self._open.pop(values), self._key(values)
         self._keys.append(key)
+        held, put = opened.memory, partial(self._put, key, values, opened)
+        self._putting = (self._threads.submit(put) if held > _WORTH_A_THREAD else _done(put)), held
+
+    def _settle(self) -> None:
+        """Wait for the file that is being put."""
+        if self._putting is not None:
+            (file, held), self._putting = self._putting, None
+            self._adds.append(file.result())
+            self._memory -= held
+
+    def _put(self, key: str, values: tuple[str | None, ...], opened: "_OpenFile") -> Add:
+        data = opened.finished()
         with Step.PUT_ROWS:
             self.store.put(key, memoryview(data))
         fields = zip(self.layout.partition_fields, values, strict=True)
-        self._adds.append(
-            Add(
-                path=encode_path(key),
-                partition_values={self.layout.naming(each): value for each, value in fields},
-                size=data.size,
-                modification_time=self.clock(),
-                data_change=True,
-                stats=opened.statistics.text(),
-            )
+        return Add(
+            path=encode_path(key),
+            partition_values={self.layout.naming(each): value for each, value in fields},
+            size=data.size,
+            modification_time=self.clock(),
+            data_change=True,
+            stats=opened.statistics.text(),
         )
 
     def _key(self, values: tuple[str | None, ...]) -> str:
@@ -314,6 +339,13 @@ class RowFiles:
             ) from error
 
 
+def _done(work: Callable[[], T]) -> Future[T]:
+    """What came of work that is done at once."""
+    done = Future[T]()
+    done.set_result(work())
+    return done
+
+
 def target_file_size(layout: Layout, settings: RowsSettings) -> int:
     """About how many bytes a data file of a table is to have."""
     size = _property(layout.metadata, "delta.targetFileSize", str(settings.target_file_size))
@@ -323,12 +355,13 @@ def target_file_size(layout: Layout, settings: RowsSettings) -> int:
 class _OpenFile:
     """A Parquet file that is being written, in memory, with its statistics."""
 
-    def __init__(self, layout: Layout, compression: str) -> None:
+    def __init__(self, layout: Layout, compression: str, threads: ThreadPoolExecutor) -> None:
         self.statistics = FileStatistics(layout)
+        self._threads = threads
         self._schema = pa.schema([layout.arrow_field(each) for each in layout.data_fields])
         self._sink = pa.BufferOutputStream()
-        codec = "none" if compression == "uncompressed" else compression
-        self._writer = pq.ParquetWriter(self._sink, self._schema, compression=codec, store_schema=False)
+        self._codec = "none" if compression == "uncompressed" else compression
+        self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.Table] = []
         self._pending_bytes = self._pending_rows = self._raw_bytes = 0
 
@@ -355,13 +388,21 @@ class _OpenFile:
         """The bytes of the file."""
         if self._pending:
             self._write_group()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
         return self._sink.getvalue()
 
     def _write_group(self) -> None:
         group = pa.concat_tables(self._pending).cast(self._schema)
-        self.statistics.see(group)
+        see = partial(self.statistics.see, group)
+        seen = self._threads.submit(see) if group.nbytes > _WORTH_A_THREAD else _done(see)
+        if self._writer is None:
+            dictionaries = columns_with_dictionaries(group)
+            self._writer = pq.ParquetWriter(
+                self._sink, self._schema, compression=self._codec, use_dictionary=dictionaries, store_schema=False
+            )
         self._writer.write_table(group, row_group_size=group.num_rows)
+        seen.result()
         self._raw_bytes += self._pending_bytes
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
 
