@@ -239,6 +239,16 @@ def test_large_data_becomes_files_of_the_wanted_size_in_bounded_memory(tmp_path:
         assert ids(table.to_arrow()) == list(range(100_000))
 
 
+def test_one_large_batch_becomes_files_of_the_wanted_size(tmp_path: Path) -> None:
+    small = Settings(rows=RowsSettings(target_file_size=100_000))
+    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}", settings=small) as lake:
+        lake.init()
+        table = lake.create_table("t", location=tmp_path / "t", schema="id int")
+        table.append(pa.table({"id": pa.array(range(3_000_000), pa.int32())}))
+        assert len(table.snapshot().adds()) > 1
+        assert table.to_arrow().num_rows == 3_000_000
+
+
 def test_many_small_batches_are_looked_at_as_few_large_ones(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     see = FileStatistics.see

@@ -222,8 +222,7 @@ class RowFiles:
             self._memory += self._open[values].memory
         opened = self._open[values]
         before = opened.memory
-        for piece in _pieces(rows):
-            opened.take(piece)
+        opened.take(rows)
         self._memory += opened.memory - before
         if opened.size >= target_file_size(self.layout, self.order.settings):
             self._close(values)
@@ -308,7 +307,8 @@ class RowFiles:
             table = pa.Table.from_batches(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
             for values, rows in self._split(table):
-                self._take(values, rows)
+                for piece in _pieces(rows):
+                    self._take(values, piece)
 
     def _split(self, table: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
         """The rows of each partition, without the partition columns."""
