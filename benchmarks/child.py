@@ -77,7 +77,8 @@ def _status(name: str) -> float:
 def _main() -> None:
     module, _, name = sys.argv[1].partition(":")
     function = getattr(importlib.import_module(module), name)
-    print(json.dumps(function(**json.load(sys.stdin))))
+    print(json.dumps(function(**json.load(sys.stdin))), flush=True)
+    os._exit(0)  # some libraries abort when the interpreter ends
 
 
 if __name__ == "__main__":

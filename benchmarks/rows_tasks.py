@@ -43,6 +43,7 @@ def arrow_by_deltamirror(*, place: dict[str, str], count: int) -> dict[str, floa
         table = catalog.table(TABLE)
         table.append(rows.slice(0, _FEW))
         figures = {"append": _best(lambda: table.append(rows))}
+        table.overwrite(rows)
         figures["scan"] = _best(table.to_arrow)
     return figures
 
@@ -52,6 +53,7 @@ def arrow_by_delta_rs(*, place: dict[str, str], count: int) -> dict[str, float]:
     rows, folder = _rows(count), f"{Place(**place).folder}/table"
     write_deltalake(folder, rows.slice(0, _FEW))
     figures = {"append": _best(lambda: write_deltalake(folder, rows, mode="append"))}
+    write_deltalake(folder, rows, mode="overwrite")
     figures["scan"] = _best(lambda: DeltaTable(folder).to_pyarrow_table())
     return figures
 
@@ -109,6 +111,7 @@ def _ours(
     table = catalog.table(TABLE)
     table.append(few)
     figures = {"append": _best(lambda: table.append(frame))}
+    table.overwrite(frame)
     reader = spark.read.format("deltamirror").option("catalog", url)
     _read(reader.load(TABLE).limit(_FEW))
     figures["scan"] = _best(lambda: _read(reader.load(TABLE)))
@@ -123,6 +126,7 @@ def _delta_spark(
 ) -> dict[str, float]:
     few.write.format("delta").save(folder)
     figures = {"append": _best(lambda: frame.write.format("delta").mode("append").save(folder))}
+    frame.write.format("delta").mode("overwrite").save(folder)
     _read(spark.read.format("delta").load(folder).limit(_FEW))
     figures["scan"] = _best(lambda: _read(spark.read.format("delta").load(folder)))
     changes.createOrReplaceTempView("changes")
