@@ -18,6 +18,9 @@ SCHEDULES ?= 10000
 # How many processes run the schedules.
 JOBS ?= 2
 TABLES ?= 3000
+# The tests that `make coverage` measures, on SQLite and without Spark.
+COVERED := tests/unit/delta tests/unit/publish tests/contract/publish tests/contract/test_lost_checkpoints.py \
+	tests/contract/test_misleading.py tests/contract/test_rereading.py tests/contract/pipeline/test_verification_levels.py
 # How many damaged logs.
 DAMAGES ?= 2000
 
@@ -26,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: audit bench bench-lag check clean demo format golden help java lock reference-logs scale setup soak test test-fast
+.PHONY: audit bench bench-lag check clean coverage demo format golden help java lock reference-logs scale setup soak test test-fast
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -73,6 +76,12 @@ check: setup ## Lint, types, import contract, links, generated documents, no stu
 	$(BIN)/python scripts/reference_docs.py --check
 	$(BIN)/python scripts/check_stubs.py
 	$(BIN)/python scripts/check_words.py
+
+coverage: setup ## Measure the branches of delta and publish that quick tests take; fail below 90 %
+	@mkdir -p build
+	COVERAGE_FILE=build/coverage $(BIN)/pytest -n 2 --fast $(COVERED) \
+		--cov=deltamirror.delta --cov=deltamirror.publish --cov-branch --cov-report=json:build/coverage.json
+	$(BIN)/python scripts/check_coverage.py build/coverage.json
 
 audit: setup ## Look for known vulnerabilities of the locked dependencies, at PyPI (it needs the network)
 	$(BIN)/uv tool run --from pip-audit==$(PIP_AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off \

@@ -1,5 +1,6 @@
 """The gates of ``make check`` that are this repository's own catch what they are there for."""
 
+import json
 import os
 import subprocess
 import sys
@@ -95,3 +96,21 @@ def test_imports_point_down_only_and_each_heavy_library_has_one_home() -> None:
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("taken", "status"), [(90, 0), (89, 1)])
+def test_branches_that_tests_do_not_take_are_counted_for_each_package(tmp_path: Path, taken: int, status: int) -> None:
+    figures = {"delta": 100, "publish": taken}
+    files = {
+        f"src/deltamirror/{package}/module.py": {"summary": {"covered_branches": covered, "num_branches": 100}}
+        for package, covered in figures.items()
+    }
+    (tmp_path / "coverage.json").write_text(json.dumps({"files": files}))
+    done = gate("check_coverage.py", tmp_path / "coverage.json")
+    assert (done.returncode, f"publish: {taken}.0 %" in done.stdout) == (status, True)
+
+
+def test_a_package_that_was_not_measured_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "coverage.json").write_text(json.dumps({"files": {}}))
+    done = gate("check_coverage.py", tmp_path / "coverage.json")
+    assert (done.returncode, done.stderr) == (1, "delta: nothing was measured\n")

@@ -1,6 +1,5 @@
 """``deltamirror reconcile``: logs compared with the database, and repaired where that harms no other writer."""
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -16,9 +15,9 @@ from deltamirror.cli.listening import Monitoring, listening, with_listen
 from deltamirror.cli.opening import checked_engine, local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import seconds
-from deltamirror.cli.runners import RUNNERS
+from deltamirror.cli.runners import RUNNERS, exported_runner
 from deltamirror.cli.signals import reloading, stopped_by_signals
-from deltamirror.config import Loaded, Settings, redact_text, redact_url
+from deltamirror.config import Settings, redact_text, redact_url
 from deltamirror.deltalog.expiry import SAVED
 from deltamirror.errors import Diverged
 from deltamirror.ops.engine import MirrorEngine
@@ -26,7 +25,6 @@ from deltamirror.ops.health import HealthMonitor, ProcessParts
 from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciled, Reconciler, Strategy, TableReconciled
-from deltamirror.pipeline.run.spark.environment import exported_environment
 from deltamirror.web.address import ListenAddress
 from deltamirror.wiring import open_logs
 
@@ -86,7 +84,7 @@ def reconcile(
     settings are in force within config.reload, or at once after SIGHUP. SIGTERM and Ctrl-C end it within mirror.lease;
     a second Ctrl-C at once.
     """
-    runner = _exported_runner(invocation.lasting(), runner)
+    runner = exported_runner(invocation.lasting(), runner)
     if follow:
         _follow(invocation.comparing_every(interval), tables, strategy, runner=runner, listen=listen)
         return
@@ -97,14 +95,6 @@ def reconcile(
     answer(_document(done), Lines(tuple(_lines(done))), json=invocation.json)
     if status := _exit_status(done):
         raise click.exceptions.Exit(status)
-
-
-def _exported_runner(loaded: Loaded, runner: str | None) -> str:
-    """The runner that reads large logs; executors of Spark find the settings in the environment."""
-    runner = runner or loaded.settings.mirror.runner
-    if runner == "spark":
-        os.environ.update(exported_environment(loaded))
-    return runner
 
 
 def _require_follow(settings: Settings, tables: Sequence[str], strategy: str) -> None:

@@ -8,10 +8,10 @@ import click
 
 from deltamirror.cli.invocation import Invocation
 from deltamirror.cli.parameters import not_empty
-from deltamirror.config import LiveSettings
+from deltamirror.config import LiveSettings, Loaded
 from deltamirror.pipeline.run.spark.environment import exported_environment
 
-__all__ = ["RUNNERS", "chosen_runner", "require_spark_for_master", "with_runner"]
+__all__ = ["RUNNERS", "chosen_runner", "exported_runner", "require_spark_for_master", "with_runner"]
 
 RUNNERS: Final = click.Choice(["spark", "local"])
 
@@ -56,3 +56,11 @@ def chosen_runner(invocation: Invocation, runner: str | None, master: str | None
     if live.current.mirror.runner == "spark":
         os.environ.update(exported_environment(live.loaded))
     return live
+
+
+def exported_runner(loaded: Loaded, runner: str | None) -> str:
+    """The runner of a command that reads large logs; executors of Spark find the settings in the environment."""
+    runner = runner or loaded.settings.mirror.runner
+    if runner == "spark":
+        os.environ.update(exported_environment(loaded))
+    return runner

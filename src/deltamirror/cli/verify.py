@@ -12,6 +12,7 @@ from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import whole_number
 from deltamirror.cli.reconcile import spelled_versions
+from deltamirror.cli.runners import RUNNERS, exported_runner
 from deltamirror.cli.validate import finding_lines
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
@@ -51,6 +52,12 @@ _LEVELS: Final = [level.value for level in Level]
     is_flag=True,
     help="With --repair: replace commits that another writer changed, after saving them aside.",
 )
+@click.option(
+    "--runner",
+    type=RUNNERS,
+    metavar="spark|local",
+    help="Read large logs on Spark, or all in this process; over the setting mirror.runner.",
+)
 @with_invocation
 def verify(
     invocation: Invocation,
@@ -62,6 +69,7 @@ def verify(
     all_versions: bool,
     repairs: bool,
     replace_altered: bool,
+    runner: str | None,
 ) -> None:
     """Check that the logs of tables say what the database says.
 
@@ -77,7 +85,8 @@ def verify(
     _check(tables, every_table=every_table, version=version, all_versions=all_versions)
     if replace_altered and not repairs:
         raise click.UsageError("--replace-altered is for --repair")
-    with local_engine(invocation) as engine, open_logs(engine) as logs:
+    runner = exported_runner(invocation.lasting(), runner)
+    with local_engine(invocation) as engine, open_logs(engine, runner=runner) as logs:
         verifier = Verifier(logs, level=Level(level), versions=Versions(version, every=all_versions))
         found = verifier.run(tables)
         if repairs:

@@ -4,14 +4,23 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from deltamirror.config import StorageSettings
+from deltamirror.deltalog.listing import read_listing
+from deltamirror.deltalog.states import state_at
 from deltamirror.errors import MissingExtra, Unavailable
-from deltamirror.storage.open import StoreAddress
+from deltamirror.ops.validate.commit_sweep import Foundation
+from deltamirror.ops.validate.validating import validate_log
+from deltamirror.ops.verify import commit_parts
+from deltamirror.ops.verify.commit_parts import CommitParts
+from deltamirror.pipeline.run.inspection import Inspector
+from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.work import CommitUnit, ExpectedObject, ObjectDifference
 from tests.support.logs.checkpoints import commit, file, first_commit
 from tests.support.logs.commit_units import commit_key, unit_of, work_of
@@ -58,6 +67,29 @@ def test_a_large_log_is_compared_by_a_job_that_finds_what_is_missing_and_what_is
         ObjectDifference(version=7, key=commit_key(7), found=""),
         ObjectDifference(version=1_234, key=commit_key(1_234), found=sha256(b"{}").hexdigest()),
     ]
+    assert spark_local.jobs() == before + 1
+
+
+@pytest.mark.requirement("R70")
+def test_the_commits_of_a_large_log_are_held_against_the_rules_by_one_job(
+    spark_local: SparkRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_parts, "_COMMITS", 2)
+    (tmp_path / "_delta_log").mkdir()
+    for version, data in enumerate([first_commit(), *(commit(file(f"f{number}")) for number in range(9))]):
+        (tmp_path / commit_key(version)).write_bytes(data)
+    (tmp_path / commit_key(7)).write_bytes(b"{\n")
+    address, store = (StoreAddress.of(str(tmp_path), StorageSettings()), store_at(str(tmp_path), StorageSettings()))
+    in_force = state_at(store, read_listing(store), 3)
+    spark_local.run([unit_at(tmp_path / "t")])
+    before = spark_local.jobs()
+
+    def foundation(version: int) -> Foundation:
+        return Foundation(version=version, protocol=in_force.protocol, metadata=in_force.metadata)
+
+    examine = partial(CommitParts, cast("Inspector", spark_local), address, foundation)
+    found = validate_log(store, examine=examine)
+    assert {(each.rule, each.file) for each in found.findings} == {("line.json", commit_key(7))}
     assert spark_local.jobs() == before + 1
 
 

@@ -89,6 +89,8 @@ class Driver:
             return [packed(harvested(self._harvester, unpacked(request["slices"])))]
         if "expected" in request:
             return [packed(list(self._inspector.differences(*unpacked(request["expected"]))))]
+        if "examined" in request:
+            return [packed(list(self._inspector.examined(*unpacked(request["examined"]))))]
         runner, jobs = self._runners[request["fetches"]], [unpacked(text) for text in request["jobs"]]
         results: list[object] = [None] * len(jobs)
         threads = [threading.Thread(target=_run, args=(runner, results, *job)) for job in enumerate(jobs)]

@@ -6,11 +6,11 @@ PostgreSQL catalog in their environment, as they do in production.
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.log_reading import LocalHarvester
 from deltamirror.pipeline.run.slices import LogSlice
 from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.store import Store
 from deltamirror.work import ExpectedObject, ObjectDifference, Outcome, Unit
 from tests.support.servers.seaweed_server import SeaweedServer
 from tests.support.spark.cluster import started_cluster
@@ -32,6 +33,9 @@ from tests.support.suite.inventory import record
 from tests.support.suite.worker import Worker
 
 __all__ = ["CANARY", "RUNNERS", "Rig", "SparkRig", "started_driver"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 CANARY = "canary-7d1f"
 """A secret that the drivers and executors have in their settings, and that nobody may find elsewhere."""
@@ -95,6 +99,14 @@ class SparkRig:
         [text] = self.driver.ask({"expected": packed((address, list(expected)))})
         found: list[ObjectDifference] = unpacked(text)
         return found
+
+    def examined(
+        self, address: StoreAddress, examine: Callable[[Store, T], Iterable[R]], items: Sequence[T]
+    ) -> Iterator[R]:
+        """What a function of a module finds for each item in a store."""
+        [text] = self.driver.ask({"examined": packed((address, examine, list(items)))})
+        found: list[R] = unpacked(text)
+        return iter(found)
 
     def event_log(self) -> str:
         """What the Spark that runs has written down of all that happened so far."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.deltalog import comparison
 from deltamirror.deltalog.comparison import difference, list_log
 from deltamirror.errors import InvalidLocation
-from deltamirror.pipeline.run.spark.inspector import differing
+from deltamirror.pipeline.run.spark.inspector import differing, in_executor_store
 from deltamirror.pipeline.run.spark.mapping import answer_items
 from deltamirror.storage.open import StoreAddress, store_at
 from deltamirror.work import ExpectedObject, ObjectDifference
@@ -70,8 +71,13 @@ def test_executors_answer_with_what_differs_or_with_what_went_wrong(tmp_path: Pa
     store.put(KEY, b"same\n")
     (tmp_path / "file").write_text("in the way")
     right, wrong = (StoreAddress.of(str(tmp_path / name), StorageSettings()) for name in ("table", "file"))
-    work = [(right, [expected(b"same\n"), expected(b"gone\n", version=1)]), (wrong, [expected(b"x")])]
-    items = iter([pickle.dumps(numbered) for numbered in enumerate(work)])
-    answers = [pickle.loads(answer) for answer in answer_items(differing, items)]  # noqa: S301 -- ours
-    assert answers[0] == (0, [ObjectDifference(version=1, key=commit_key(1), found="")])
-    assert isinstance(answers[1][1], InvalidLocation)
+
+    def answer(address: StoreAddress, *objects: ExpectedObject) -> tuple[int, object]:
+        items = iter([pickle.dumps((0, objects))])
+        [found] = answer_items(partial(in_executor_store, address, differing), items)
+        answered: tuple[int, object] = pickle.loads(found)  # noqa: S301 -- ours
+        return answered
+
+    found = answer(right, expected(b"same\n"), expected(b"gone\n", version=1))
+    assert found == (0, [ObjectDifference(version=1, key=commit_key(1), found="")])
+    assert isinstance(answer(wrong, expected(b"x"))[1], InvalidLocation)

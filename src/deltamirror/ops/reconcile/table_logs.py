@@ -40,7 +40,7 @@ class Logs:
 
     def __init__(self, engine: PublishingEngine, inspector: Inspector) -> None:
         self.engine = engine
-        self._inspector = inspector
+        self.inspector = inspector
         self._judged: dict[int, frozenset[Meta]] = {}
         self._turns = Turns(engine.database, engine.live, owner=engine.owner)
 
@@ -55,7 +55,11 @@ class Logs:
 
     def store(self, log: KeptLog) -> Store:
         """The store that a log is in."""
-        return self._inspector.store(self._address(log))
+        return self.inspector.store(self.address(log))
+
+    def address(self, log: KeptLog) -> StoreAddress:
+        """Where a log is, for this process and for others."""
+        return StoreAddress.of(log.location, self.engine.settings.storage)
 
     def require_mirrored(self, table: str) -> None:
         """Refuse a table that is paused or in quarantine."""
@@ -75,7 +79,7 @@ class Logs:
         with self.engine.breakers.looking(log.location):
             known = self._judged.pop(log.table_id, frozenset())
             look = replace(look, judged=known, writes_checksums=partial(self._writes_checksums, log))
-            findings = examine(self.engine.database, log, self._inspector, self._address(log), look)
+            findings = examine(self.engine.database, log, self.inspector, self.address(log), look)
             self._judged[log.table_id] = findings.judged
             return findings
 
@@ -132,6 +136,3 @@ class Logs:
         with self.engine.database.read() as connection:
             _, metadata = in_force(connection, log.table_id, log.head)
         return settings_for(self.engine.settings, log.name, metadata.configuration).mirror.checksums
-
-    def _address(self, log: KeptLog) -> StoreAddress:
-        return StoreAddress.of(log.location, self.engine.settings.storage)

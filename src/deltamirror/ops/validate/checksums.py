@@ -15,7 +15,7 @@ from deltamirror.errors import CapacityExceeded
 from deltamirror.publish.checksums import ChecksumChain, stated_facts
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["ChecksumRules", "decoded_checksum"]
+__all__ = ["ChecksumRules", "decoded_checksum", "state_differences"]
 
 _FIELDS: Final[Mapping[str, str]] = {
     "size": "tableSizeBytes",
@@ -63,7 +63,8 @@ class ChecksumRules:
         followed = [checksums[version] for version in sorted(commits) if version in checksums]
         self._ahead = read_commits(store, followed)
         self._chain = ChecksumChain(None)
-        self._compared: set[int] = set()
+        self.compared: set[int] = set()
+        """The versions whose checksums were held against their commits."""
 
     def skip(self) -> None:
         """A commit is missing: nothing follows from the checksum before it."""
@@ -77,23 +78,21 @@ class ChecksumRules:
             subject = LogObject(self._store.location, meta.key)
             found = _decoded(subject, next(self._ahead))
             if isinstance(found, Finding):
-                self._compared.add(version)
+                self.compared.add(version)
                 yield found
             elif expected is not None:
-                self._compared.add(version)
+                self.compared.add(version)
                 yield from _differences(subject, found, expected, _FIELDS)
         if expected is None:
             self._chain = ChecksumChain(found if isinstance(found, Checksum) else None)
 
-    def of_state(self, version: int, state: CheckpointState) -> Iterator[Finding]:
-        """Hold the checksum of a version against its state, unless it was held against its commit."""
-        meta = self._checksums.get(version)
-        if meta is None or version in self._compared:
-            return
-        subject = LogObject(self._store.location, meta.key)
-        found = decoded_checksum(subject, read_whole(self._store, meta))
-        if isinstance(found, Checksum):
-            yield from _differences(subject, found, _checksum_of(state), _OF_STATES)
+
+def state_differences(store: Store, meta: Meta, state: CheckpointState) -> Iterator[Finding]:
+    """A checksum held against the state of its version."""
+    subject = LogObject(store.location, meta.key)
+    found = decoded_checksum(subject, read_whole(store, meta))
+    if isinstance(found, Checksum):
+        yield from _differences(subject, found, _checksum_of(state), _OF_STATES)
 
 
 def _decoded(subject: LogObject, blocks: Iterable[bytes]) -> Checksum | Finding:

@@ -1,22 +1,22 @@
 """All files of a log, in the order of their versions: commits first, then what says the same in short."""
 
-from collections.abc import Generator, Iterable, Iterator
-from functools import partial
-from typing import Final
+from collections.abc import Callable, Collection, Generator, Iterator
+from typing import TypeAlias
 
-from deltamirror.delta.actions import Action, Cdc, CommitInfo
+from deltamirror.delta.actions import Cdc, CommitInfo
 from deltamirror.delta.lines import wire_name
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoints import read_checkpoint
-from deltamirror.deltalog.commits import read_blocks, read_commits
+from deltamirror.deltalog.commits import read_blocks
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile
 from deltamirror.deltalog.pointer import POINTER_KEY
-from deltamirror.deltalog.rules.commits import Blocks, CommitRules, decoded_lines
+from deltamirror.deltalog.rules.commits import decoded_lines
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidLocation, Unsupported
 from deltamirror.ops.validate.checkpoints import CheckpointCounts, checkpoint_findings
-from deltamirror.ops.validate.checksums import ChecksumRules
+from deltamirror.ops.validate.checksums import state_differences
+from deltamirror.ops.validate.commit_sweep import CommitRun, CommitSweep, ExaminedCommits, Foundation
 from deltamirror.ops.validate.listing import listing_findings
 from deltamirror.ops.validate.pointers import pointer_findings, pointer_target, read_pointer
 from deltamirror.ops.validate.states import (
@@ -28,19 +28,20 @@ from deltamirror.ops.validate.states import (
 )
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["LogSweep"]
+__all__ = ["CommitExaminer", "LogSweep"]
 
-_CHAINED_BYTES: Final = 16 * 1024 * 1024
-"""The actions of larger commits are not kept for the checksum: as objects they need ten times the memory."""
+CommitExaminer: TypeAlias = Callable[[Store, CommitRun], ExaminedCommits]
+"""Examines the commits of a log: one after the other, as ``CommitSweep``, or in parts at once."""
 
 
 class LogSweep:
     """A log that is looked at once, from its first version to its last."""
 
-    def __init__(self, store: Store, listed: ListedLog) -> None:
-        self._store, self._listed = store, listed
+    def __init__(self, store: Store, listed: ListedLog, examine: CommitExaminer = CommitSweep) -> None:
+        self._store, self._listed, self._examine = store, listed, examine
         self._compactions = sorted(listed.compactions, key=lambda each: each.last)
-        self._checksums = ChecksumRules(store, listed.checksums, listed.commits)
+        self._compared: Collection[int] = ()
+        """Versions whose checksums were held against their commits."""
         self._states = CommitStates(store, listed.commits)
         self._before: dict[int, CheckpointState | None] = {}
         """The states that compactions follow on, by version."""
@@ -56,48 +57,25 @@ class LogSweep:
 
     def _of_commits(self) -> Iterator[Finding]:
         """The lines of all commits, and the checksums that follow from them."""
-        versions = sorted(self._listed.commits)
-        metas = [self._listed.commits[version] for version in versions]
-        rules, base, last = CommitRules(), self._base(), None
-        for version, meta, blocks in zip(versions, metas, read_commits(self._store, metas), strict=True):
-            if last is not None and version > last + 1:
-                rules.skip()
-                self._checksums.skip()
-            last = version
-            if base is not None and version >= base.version:
-                rules.begin(base.protocol, base.metadata)
-                base = None
-            # A small commit is in memory; a large one is read twice.
-            kept = blocks if isinstance(blocks, list) else None
-            yield from self._of_commit(rules, version, meta, partial(self._blocks, meta, kept))
-        if versions:
-            yield from self._missing_foundations(rules, metas[0])
+        commits = self._listed.commits
+        run = CommitRun(commits=commits, checksums=self._listed.checksums, foundation=self._base())
+        examined = self._examine(self._store, run)
+        yield from examined.findings()
+        self._compared = examined.compared
+        if commits:
+            first = self._object(commits[min(commits)])
+            for name in examined.lacking:
+                yield first.finding(f"log.{name}.missing", field=name, found=f"no {name}")
 
-    def _of_commit(self, rules: CommitRules, version: int, meta: Meta, blocks: Blocks) -> Iterator[Finding]:
-        actions: list[Action] = []
-        is_chained = bool(self._listed.checksums) and meta.size <= _CHAINED_BYTES
-        for found in rules.examined(self._object(meta), version, blocks):
-            if isinstance(found, Finding):
-                is_chained &= found.line is None
-                yield found
-            elif is_chained:
-                actions.append(found)
-        yield from self._checksums.follow(version, actions if is_chained else None)
-
-    def _blocks(self, meta: Meta, kept: list[bytes] | None) -> Iterable[bytes]:
-        return read_blocks(self._store, meta) if kept is None else kept
-
-    def _missing_foundations(self, rules: CommitRules, first: Meta) -> Iterator[Finding]:
-        for name, found in (("protocol", rules.protocol), ("metaData", rules.metadata)):
-            if found is None:
-                yield self._object(first).finding(f"log.{name}.missing", field=name, found=f"no {name}")
-
-    def _base(self) -> CheckpointState | None:
+    def _base(self) -> Foundation | None:
         """The oldest checkpoint of a log that does not begin with version 0: what is in force from there on."""
         if 0 in self._listed.commits:
             return None
         states = (_read(self._store, files) for files in self._listed.checkpoints)
-        return next((state for state in states if isinstance(state, CheckpointState)), None)
+        base = next((state for state in states if isinstance(state, CheckpointState)), None)
+        if base is None:
+            return None
+        return Foundation(version=base.version, protocol=base.protocol, metadata=base.metadata)
 
     def _of_states(self) -> Iterator[Finding]:
         """Checkpoints, compactions and checksums, against the states that the commits come to."""
@@ -107,8 +85,9 @@ class LogSweep:
         versions = starts | ends | {files.version for files in self._listed.checkpoints} | {newest}
         for version in sorted(versions - {-1}):
             state = yield from self._of_checkpoints(version)
-            if state is not None:
-                yield from self._checksums.of_state(version, state)
+            checksum = self._listed.checksums.get(version)
+            if state is not None and checksum is not None and version not in self._compared:
+                yield from state_differences(self._store, checksum, state)
             yield from self._of_compactions(version, state)
             if version in starts:
                 self._before[version] = state

@@ -17,9 +17,10 @@ from deltamirror.deltalog.states import state_at
 from deltamirror.errors import NotFound
 from deltamirror.ops.validate.checkpoints import CheckpointCounts, file_findings
 from deltamirror.ops.validate.checksums import decoded_checksum
+from deltamirror.ops.validate.commit_sweep import CommitSweep
 from deltamirror.ops.validate.pointers import read_pointer
 from deltamirror.ops.validate.states import UNDECODABLE
-from deltamirror.ops.validate.sweep import LogSweep
+from deltamirror.ops.validate.sweep import CommitExaminer, LogSweep
 from deltamirror.storage.store import Meta, Store
 
 __all__ = ["MOST_FINDINGS", "Validated", "validate_file", "validate_log"]
@@ -52,15 +53,15 @@ class Validated:
         return not self.counts
 
 
-def validate_log(store: Store, *, only: str | None = None) -> Validated:
+def validate_log(store: Store, *, only: str | None = None, examine: CommitExaminer = CommitSweep) -> Validated:
     """Hold the log of a table against all rules; with ``only``, the findings of one of its files are told.
 
-    NotFound or InvalidInput where there is no log.
+    ``examine`` looks at the commits. NotFound or InvalidInput where there is no log.
     """
     listed = _listed(store)
     if only is not None and store.head(only) is None:
         raise _no_file(store, only)
-    found = LogSweep(store, listed).findings()
+    found = LogSweep(store, listed, examine).findings()
     findings, counts = _gathered(each for each in found if only in (None, each.file))
     versions = [*listed.commits, *(each.version for each in listed.checkpoints)]
     return Validated(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,12 +24,15 @@ from deltamirror.ops.reconcile.failures import place_gone
 from deltamirror.ops.reconcile.repair import repair
 from deltamirror.ops.reconcile.shortcuts import TableStates, unexpired
 from deltamirror.ops.reconcile.table_logs import Logs
+from deltamirror.ops.validate.commit_sweep import Foundation
 from deltamirror.ops.validate.states import UNDECODABLE
 from deltamirror.ops.validate.validating import validate_log
+from deltamirror.ops.verify.commit_parts import CommitParts
 from deltamirror.ops.verify.readers import ReaderAnswer, read_table
 from deltamirror.ops.verify.report import ComparedWith, Level, StateDifference, TableVerified
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.content.rows import add_of
+from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_log
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.work import ObjectDifference
@@ -112,7 +116,7 @@ class Verifier:
             told,
             versions=len(versions),
             differences=tuple(differences),
-            findings=_broken_rules(store),
+            findings=self._broken_rules(log, store),
         )
         return self._read(log, told, versions[-1]) if self._level is Level.PARANOID else told
 
@@ -129,6 +133,23 @@ class Verifier:
                 yield from _difference(ComparedWith.LOG, unexpired(found, committed_at), lines)
             else:
                 yield StateDifference(compared=ComparedWith.LOG, version=version, first=found, counts={})
+
+    def _broken_rules(self, log: KeptLog, store: Store) -> tuple[Finding, ...]:
+        inspector, address = self._logs.inspector, self._logs.address(log)
+        try:
+            return validate_log(
+                store, examine=partial(CommitParts, inspector, address, partial(self._foundation_before, log))
+            ).findings
+        except (*UNDECODABLE, NotFound):
+            return ()  # there is no log: all of its objects are missing
+
+    def _foundation_before(self, log: KeptLog, version: int) -> Foundation | None:
+        try:
+            with self._engine.database.read() as connection:
+                protocol, metadata = in_force(connection, log.table_id, version - 1)
+        except NotFound:
+            return None
+        return Foundation(version=version, protocol=protocol, metadata=metadata)
 
     def _read(self, log: KeptLog, told: TableVerified, version: int) -> TableVerified:
         taken = snapshot(self._engine.database, log.name, version=version)
@@ -156,13 +177,6 @@ def _with_objects(told: TableVerified, found: Findings) -> TableVerified:
 
 def _versions(found: Sequence[ObjectDifference]) -> tuple[int, ...]:
     return tuple(sorted(each.version for each in found))
-
-
-def _broken_rules(store: Store) -> tuple[Finding, ...]:
-    try:
-        return validate_log(store).findings
-    except (*UNDECODABLE, NotFound):
-        return ()  # there is no log: all of its objects are missing
 
 
 def _listing(store: Store) -> LogListing | str:

@@ -1,9 +1,9 @@
 """Reading many objects of a log to see whether they are what they should be: in this process, or on Spark."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.deltalog.comparison import difference
@@ -14,6 +14,9 @@ from deltamirror.work import ExpectedObject, ObjectDifference
 
 __all__ = ["Inspector", "LocalInspector"]
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 class Inspector(Protocol):
     """Compares objects with what they should be."""
@@ -23,6 +26,14 @@ class Inspector(Protocol):
 
     def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[ObjectDifference]:
         """What is not as it should be, in the order of what was expected."""
+
+    def examined(
+        self, address: StoreAddress, examine: Callable[[Store, T], Iterable[R]], items: Sequence[T]
+    ) -> Iterator[R]:
+        """What a function finds for each item in the store at an address, in the order of the items.
+
+        The function is one of a module: other processes import it.
+        """
 
     def close(self) -> None:
         """Let go of everything."""
@@ -50,6 +61,13 @@ class LocalInspector:
         compare, at_once = partial(difference, self.store(address)), self._live.current.mirror.threads
         with ThreadPoolExecutor(at_once, thread_name_prefix="deltamirror-inspection") as threads:
             yield from (found for found in threads.map(compare, expected) if found is not None)
+
+    def examined(
+        self, address: StoreAddress, examine: Callable[[Store, T], Iterable[R]], items: Sequence[T]
+    ) -> Iterator[R]:
+        """What a function finds for each item, one after the other."""
+        store = self.store(address)
+        return (found for item in items for found in examine(store, item))
 
     def close(self) -> None:
         """Let go of the stores."""
