@@ -1,19 +1,39 @@
 """Processes of the soak test, which are killed, stopped and started again."""
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deltamirror import Table
+from deltamirror.config import StorageSettings
+from deltamirror.storage.open import store_at
 from tests.support.interfaces.commands import COMMAND, environment
+from tests.support.mirrors.local import committed_files
 
-__all__ = ["Crowd", "Member"]
+__all__ = ["QUICK", "Crowd", "Member", "check_log"]
 
 _ROOT = Path(__file__).parents[2]
+QUICK = {
+    "DELTAMIRROR_MIRROR__RUNNER": "local",
+    "DELTAMIRROR_MIRROR__POLL": "0.2",
+    "DELTAMIRROR_MIRROR__LEASE": "4",
+    "DELTAMIRROR_MIRROR__RETRY_BASE": "0.2",
+    "DELTAMIRROR_MIRROR__RETRY_MAX": "3",
+    "DELTAMIRROR_MIRROR__RETRY_PERMANENT": "5",
+    "DELTAMIRROR_CHECKPOINT__LEASE": "6",
+    "DELTAMIRROR_BREAKER__PAUSE": "2",
+    "DELTAMIRROR_RECONCILE__INTERVAL": "10",
+    "DELTAMIRROR_STORAGE__TIMEOUT": "3",
+    "DELTAMIRROR_STORAGE__TRANSFER_TIMEOUT": "3",
+}
+"""Settings of services that never wait for long."""
 
 
 @dataclass
@@ -31,12 +51,15 @@ class Member:
         """Begin, or begin again."""
         own = environment({**self.settings, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"})
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(self.command, cwd=_ROOT, env=own, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                self.command, cwd=_ROOT, env=own, stdout=log, stderr=log, start_new_session=True
+            )
 
     def kill(self) -> None:
-        """kill -9."""
+        """kill -9, with the processes that it started, such as a JVM."""
         if self.process is not None:
-            self.process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         self.wakes_at = None
 
@@ -82,13 +105,14 @@ class Crowd:
     def add_writer(self, name: str, tables: Sequence[str]) -> None:
         """Somebody who commits."""
         arguments = [name, str(self.folder / f"{name}.journal"), str(self.stop_file), *tables]
-        self._add(name, [sys.executable, "-m", "tests.soak.writer", *arguments])
+        self.add(name, [sys.executable, "-m", "tests.soak.writer", *arguments])
 
     def add_service(self, name: str, *arguments: str) -> None:
         """Somebody who publishes."""
-        self._add(name, [*COMMAND, "mirror", "--follow", *arguments])
+        self.add(name, [*COMMAND, "mirror", "--follow", *arguments])
 
-    def _add(self, name: str, command: Sequence[str]) -> None:
+    def add(self, name: str, command: Sequence[str]) -> None:
+        """Any other program."""
         member = Member(name, command, self.settings, self.folder)
         member.start()
         self.members.append(member)
@@ -113,3 +137,11 @@ class Crowd:
         """At the end, whatever it was."""
         for member in self.members:
             member.kill()
+
+
+def check_log(table: Table, direct: StorageSettings) -> None:
+    """The log has the commits of the database, bit for bit, and no others."""
+    store = store_at(table.location, direct)
+    listed = [meta.key.removeprefix("_delta_log/") for meta in store.list("_delta_log")]
+    commits = {name: store.read(f"_delta_log/{name}") for name in listed if name.endswith(".json")}
+    assert {name: found and found.data for name, found in commits.items()} == committed_files(table)

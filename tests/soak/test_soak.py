@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.storage.open import store_at
-from tests.soak.crowd import Crowd
+from tests.soak.crowd import QUICK, Crowd, check_log
 from tests.soak.writer import journals
 from tests.support.faults.postgres_proxy import PostgresProxy
 from tests.support.faults.rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Truncate
@@ -53,20 +53,6 @@ STORE_FAULTS: Sequence[Fault] = (
     Answer(503, "SlowDown"),
 )
 DATABASE_FAULTS: Sequence[Fault] = (Reset.BEFORE, Reset.AFTER, Delay(0.5))
-
-QUICK = {
-    "DELTAMIRROR_MIRROR__RUNNER": "local",
-    "DELTAMIRROR_MIRROR__POLL": "0.2",
-    "DELTAMIRROR_MIRROR__LEASE": "4",
-    "DELTAMIRROR_MIRROR__RETRY_BASE": "0.2",
-    "DELTAMIRROR_MIRROR__RETRY_MAX": "3",
-    "DELTAMIRROR_MIRROR__RETRY_PERMANENT": "5",
-    "DELTAMIRROR_CHECKPOINT__LEASE": "6",
-    "DELTAMIRROR_BREAKER__PAUSE": "2",
-    "DELTAMIRROR_RECONCILE__INTERVAL": "10",
-    "DELTAMIRROR_STORAGE__TIMEOUT": "3",
-    "DELTAMIRROR_STORAGE__TRANSFER_TIMEOUT": "3",
-}
 
 
 class Scene:
@@ -212,14 +198,6 @@ def test_after_everything_that_goes_wrong_nothing_is_lost(
         assert delta_rs.snapshot(table.location, store=s3_settings).paths == paths(table)
         check_order(scene, table)
     check_promises(scene, tmp_path)
-
-
-def check_log(table: Table, direct: StorageSettings) -> None:
-    """The log has the commits of the database, bit for bit, and no others."""
-    store = store_at(table.location, direct)
-    listed = [meta.key.removeprefix("_delta_log/") for meta in store.list("_delta_log")]
-    commits = {name: store.read(f"_delta_log/{name}") for name in listed if name.endswith(".json")}
-    assert {name: found and found.data for name, found in commits.items()} == committed_files(table)
 
 
 def check_order(scene: Scene, table: Table) -> None:

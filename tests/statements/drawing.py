@@ -70,7 +70,7 @@ def create_statement(columns: Sequence[Column], partitions: Sequence[str], prope
     return f"CREATE TABLE {TABLE} ({schema}) USING delta {by} {f'TBLPROPERTIES ({given})' if given else ''}"
 
 
-def _zorder(random: Random, subject: Subject) -> Statements | None:
+def _zorder(random: Random, subject: Subject) -> Statements:
     ordered = [each for each in subject.columns if each.kind.is_compared and each.name not in subject.partitions]
     return Statements("zorder", [f"OPTIMIZE {TABLE} ZORDER BY ({sql_name(random.choice(ordered).name)})"])
 

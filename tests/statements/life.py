@@ -82,6 +82,8 @@ class _Life:
         ]
         mode = random.choice(("none", "name", "id"))
         properties = {} if mode == "none" else {"delta.columnMapping.mode": mode}
+        if random.random() < 0.5:
+            properties["delta.enableChangeDataFeed"] = "true"
         self.subject = Subject(
             folder=lake.folder, theirs=TABLE, columns=columns, partitions=partitions, is_mapped=mode != "none"
         )

@@ -199,13 +199,17 @@ class TwinJob:
 
     def _side(self, session: SparkSession, folder: str) -> TwinOutcome:
         refusal = message = ""
+        left = iter(self.statements)
         try:
-            for statement in self.statements:
+            for statement in left:
                 session.sql(statement.replace("$folder", folder)).collect()
             if self.is_streamed:
                 StreamedTable({}, f"{folder}/feed", f"{folder}/copy", f"{folder}/checkpoint").run(session)
         except (PySparkException, Py4JJavaError) as error:
             refusal, message = _error_class(error), str(error)[:2_000]
+            for statement in left:
+                if statement.startswith(("SET ", "RESET ")):
+                    session.sql(statement)  # else a setting would outlive the operation that it is for
         try:
             found = session.sql(self.query.replace("$folder", folder)).select(*self.columns).toArrow()
         except (PySparkException, Py4JJavaError) as error:
