@@ -125,14 +125,13 @@ class Verifier:
         states, listing = TableStates(self._engine.database, log), _listing(store)
         for version in versions:
             lines, committed_at = states.at(version)
-            taken = snapshot(self._engine.database, log.name, version=version)
-            rows = unexpired(_projected_state(taken), committed_at)
-            yield from _difference(ComparedWith.PROJECTIONS, rows, lines)
-            found = _log_state(store, listing, version)
-            if isinstance(found, CheckpointState):
-                yield from _difference(ComparedWith.LOG, unexpired(found, committed_at), lines)
-            else:
-                yield StateDifference(compared=ComparedWith.LOG, version=version, first=found, counts={})
+            # Of the two that are compared with the lines, each is let go of before there is another.
+            yield from self._of_projections(log, lines, committed_at)
+            yield from _of_log(store, listing, lines, committed_at)
+
+    def _of_projections(self, log: KeptLog, lines: CheckpointState, committed_at: int) -> Iterator[StateDifference]:
+        taken = snapshot(self._engine.database, log.name, version=lines.version)
+        return _difference(ComparedWith.PROJECTIONS, unexpired(_projected_state(taken), committed_at), lines)
 
     def _broken_rules(self, log: KeptLog, store: Store) -> tuple[Finding, ...]:
         inspector, address = self._logs.inspector, self._logs.address(log)
@@ -184,6 +183,16 @@ def _listing(store: Store) -> LogListing | str:
         return read_listing(store)
     except (*UNDECODABLE, NotFound) as error:
         return error.message
+
+
+def _of_log(
+    store: Store, listing: LogListing | str, lines: CheckpointState, committed_at: int
+) -> Iterator[StateDifference]:
+    found = _log_state(store, listing, lines.version)
+    if isinstance(found, CheckpointState):
+        yield from _difference(ComparedWith.LOG, unexpired(found, committed_at), lines)
+    else:
+        yield StateDifference(compared=ComparedWith.LOG, version=lines.version, first=found, counts={})
 
 
 def _log_state(store: Store, listing: LogListing | str, version: int) -> CheckpointState | str:
