@@ -150,7 +150,11 @@ class DeleteRows(_RowByRow):
         matches = self._matches(rows)
         copied = rows.filter(pc.invert(matches))
         counts = Counter({COPIED: copied.num_rows, DELETED: rows.num_rows - copied.num_rows})
-        return ChangedRows(copied, None, counts, ((ChangeType.DELETE, rows.filter(each)) for each in [matches]))
+        return ChangedRows(copied, None, counts, self._before(rows, matches))
+
+    @staticmethod
+    def _before(rows: pa.RecordBatch, matches: pa.BooleanArray) -> Iterator[tuple[ChangeType, pa.RecordBatch]]:
+        yield ChangeType.DELETE, rows.filter(matches)
 
     def _matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         return is_true(rows, self.condition, self.table)
