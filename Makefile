@@ -115,6 +115,7 @@ java:
 setup: $(STAMP) $(AZURITE) $(VERSITYGW) $(LOGSTORE) $(ARCHIVE)
 
 $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
+	@test ! -L $(VENV) || { echo "$(VENV) is a link, and would be emptied for others: remove it, or touch $(STAMP)"; exit 1; }
 	@python=$$(sh scripts/find_python.sh) || exit 1; \
 	echo "Installing the locked dependencies into $(VENV), once (some minutes: Spark and the readers are over 1 GB)"; \
 	"$$python" -m venv --clear $(VENV)
