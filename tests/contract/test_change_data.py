@@ -1,7 +1,7 @@
 """Edits of a table with a change data feed: files of change data hold the rows as they were and as they are."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamirror import Catalog, Delete, Insert, Table, Update
-from deltamirror.errors import InvalidInput, Refused
+from deltamirror.delta.validation import metadata
+from deltamirror.errors import InvalidAction, InvalidInput, Refused
 from tests.support.lakes.lake import add, info_of
 
 pytestmark = pytest.mark.requirement("R89")
@@ -151,9 +152,57 @@ def test_files_of_change_data_go_again_if_the_values_cannot_be_computed(table: T
     assert files(table) == before
 
 
-def test_a_column_of_the_feed_s_own_name_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_table_that_came_with_a_column_of_the_feeds_own_is_not_edited(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "_CHANGE_DATA_COLUMNS", ())  # as another writer made it
     table = catalog.create_table("t", location=tmp_path / "t", schema="id long, _change_type string", properties=FEED)
     table.append(pa.table({"id": [1, 2]}))
     with pytest.raises(Refused, match="_change_type") as refused:
         table.delete("id = 1")
     assert "rename the column" in refused.value.hint
+
+
+OWN = pa.table({"id": [5], "p": ["a"], "v": ["x"], "_Change_Type": ["mine"]})
+
+
+def created(catalog: Catalog, _: Table, folder: Path) -> None:
+    catalog.create_table("other", location=folder / "other", schema="id long, _commit_version long", properties=FEED)
+
+
+def enabled(catalog: Catalog, _: Table, folder: Path) -> None:
+    table = catalog.create_table("other", location=folder / "other", schema="id long, _commit_timestamp timestamp")
+    table.alter(properties=FEED)
+
+
+@pytest.mark.parametrize(
+    "road",
+    [
+        created,
+        enabled,
+        lambda _, table, __: table.append(OWN, merge_schema=True),
+        lambda _, table, __: table.overwrite(OWN, overwrite_schema=True),
+    ],
+    ids=["create", "alter", "merge_schema", "overwrite_schema"],
+)
+def test_no_road_gives_a_table_with_a_feed_a_column_of_the_feeds_own(
+    catalog: Catalog, table: Table, tmp_path: Path, road: Callable[[Catalog, Table, Path], object]
+) -> None:
+    before = files(table)
+    with pytest.raises(InvalidAction) as caught:
+        road(catalog, table, tmp_path)
+    assert caught.value.rule == "metaData.change-data-columns"
+    assert files(table) == before
+    assert table.info().head == 1
+
+
+@pytest.mark.usefixtures("table")
+def test_an_edit_after_an_append_is_told_what_is_in_its_way(catalog: Catalog) -> None:
+    tx = catalog.transaction()
+    tx.append("t", ROWS)
+    with pytest.raises(InvalidInput, match="the transaction appends to 't' already"):
+        tx.delete("t", "id = 1")
+    tx = catalog.transaction()
+    tx.delete("t", "id = 1")
+    with pytest.raises(InvalidInput, match="changes or replaces rows of 't' already"):
+        tx.overwrite("t", ROWS)

@@ -147,6 +147,7 @@ def test_a_condition_picks_partitions(table: Table, where: str, partitions: set[
         ({"where": 5}, "where has to be a text"),
         ({"zorder_by": ["p"]}, "'p' is a partition column"),
         ({"zorder_by": ["id", "nope"]}, "cannot be ordered by 'nope'"),
+        ({"zorder_by": ["id", "ID"]}, "by 'id' twice"),
         ({"zorder_by": ["id.x"]}, "cannot be ordered by 'id.x'"),
         ({"zorder_by": ""}, "does not name a column"),
         ({"zorder_by": 5}, "zorder_by has to be a list"),

@@ -240,13 +240,16 @@ def test_large_data_becomes_files_of_the_wanted_size_in_bounded_memory(tmp_path:
 
 
 def test_one_large_batch_becomes_files_of_the_wanted_size(tmp_path: Path) -> None:
-    small = Settings(rows=RowsSettings(target_file_size=100_000))
+    small = Settings(rows=RowsSettings(target_file_size=1_000_000))
     with Catalog(f"sqlite:///{tmp_path / 'lake.db'}", settings=small) as lake:
         lake.init()
         table = lake.create_table("t", location=tmp_path / "t", schema="id int")
-        table.append(pa.table({"id": pa.array(range(3_000_000), pa.int32())}))
-        assert len(table.snapshot().adds()) > 1
-        assert table.to_arrow().num_rows == 3_000_000
+        table.append(pa.table({"id": pa.array(range(1_000_000), pa.int32())}))
+        *sizes, rest = [add.size for add in table.snapshot().adds()]
+        assert all(1_000_000 <= size < 2_000_000 for size in sizes)
+        assert len(sizes) > 1
+        assert rest < 2_000_000
+        assert table.to_arrow().num_rows == 1_000_000
 
 
 def test_many_small_batches_are_looked_at_as_few_large_ones(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,8 +125,10 @@ class TableWork:
         """Refuse a second change of rows: which rows it means would depend on the first, whose files are not there."""
         has_files = by_files and self.adds_files
         if has_files or self.removed or self.rows or self.replaces is not None or self.edit is not None:
+            is_first = self.removed or self.replaces is not None or self.edit is not None
+            done = f"changes or replaces rows of {table!r}" if is_first else f"appends to {table!r}"
             hint = f"{doing} a table once in a transaction, before anything is appended to it"
-            raise InvalidInput(f"the transaction removes files of {table!r}, or changes its rows, already", hint=hint)
+            raise InvalidInput(f"the transaction {done} already", hint=hint)
 
     def require_alone(self, table: str) -> None:
         """Refuse rows and files beside an edit with change data: readers of the feed take nothing else of a commit."""

@@ -55,6 +55,7 @@ PartitionValues: TypeAlias = Mapping[str, str | None]
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _ROW_GROUP_ROWS: Final = 1_048_576
+_LEAST_GROUP_BYTES: Final = 64 * 1024
 _SPLIT_BYTES: Final = 32 * 1024 * 1024
 _WORTH_A_THREAD: Final = 1024 * 1024
 """Bytes of rows: with fewer, it costs more to hand them to a thread than to do the work."""
@@ -218,7 +219,7 @@ class RowFiles:
         if values not in self._open:
             if values not in self._counts:
                 self.order.accepted.require(self._named(values), self.layout.table)
-            self._open[values] = _OpenFile(self.layout, self._compression, self._threads)
+            self._open[values] = _OpenFile(self.layout, self._compression, self._group_bytes, self._threads)
             self._memory += self._open[values].memory
         opened = self._open[values]
         before = opened.memory
@@ -259,6 +260,12 @@ class RowFiles:
             data_change=True,
             stats=opened.statistics.text(),
         )
+
+    @property
+    def _group_bytes(self) -> int:
+        """How many bytes of rows a row group has: files that are to be small have small ones."""
+        wanted = target_file_size(self.layout, self.order.settings)
+        return max(_LEAST_GROUP_BYTES, min(_ROW_GROUP_BYTES, wanted))
 
     def _key(self, values: tuple[str | None, ...]) -> str:
         """The name that Delta Spark gives to a file: task, a random id, and which file of the task it is."""
@@ -307,7 +314,7 @@ class RowFiles:
             table = pa.Table.from_batches(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
             for values, rows in self._split(table):
-                for piece in _pieces(rows):
+                for piece in _pieces(rows, self._group_bytes):
                     self._take(values, piece)
 
     def _split(self, table: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
@@ -355,8 +362,9 @@ def target_file_size(layout: Layout, settings: RowsSettings) -> int:
 class _OpenFile:
     """A Parquet file that is being written, in memory, with its statistics."""
 
-    def __init__(self, layout: Layout, compression: str, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, layout: Layout, compression: str, group_bytes: int, threads: ThreadPoolExecutor) -> None:
         self.statistics = FileStatistics(layout)
+        self._group_bytes = group_bytes
         self._threads = threads
         self._schema = pa.schema([layout.arrow_field(each) for each in layout.data_fields])
         self._sink = pa.BufferOutputStream()
@@ -381,7 +389,7 @@ class _OpenFile:
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
-        if self._pending_bytes >= _ROW_GROUP_BYTES or self._pending_rows >= _ROW_GROUP_ROWS:
+        if self._pending_bytes >= self._group_bytes or self._pending_rows >= _ROW_GROUP_ROWS:
             self._write_group()
 
     def finished(self) -> pa.Buffer:
@@ -440,9 +448,9 @@ def _delete(store: Store, keys: Sequence[str]) -> None:
             store.delete(keys)
 
 
-def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+def _pieces(rows: pa.Table, group_bytes: int) -> Iterator[pa.Table]:
     """The rows in pieces that are no larger than a row group."""
-    parts = max(-(-rows.nbytes // _ROW_GROUP_BYTES), -(-rows.num_rows // _ROW_GROUP_ROWS))
+    parts = max(-(-rows.nbytes // group_bytes), -(-rows.num_rows // _ROW_GROUP_ROWS))
     size = max(1, -(-rows.num_rows // max(parts, 1)))
     for start in range(0, rows.num_rows, size):
         yield rows.slice(start, size)

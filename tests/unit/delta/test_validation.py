@@ -338,6 +338,14 @@ OTHER_CASES = [
         metadata_of(configuration={"delta.constraints.c": "id > (0)"}),
         protocol_for(["variantType", "timestampNtz", "checkConstraints"]),
     ),
+    of_metadata(
+        "change-data-columns",
+        metadata_of(
+            "id long, _Change_Type string", configuration={"delta.enableChangeDataFeed": "true"}, partition_by=()
+        ),
+        metadata_of("id long, _change_type string", partition_by=()),
+        protocol_for(["changeDataFeed"]),
+    ),
     of_metadata("schema.depth", nested(43), nested(42)),
     of_metadata("schema.missing", msgspec.structs.replace(TABLE, schema_string=None), TABLE),
     of_metadata("schema.empty", metadata_of('{"type":"struct","fields":[]}', partition_by=()), TABLE),

@@ -144,7 +144,12 @@ def arrangement_of(taken: Snapshot, layout: Layout, zorder_by: Sequence[str]) ->
         )
     if clustering:
         return _Clustered(clustering)
-    return _ZOrdered(tuple(_orderable(each, layout) for each in zorder_by)) if zorder_by else _Packed()
+    paths = tuple(_orderable(each, layout) for each in zorder_by)
+    if repeated := next((path for number, path in enumerate(paths) if path in paths[:number]), None):
+        raise InvalidInput(
+            f"table {layout.table!r} cannot be ordered by {path_text(repeated)!r} twice", hint="name each column once"
+        )
+    return _ZOrdered(paths) if paths else _Packed()
 
 
 def _orderable(text: str, layout: Layout) -> ColumnPath:

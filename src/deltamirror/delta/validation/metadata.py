@@ -32,6 +32,7 @@ _MATERIALIZED = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
+_CHANGE_DATA_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _MEMBERS = ("name", "type", "nullable", "metadata")
 _INNER = ("elementType", "keyType", "valueType")
 _UNFIT_FOR_PARTITIONS = (Primitive("variant"), Primitive("void"))
@@ -90,6 +91,7 @@ def _schema(metadata: Metadata, index: int | None, *, verbatim: bool) -> StructT
         raise _broken("schema", index, "schemaString", str(error)) from error
     if not verbatim:
         _check_authored(schema, text, index)
+        _check_change_data_columns(metadata, schema, index)
     return schema
 
 
@@ -99,6 +101,13 @@ def _check_authored(schema: StructType, text: str, index: int | None) -> None:
         raise _broken("schema", index, "schemaString", objection)
     if not schema.fields:  # Delta Spark makes a table without columns, and adds them later
         raise _broken("schema.empty", index, "schemaString", text)
+
+
+def _check_change_data_columns(metadata: Metadata, schema: StructType, index: int | None) -> None:
+    """Delta Spark makes no such table, and reads no feed of one."""
+    taken = [field.name for field in schema.fields if field.name.lower() in _CHANGE_DATA_COLUMNS]
+    if taken and is_enabled(metadata, "delta.enableChangeDataFeed"):
+        raise _broken("change-data-columns", index, "schemaString", taken[0])
 
 
 def _kernel_objection_to(schema: str) -> str | None:

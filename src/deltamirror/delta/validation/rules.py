@@ -311,6 +311,12 @@ _OTHERS = (
     ),
     Rule("metaData.configuration.value", "a property that Delta defines has a value of its kind", "correct the value"),
     Rule(
+        "metaData.change-data-columns",
+        "a table with a change data feed has no column with a name of the feed's own: _change_type, _commit_version, "
+        "_commit_timestamp",
+        "give the column another name, or set delta.enableChangeDataFeed to false",
+    ),
+    Rule(
         "metaData.column-metadata",
         "the metadata of a column has the values that Delta Spark reads there",
         "correct the value, or leave the key out",
