@@ -243,7 +243,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "a token is forgotten": Defect(_forgets_tokens, ("G2",), 150, ("crash_after_write",), seed=185),
     "the progress of an application is forgotten": Defect(_forgets_applications, ("G2",), 150, ("crash_after_write",)),
     "a lost reply of COMMIT is taken for a failure": Defect(
-        _guesses_lost_replies, ("G2",), 150, ("database_flaky",), seed=1002
+        _guesses_lost_replies, ("G2",), 150, ("database_flaky",), seed=1821
     ),
     "conflicts are missed": Defect(_misses_conflicts, ("G2",), 300, seed=20),
     "a transaction is committed table by table": Defect(_tears_transactions, ("G2",), 20, seed=4),
