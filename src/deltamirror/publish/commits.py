@@ -14,7 +14,7 @@ from deltamirror.delta.names import commit_key
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, LogChanged, Transient
 from deltamirror.publish.assembly import commit_data
 from deltamirror.publish.checksums import ChecksumTrail
-from deltamirror.publish.readings import LogReader, Reading, require_as_committed
+from deltamirror.publish.readings import LogReader, OpenedVersion, require_as_committed
 from deltamirror.publish.rules import UnitRules
 from deltamirror.steps import Step
 from deltamirror.storage.ranges import stored_digest
@@ -164,7 +164,7 @@ class _Publisher:
     def read_last(self, reader: LogReader, done: Published, checksum: bytes | None) -> Failure | None:
         """Let a reader open the last version that was published, whose checksum this is; why it does not count."""
         certain = None if checksum is None else decode(checksum)
-        expected = None if certain is None else Reading.of_checksum(certain)
+        expected = None if certain is None else OpenedVersion.of_checksum(certain)
         work = next(each for each in self.unit.commits if each.version == done.version)
         try:
             with self._stage(Stage.VERIFY, work, commit_key(done.version)):

@@ -18,14 +18,14 @@ from deltamirror.storage.clients import Credentials
 from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = ["LogReader", "Reading", "read_by_delta_rs", "require_as_committed"]
+__all__ = ["LogReader", "OpenedVersion", "read_by_delta_rs", "require_as_committed"]
 
 _IN_MEMORY = "memory://"
 """Stores that no other library can reach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class OpenedVersion:
     """A version as a reader sees it, or as it was committed; None: not known."""
 
     num_files: int | None
@@ -65,11 +65,11 @@ class Reading:
         return ""
 
 
-LogReader: TypeAlias = Callable[[int], Reading | None]
+LogReader: TypeAlias = Callable[[int], OpenedVersion | None]
 """Opens a version of a table; None where it does not know a feature of the table, or has no way to its store."""
 
 
-def read_by_delta_rs(address: StoreAddress, credentials: Credentials, version: int) -> Reading | None:
+def read_by_delta_rs(address: StoreAddress, credentials: Credentials, version: int) -> OpenedVersion | None:
     """A version as delta-rs sees it, from the log alone; Transient where it cannot open it."""
     if address.location.startswith(_IN_MEMORY):
         return None
@@ -87,7 +87,9 @@ def read_by_delta_rs(address: StoreAddress, credentials: Credentials, version: i
     )
 
 
-def require_as_committed(read: LogReader, store: Store, version: int, *, table: str, expected: Reading | None) -> None:
+def require_as_committed(
+    read: LogReader, store: Store, version: int, *, table: str, expected: OpenedVersion | None
+) -> None:
     """Open a published version; Internal where the reader sees something else than was committed.
 
     Our own reader of logs takes the place of one that knows too little of the table. Where nothing is ``expected``, it
@@ -104,9 +106,9 @@ def require_as_committed(read: LogReader, store: Store, version: int, *, table: 
         )
 
 
-def _reading(table: Any) -> Reading:
+def _reading(table: Any) -> OpenedVersion:
     protocol, metadata, sizes = table.protocol(), table.metadata(), add_actions(table).column("size_bytes")
-    return Reading(
+    return OpenedVersion(
         num_files=len(sizes),
         num_bytes=pc.sum(sizes, min_count=0).as_py(),
         min_reader_version=protocol.min_reader_version,
@@ -117,6 +119,6 @@ def _reading(table: Any) -> Reading:
     )
 
 
-def _of_state(state: CheckpointState) -> Reading:
+def _of_state(state: CheckpointState) -> OpenedVersion:
     size = pc.sum(state.files.column("size"), min_count=0).as_py()
-    return Reading.of(state.protocol, state.metadata, num_files=state.files.num_rows, num_bytes=size)
+    return OpenedVersion.of(state.protocol, state.metadata, num_files=state.files.num_rows, num_bytes=size)

@@ -19,7 +19,7 @@ from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, Lea
 from deltamirror.pipeline.run.lease_guard import LeaseGuard
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.publish.commits import publish_commits
-from deltamirror.publish.readings import LogReader, Reading, read_by_delta_rs
+from deltamirror.publish.readings import LogReader, OpenedVersion, read_by_delta_rs
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.location import local_path, store_prefix
@@ -106,7 +106,7 @@ class Resources:
         """Let go of the stores. One that is asked for again is opened again."""
         self._stores.close()
 
-    def _read(self, address: StoreAddress, credentials: Credentials, version: int) -> Reading | None:
+    def _read(self, address: StoreAddress, credentials: Credentials, version: int) -> OpenedVersion | None:
         return self._calls.run(
             partial(read_by_delta_rs, address, credentials, version),
             location=address.location,

@@ -20,7 +20,7 @@ from deltamirror.publish.checkpoint.building import BaseUnusable, Built, build, 
 from deltamirror.publish.checkpoint.classic import write_classic
 from deltamirror.publish.checkpoint.sidecars import write_v2
 from deltamirror.publish.checkpoint.summary import Written
-from deltamirror.publish.readings import LogReader, Reading, require_as_committed
+from deltamirror.publish.readings import LogReader, OpenedVersion, require_as_committed
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Fetch, Guard, Stage
 
@@ -83,7 +83,9 @@ def _published(
         move_pointer(store, written.pointer, guard=guard)
     if reader is not None:
         with _failing_at(Stage.VERIFY, unit, f"{names.LOG_DIRECTORY}/{written.name}"):
-            expected = Reading.of(built.state.protocol, built.state.metadata, num_files=built.num_files, num_bytes=None)
+            expected = OpenedVersion.of(
+                built.state.protocol, built.state.metadata, num_files=built.num_files, num_bytes=None
+            )
             require_as_committed(reader, store, unit.version, table=unit.table, expected=expected)
     return _with(outcome, written, unit)
 
