@@ -98,7 +98,7 @@ def test_show_for_a_table_names_the_block_or_the_property_that_a_value_comes_fro
     assert values(shown)["checkpoint.interval"] == (4, "table property delta.checkpointInterval")
     assert values(shown)["mirror.verify"] == ("basic", "default")
     assert shown["ignored"] == [
-        {"property": "deltamirror.mirrorVerify", "expected": "`off` or `basic` or `strict`"},
+        {"property": "deltamirror.mirrorVerify", "expected": "`off` or `basic` or `strict` or `paranoid`"},
     ]
     assert "deltamirror.mirrorVerify is ignored" in orders("config", "show", "--table", "orders").stdout
     assert values(orders.json("config", "show"))["mirror.enabled"] == (True, "default")
