@@ -66,7 +66,7 @@ def test_a_spark_of_our_own_that_idles_runs_a_job_without_units_before_it_ends_i
     for _ in runner.job([b"a"], iter):
         pass
     begun = context.jobs
-    clock[0] += 39
+    clock[0] += 49
     assert not runner.keep_warm()
     clock[0] += 2
     assert [runner.keep_warm(), runner.keep_warm()] == [bool(warmed), False]

@@ -30,7 +30,7 @@ _BY_THE_CLOCK: Final = (
     "take that long, and compare the clock of its machine with this one's"
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
-_WARM_FOR: Final = 40.0
+_WARM_FOR: Final = 50.0
 _TOGETHER: Final = 1.0
 """How many seconds the commits of a job of several tables take: none of them waits longer to be recorded."""
 
