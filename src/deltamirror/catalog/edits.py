@@ -246,10 +246,10 @@ class Editor:
     session: Any = None
     """Of Spark, whose executors read and write the files; without one, this process does."""
 
-    def carry_out(self, edit: Edit, *, rows_checked: bool) -> Edited:
+    def carry_out(self, edit: Edit, plan: EditPlan) -> Edited:
         """Find the rows of an edit, and write the files that take the place of theirs."""
         began = time.monotonic()
-        plan = edit.loaded(edit.plan(self.layout, rows_checked=rows_checked), self.layout)
+        plan = edit.loaded(plan, self.layout)
         files = self._candidates(plan)
         found = time.monotonic()
         rewritten = self._rewritten(plan, files)

@@ -386,9 +386,10 @@ class Transaction:
             return
         taken, location = work.taken, self._writer.state(table, remembered=True).location
         editor = Editor(self._layout(table, work), taken, self._row_writer, location, work.session)
-        if work.edit.plan(editor.layout, rows_checked=self._rows_checked).has_change_data(editor.layout):
+        plan = work.edit.plan(editor.layout, rows_checked=self._rows_checked)
+        if plan.has_change_data(editor.layout):
             work.require_alone(table)
-        edited = editor.carry_out(work.edit, rows_checked=self._rows_checked)
+        edited = editor.carry_out(work.edit, plan)
         written.append(edited.written)
         work.founded = (editor.layout.metadata, editor.layout.protocol)
         work.take(edited, taken)

@@ -17,6 +17,7 @@ from deltamirror.delta.schema.columns import (
     column_paths,
     field_at,
     path_text,
+    physical_path,
     quoted_path,
     resolved_path,
     with_type_at,
@@ -105,7 +106,7 @@ class _Evolving:
         self._require_free(path, "dropped")
         if len(path) == 1 and path[0] in self._metadata.partition_columns:
             raise _wrong(path, "a partition column cannot be dropped", "create another table without it")
-        physical = tuple(field_at(self.schema, path[:end]).physical_name for end in range(1, len(path) + 1))
+        physical = physical_path(self.schema, path)
         if any(each[: len(physical)] == physical for each in self._clustering):
             raise _wrong(path, "a clustering column cannot be dropped", "cluster the table by other columns first")
         self._edit(path[:-1], lambda struct: _without(struct, path))

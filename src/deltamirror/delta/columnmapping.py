@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from deltamirror.delta.hashorder import field_metadata
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
 from deltamirror.delta.schema.keys import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME
 
 __all__ = ["assign_columns", "is_same_type", "keep_mapping", "reuse_mapping"]
+
+_Mapped: TypeAlias = Callable[[StructType, StructType], StructType]
+"""Gives a schema the mapping that another one has."""
 
 _KEPT = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
 
@@ -33,20 +37,9 @@ def _reused(column: Field, before: Field | None) -> Field:
         return column
     is_same = is_same_type(column.type, before.type)
     mapping = {key: before.metadata[key] for key in _KEPT if is_same and key in before.metadata}
-    return replace(column, metadata={**column.metadata, **mapping}, type=_reused_inside(column.type, before.type))
-
-
-def _reused_inside(kind: DataType, before: DataType) -> DataType:
-    match kind, before:
-        case StructType(), StructType():
-            return reuse_mapping(kind, before)
-        case ArrayType(), ArrayType():
-            return replace(kind, element=_reused_inside(kind.element, before.element))
-        case MapType(), MapType():
-            key, value = _reused_inside(kind.key, before.key), _reused_inside(kind.value, before.value)
-            return replace(kind, key=key, value=value)
-        case _:
-            return kind
+    return replace(
+        column, metadata={**column.metadata, **mapping}, type=_inside(reuse_mapping, column.type, before.type)
+    )
 
 
 def is_same_type(kind: DataType, other: DataType) -> bool:
@@ -75,17 +68,21 @@ def _kept(column: Field, before: Field | None) -> Field:
     if before is None or any(key in column.metadata for key in _KEPT):
         return column
     mapping = {key: before.metadata[key] for key in _KEPT if key in before.metadata}
-    return replace(column, metadata={**column.metadata, **mapping}, type=_kept_inside(column.type, before.type))
+    return replace(
+        column, metadata={**column.metadata, **mapping}, type=_inside(keep_mapping, column.type, before.type)
+    )
 
 
-def _kept_inside(kind: DataType, before: DataType) -> DataType:
+def _inside(mapped: _Mapped, kind: DataType, before: DataType) -> DataType:
+    """A type whose structs, at any depth, are mapped as those that were in their places."""
     match kind, before:
         case StructType(), StructType():
-            return keep_mapping(kind, before)
+            return mapped(kind, before)
         case ArrayType(), ArrayType():
-            return replace(kind, element=_kept_inside(kind.element, before.element))
+            return replace(kind, element=_inside(mapped, kind.element, before.element))
         case MapType(), MapType():
-            return replace(kind, key=_kept_inside(kind.key, before.key), value=_kept_inside(kind.value, before.value))
+            key, value = _inside(mapped, kind.key, before.key), _inside(mapped, kind.value, before.value)
+            return replace(kind, key=key, value=value)
         case _:
             return kind
 

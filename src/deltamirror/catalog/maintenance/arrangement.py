@@ -14,7 +14,7 @@ from deltamirror.delta.actions import Add
 from deltamirror.delta.commitinfo import Parameters, optimize_parameters
 from deltamirror.delta.lines import json_text
 from deltamirror.delta.schema import Decimal, Primitive, StructType
-from deltamirror.delta.schema.columns import ColumnPath, column_path, field_at, path_text, resolved_path
+from deltamirror.delta.schema.columns import ColumnPath, column_path, field_at, path_text, physical_path, resolved_path
 from deltamirror.errors import InvalidInput, InvalidSchema, Refused
 from deltamirror.rows.compaction import bins, by_partition
 from deltamirror.rows.layout import Layout
@@ -170,9 +170,5 @@ def _orderable(text: str, layout: Layout) -> ColumnPath:
 
 def _clustering_columns(taken: Snapshot, layout: Layout) -> tuple[ColumnPath, ...]:
     """The clustering columns by the names that users know; the table has those of its files."""
-    logical = {tuple(_physical(layout.schema, path)): path for path, _ in layout.schema.walk()}
+    logical = {physical_path(layout.schema, path): path for path, _ in layout.schema.walk()}
     return tuple(logical[tuple(path)] for path in clustering_columns(taken))
-
-
-def _physical(schema: StructType, path: ColumnPath) -> list[str]:
-    return [field_at(schema, path[: number + 1]).physical_name for number in range(len(path))]

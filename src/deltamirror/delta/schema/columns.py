@@ -18,6 +18,7 @@ __all__ = [
     "column_paths",
     "field_at",
     "path_text",
+    "physical_path",
     "quoted_path",
     "resolved_path",
     "with_type_at",
@@ -62,6 +63,11 @@ def quoted_path(path: ColumnPath) -> str:
 def field_at(schema: StructType, path: ColumnPath) -> Field:
     """The column at a path. The element of an array, and key and value of a map, are columns without metadata."""
     return _fields_along(schema, path)[-1]
+
+
+def physical_path(schema: StructType, path: ColumnPath) -> ColumnPath:
+    """The path of a column by the physical names of the fields along it."""
+    return tuple(each.physical_name for each in _fields_along(schema, path))
 
 
 def resolved_path(schema: StructType, path: ColumnPath) -> ColumnPath:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from deltamirror.config import Switch
+from deltamirror.deltalog.retention import DAY
 from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.ops.reconcile.examination import CLOCKS_APART, Findings, Look
 from deltamirror.ops.reconcile.failures import diverged, gone, lost_commits, obstructed, place_gone, reason
@@ -21,7 +22,6 @@ from deltamirror.txnlog.queue.findings import Turn
 __all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
 
 _log = logging.getLogger(__name__)
-_MS_OF_DAY: Final = 24 * 60 * 60 * 1000
 _OVER: Final = tuple(code for code in STORE_CODES if code != Throttled.code)
 """The troubles of a store that are over once it answers. One that asks for pauses answers, too."""
 
@@ -123,7 +123,7 @@ class Reconciler:
             return time_of(connection)
 
     def _rereading(self, log: KeptLog, began_at: int) -> Rereading | None:
-        period = int(self._engine.settings.reconcile.reread_days * _MS_OF_DAY)
+        period = int(self._engine.settings.reconcile.reread_days * DAY)
         if not period:
             return None
         return Rereading(table_id=log.table_id, after=log.looked_at, upto=began_at, period=period)

@@ -32,7 +32,7 @@ from deltamirror.ops.verify.readers import ReaderAnswer, read_table
 from deltamirror.ops.verify.report import ComparedWith, Level, StateDifference, TableVerified
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.content.rows import add_of
-from deltamirror.txnlog.content.state import in_force
+from deltamirror.txnlog.content.state import in_force_before
 from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_log
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.work import ObjectDifference
@@ -143,12 +143,8 @@ class Verifier:
             return ()  # there is no log: all of its objects are missing
 
     def _foundation_before(self, log: KeptLog, version: int) -> Foundation | None:
-        try:
-            with self._engine.database.read() as connection:
-                protocol, metadata = in_force(connection, log.table_id, version - 1)
-        except NotFound:
-            return None
-        return Foundation(version=version, protocol=protocol, metadata=metadata)
+        found = in_force_before(self._engine.database, log.table_id, version)
+        return None if found is None else Foundation(version=version, protocol=found[0], metadata=found[1])
 
     def _read(self, log: KeptLog, told: TableVerified, version: int) -> TableVerified:
         taken = snapshot(self._engine.database, log.name, version=version)

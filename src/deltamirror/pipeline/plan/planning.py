@@ -7,16 +7,16 @@ from itertools import accumulate, takewhile
 from typing import Final
 
 from deltamirror.config import CheckpointSettings, Settings, settings_for
-from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.delta.actions import Metadata
 from deltamirror.delta.checksum import encode
 from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
 from deltamirror.deltalog.checkpoint.content import can_continue
-from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.errors import InvalidInput
 from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint, is_late
 from deltamirror.pipeline.plan.checksum_seeds import checksum_before
 from deltamirror.storage.open import StoreAddress
-from deltamirror.txnlog.content.state import decoded_line, in_force
+from deltamirror.txnlog.content.state import decoded_line, in_force, in_force_before
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import CheckpointFacts, bytes_between, checkpoint_facts, replay_work
 from deltamirror.txnlog.queue.leases import Claim
@@ -117,7 +117,7 @@ def plan_commits(
         verify=verify,
         # After a failure or a loss, the object is read back before it is recorded as published.
         reads_back=claim.failed and verify is not Verification.OFF,
-        in_force=_in_force_before(database, claim, commits[0].version) if verify.is_strict else None,
+        in_force=in_force_before(database, claim.table_id, commits[0].version) if verify.is_strict else None,
         budget=settings.mirror.budget,
     )
     cadence = _cadence(metadata, settings.checkpoint)
@@ -148,15 +148,6 @@ def _metadata(database: Database, claim: Claim, waiting: Waiting, version: int) 
         return decoded_line(waiting.metadata_line, Metadata)
     with database.read() as connection:
         return in_force(connection, claim.table_id, version)[1]
-
-
-def _in_force_before(database: Database, claim: Claim, version: int) -> tuple[Protocol, Metadata] | None:
-    """Protocol and metadata that a version follows on; None where it is the first that the catalog has."""
-    try:
-        with database.read() as connection:
-            return in_force(connection, claim.table_id, version - 1)
-    except NotFound:
-        return None
 
 
 def _with_checksums(database: Database, unit: CommitUnit, waiting: Waiting) -> CommitUnit:

@@ -258,10 +258,11 @@ class PublishingEngine:
         mentions = Mentions()
         self._start(mentions)
         while not ended.wait(_RUNNER_IS_LOOKED_AFTER):
-            if not (self._stopping.is_set() or self._is_runner_ready()):
+            if not (self._stopping.is_set() or self._is_kept_warm()):
                 self._start(mentions)
 
-    def _is_runner_ready(self) -> bool:
+    def _is_kept_warm(self) -> bool:
+        """Keep the runner warm, if it is ready; whether it is."""
         try:
             is_ready = self.runner.is_ready()
             self.runner.keep_warm()

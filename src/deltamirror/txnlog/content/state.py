@@ -14,10 +14,11 @@ from deltamirror.delta.features import require_readable, require_writable, row_t
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.validation import TableRules
 from deltamirror.errors import Internal, NotFound, Unsupported
+from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import heads, metadata, protocols, tables
 from deltamirror.txnlog.database.statements import LINEAGE
 
-__all__ = ["TableState", "decoded_line", "in_force", "load_state", "no_such_table"]
+__all__ = ["TableState", "decoded_line", "in_force", "in_force_before", "load_state", "no_such_table"]
 
 _MOST_NEAR_NAMES = 3
 _MOST_COMPARED_NAMES = 500  # comparing costs some 20 µs a name, and asking whether a table exists comes this way
@@ -131,6 +132,15 @@ def in_force(connection: Connection, table_id: int, version: int) -> tuple[Proto
             version=version,
         )
     return decoded_line(protocol, Protocol), decoded_line(table_metadata, Metadata)
+
+
+def in_force_before(database: Database, table_id: int, version: int) -> tuple[Protocol, Metadata] | None:
+    """Protocol and metadata that a version follows on; None where it is the first that the catalog has."""
+    try:
+        with database.read() as connection:
+            return in_force(connection, table_id, version - 1)
+    except NotFound:
+        return None
 
 
 def _newest(projection: Table) -> Select[Any]:
