@@ -70,9 +70,13 @@ class Line:
     def notify(self) -> None:
         self._pending += not self._shared
 
-    def notifies(self, *, timeout: float, stop_after: int) -> Iterator[object]:
+    def has_input(self, _: object, seconds: float) -> bool:
         if not self._pending:
-            self._moments.moment += timeout
+            self._moments.moment += seconds
+        return self._pending > 0
+
+    def notifies(self, *, timeout: float, stop_after: int) -> Iterator[object]:
+        assert timeout == 0
         pending, self._pending = min(self._pending, stop_after), 0
         return repeat("a notice", pending)
 
@@ -96,6 +100,7 @@ def test_a_listener_that_hears_its_own_notice_polls_less_often(
 ) -> None:
     monkeypatch.setattr(notices, "time", SimpleNamespace(monotonic=moments))
     line, stop = Line(moments, shared=shared), Stop(moments)
+    monkeypatch.setattr(notices, "_has_input", line.has_input)
     connected: Any = line
     listeners = Listeners(lambda: connected, line.notify)
 
@@ -114,6 +119,7 @@ def test_a_listener_that_hears_its_own_notice_polls_less_often(
 def test_a_notice_ends_the_wait(moments: Moments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "time", SimpleNamespace(monotonic=moments))
     line, stop = Line(moments, shared=False), Stop(moments)
+    monkeypatch.setattr(notices, "_has_input", line.has_input)
     connected: Any = line
     listeners = Listeners(lambda: connected, line.notify)
     for _ in range(3):

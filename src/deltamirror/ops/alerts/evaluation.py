@@ -34,7 +34,8 @@ def evaluate(
     by_scope = _by_scope(readings)
     for rule in rules:
         for reading in by_scope.get(rule.scope, ()):
-            if not (rule.concerns(reading.scope, reading.subject) and rule.holds(reading.values)):
+            # Most rules hold for no table: that is asked first.
+            if not (rule.holds(reading.values) and rule.concerns(reading.scope, reading.subject)):
                 continue
             key = AlertKey(rule.name, reading.scope, reading.subject)
             held.add(key)

@@ -59,8 +59,9 @@ class ParsedRule:
 
     def holds(self, values: Mapping[str, float]) -> bool:
         """Whether its conditions hold for these values; a metric without a value fulfils no condition."""
-        if not all(_holds(each, values) for each in self.required):
-            return False
+        for each in self.required:  # a loop: it runs for every rule and table
+            if not _holds(each, values):
+                return False
         return not self.alternatives or any(_holds(each, values) for each in self.alternatives)
 
 

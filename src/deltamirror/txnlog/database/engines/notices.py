@@ -5,6 +5,7 @@ listener, having heard a notice, looks again when that while is over. A listener
 and sends one itself to find out: behind a pool that shares its connections it hears none.
 """
 
+import select
 import threading
 import time
 from collections import deque
@@ -68,11 +69,17 @@ class _Listener:
             stop.wait(max(0.0, min(self.silent_until, deadline) - time.monotonic()))
             self.silent_until = None
             return
-        while not stop.is_set() and (left := deadline - time.monotonic()) > 0:
-            if any(self.connection.notifies(timeout=min(left, _GLANCE), stop_after=1)):
-                self.has_heard = True
-                self.silent_until = time.monotonic() + _SILENCE
-                return
+        is_heard = self._hears()
+        while not is_heard and not stop.is_set() and (left := deadline - time.monotonic()) > 0:
+            is_heard = _has_input(self.connection, min(left, _GLANCE)) and self._hears()
+
+    def _hears(self) -> bool:
+        """Whether there is a notice."""
+        if not any(self.connection.notifies(timeout=0, stop_after=1)):
+            return False
+        self.has_heard = True
+        self.silent_until = time.monotonic() + _SILENCE
+        return True
 
 
 class Listeners:
@@ -114,6 +121,13 @@ class Listeners:
             self._notify()
         except (psycopg.Error, DeltaMirrorError):  # a connection that broke is found out by the next wait
             stop.wait(seconds)
+
+
+def _has_input(connection: "psycopg.Connection[Any]", seconds: float) -> bool:
+    """Whether the server sends something within so many seconds: psycopg's own wait looks ten times in each."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _less_often(seconds: float) -> float:
