@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from deltamirror import Catalog
 from deltamirror.config import Settings
 from tests.support.readers.s3_access import S3Access
-from tests.support.servers.seaweed_server import SeaweedServer, started_seaweed
+from tests.support.servers.versity_server import VersityServer, started_versity
 
 __all__ = ["CpuMeter", "Rig", "open_rig", "transactions"]
 
@@ -32,7 +32,7 @@ class Rig:
 
     url: str
     bucket: str
-    server: SeaweedServer
+    server: VersityServer
 
     def settings(self) -> Settings:
         """Those of writers."""
@@ -77,8 +77,12 @@ class Rig:
 
 @contextmanager
 def open_rig(url: str) -> Iterator[Rig]:
-    """A bucket of an S3 server that runs for this measurement alone."""
-    with started_seaweed() as server:
+    """A bucket of an S3 server that runs for this measurement alone.
+
+    It shares two cores with writers, database and service, which a store in production does not: of the two servers of
+    the tests it is the one that costs less.
+    """
+    with started_versity() as server:
         yield Rig(url, server.create_bucket(), server)
 
 
