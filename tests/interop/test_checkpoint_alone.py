@@ -1,6 +1,6 @@
 """Independent readers open a table through its checkpoint alone: all that lies before it in the log is deleted.
 
-The forms that ``test_every_reader`` has too, as the mirror writes them, the default suite leaves to the quick readers.
+The forms that ``test_every_reader`` and ``test_matrix`` have too, the default suite leaves to the quick readers.
 """
 
 from collections.abc import Callable, Iterator
@@ -143,7 +143,8 @@ def alone(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 @pytest.mark.default_when(
     parameters=lambda those: (
         those["reader"] != "delta-spark"
-        or (those["name"], those["way"]) not in [(name, USUAL) for name in ("classic", "sidecars", "vectors")]
+        or those["name"].startswith("without ")
+        or (those["name"], those["way"]) == ("classic", OTHER)
     )
 )
 @pytest.mark.parametrize(("name", "way"), WAYS)
