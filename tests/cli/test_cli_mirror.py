@@ -384,9 +384,6 @@ class SparkLike:
     def is_ready(self) -> bool:
         return True
 
-    def keep_warm(self) -> bool:
-        return False
-
     def run(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome]]:
         click.echo("[run]", err=True)
         return self._inner.run(units)

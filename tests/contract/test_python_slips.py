@@ -322,9 +322,6 @@ class NoRunner:
     def is_ready(self) -> bool:
         return True
 
-    def keep_warm(self) -> bool:
-        return False
-
     def run(self, units: object) -> Generator[Any]:
         raise AssertionError(units)
 

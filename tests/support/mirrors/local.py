@@ -115,10 +115,6 @@ class ScriptedRunner:
         """Nothing has to be started."""
         return True
 
-    def keep_warm(self) -> bool:
-        """Nothing has to be kept."""
-        return False
-
     def run(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome]]:
         """One outcome for each unit."""
         self.jobs.append(tuple(units))

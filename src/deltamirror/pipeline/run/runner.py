@@ -21,12 +21,6 @@ class Runner(Protocol):
     def is_ready(self) -> bool:
         """Whether a run begins at once; False while what it needs is not started. Raises what it is in trouble with."""
 
-    def keep_warm(self) -> bool:
-        """Keep what a run needs, where it would be let go before the next one; whether anything had to be done.
-
-        A service that runs asks for it again and again.
-        """
-
     def run(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome]]:
         """One outcome for each unit, as they finish, in any order, those together that are there at once.
 

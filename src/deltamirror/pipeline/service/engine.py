@@ -254,21 +254,18 @@ class PublishingEngine:
         return {Lane.COMMITS: settings.mirror.lease, Lane.CHECKPOINTS: settings.checkpoint.lease}
 
     def _keep_started(self, ended: threading.Event) -> None:
-        """Start Spark, and again when it ended, and keep it warm: an idle service is ready for the next commit, too."""
+        """Start Spark, and again when it ended: an idle service is ready for the next commit, too."""
         mentions = Mentions()
         self._start(mentions)
         while not ended.wait(_RUNNER_IS_LOOKED_AFTER):
-            if not (self._stopping.is_set() or self._is_kept_warm()):
+            if not (self._stopping.is_set() or self._is_runner_ready()):
                 self._start(mentions)
 
-    def _is_kept_warm(self) -> bool:
-        """Keep the runner warm, if it is ready; whether it is."""
+    def _is_runner_ready(self) -> bool:
         try:
-            is_ready = self.runner.is_ready()
-            self.runner.keep_warm()
+            return self.runner.is_ready()
         except Exception:  # noqa: BLE001  whatever it is, starting says so, or cures it
             return False
-        return is_ready
 
     def _start(self, mentions: Mentions) -> None:
         try:

@@ -29,10 +29,6 @@ class InProcessRunner:
         """It always is."""
         return True
 
-    def keep_warm(self) -> bool:
-        """There is nothing to keep."""
-        return False
-
     def run(self, units: Sequence[Unit]) -> Generator[list[Outcome]]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""
         units = prefetched(units, self._resources)

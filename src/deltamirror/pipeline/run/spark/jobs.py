@@ -43,7 +43,6 @@ class SparkJobs:
         self._is_left = False
         self._trouble: DeltaMirrorError | None = None
         self._slots = (0, float("-inf"))
-        self._used = float("-inf")
         self._lock = threading.Lock()
 
     @property
@@ -77,11 +76,6 @@ class SparkJobs:
             require_server(self._settings.spark.master)
         return session is not None
 
-    def idles_for(self) -> float:
-        """Since how many seconds a Spark of our own, in this process, ran no job; 0 if there is none."""
-        is_own = self._session is not None and not self._is_given and self._settings.spark.master.startswith("local")
-        return time.monotonic() - self._used if is_own else 0.0
-
     def close(self) -> None:
         """Stop Spark, if it is ours. Jobs that are under way fail. A Spark that is just starting is stopped later."""
         # pyspark cannot be kept from starting, which takes half a minute on a busy machine.
@@ -109,7 +103,6 @@ class SparkJobs:
                     found = _answers(session, items, task, partitions=share)
                 yield from watch.each(_JOB, found)
                 metrics.observe_spark_job(watch.seconds(_JOB))
-                self._used = time.monotonic()
 
     def _started(self) -> SparkSession:
         with self._lock:

@@ -30,7 +30,6 @@ _BY_THE_CLOCK: Final = (
     "take that long, and compare the clock of its machine with this one's"
 )
 _COLLECT_AFTER: Final = 32 * 1024 * 1024
-_WARM_FOR: Final = 50.0
 _TOGETHER: Final = 1.0
 """How many seconds the commits of a job of several tables take: none of them waits longer to be recorded."""
 
@@ -65,15 +64,6 @@ class SparkRunner(SparkJobs):
                 return self._settings.catalog.url.startswith("postgres")
             case lines:
                 return lines == "fetched"
-
-    def keep_warm(self) -> bool:
-        """Let Spark keep its Python processes: it ends those that did nothing for a minute, and a commit after that
-        would wait until others have imported what they need. Executors of a cluster are not kept from being released.
-        """
-        is_cooling = self.idles_for() > _WARM_FOR
-        if is_cooling:
-            list(self._run([]))
-        return is_cooling
 
     def run(self, units: Sequence[Unit]) -> Generator[list[Outcome]]:
         """One Spark job, or several in a row if the units carry too much for one."""
