@@ -52,7 +52,9 @@ def life(request: pytest.FixtureRequest, settings: Settings, root: str, tmp_path
         yield life
 
 
-@pytest.mark.default_when(parameters=lambda those: those["root"] == "az" or those["life"] == "sidecars")
+@pytest.mark.default_when(
+    parameters=lambda those: (those["root"], those["life"]) in (("az", "special"), ("abfss", "sidecars"))
+)
 def test_delta_rs_sees_every_version_as_sql_does(life: Life, settings: Settings, delta_rs: Reader) -> None:
     place = Place(life.table.location, settings.storage)
     log = log_of(place)

@@ -15,7 +15,7 @@ from tests.support.readers.reader import Reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.requirement("R90")]
 
-SEED, STEPS = 1, 6
+SEED, STEPS = 1, 4
 
 
 def test_random_statements_leave_rows_history_and_log_as_without_us(
