@@ -36,6 +36,7 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "deltamirror.spark.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # VACUUM lists files in that many tasks, 10,000 if nobody says otherwise.

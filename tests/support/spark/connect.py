@@ -50,6 +50,7 @@ def _command(port: int) -> list[str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.host": "127.0.0.1",
+        "spark.python.daemon.module": "deltamirror.spark.daemon",
         "spark.ui.enabled": "false",
     }
     service = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]

@@ -39,7 +39,7 @@ _LOCAL: Final[Mapping[str, bool | float | int | str | None]] = {
         f"-XX:+ExitOnOutOfMemoryError -XX:-UsePerfData -Dlog4j2.configurationFile={_LOG.as_uri()}"
     ),
     "spark.driver.memory": "2g",
-    "spark.python.daemon.module": "deltamirror.pipeline.run.spark.daemon",
+    "spark.python.daemon.module": "deltamirror.spark.daemon",
     "spark.ui.enabled": "false",
 }
 

@@ -1,14 +1,14 @@
-"""The daemon of a local Spark hands out workers that have imported what units need."""
+"""The daemon hands out workers that have imported what units of work and the format need."""
 
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from deltamirror.pipeline.run.spark import daemon
+from deltamirror.spark import daemon
 
 
-def test_a_worker_begins_with_what_units_need() -> None:
+def test_a_worker_begins_with_what_it_needs() -> None:
     command = [sys.executable, "-m", daemon.__name__, "pyspark.worker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -1,7 +1,7 @@
-"""The process from which a Spark of our own forks Python workers: it has imported what they need.
+"""The process from which Spark forks Python workers, if ``spark.python.daemon.module`` names it: it has imported ours.
 
-Spark ends workers that had nothing to do for a minute. The next commit waits for others: those of pyspark's own daemon
-import for a second each.
+Workers of pyspark's own daemon import for a second each: those that publish, once Spark has ended idle ones after a
+minute, and those of the format ``deltamirror``, of which planning a query takes several.
 """
 
 from contextlib import suppress
@@ -14,6 +14,7 @@ __all__ = ["main"]
 
 _NEEDED: Final = (
     "deltamirror.pipeline.run.spark.executor",
+    "deltamirror.spark.source",
     "deltamirror.txnlog.database.engines.postgresql",
     "pandas",  # which pyarrow looks for when it makes its first array
 )
