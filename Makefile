@@ -23,13 +23,16 @@ COVERED := tests/unit/delta tests/unit/publish tests/contract/publish tests/cont
 	tests/contract/test_misleading.py tests/contract/test_rereading.py tests/contract/pipeline/test_verification_levels.py
 # How many damaged logs.
 DAMAGES ?= 2000
+# For how long each parser is fuzzed, and by which release of atheris.
+FUZZ_SECONDS ?= 60
+ATHERIS := 3.0.0
 
 # Hundreds of processes import the same modules: each compiles them where none keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: audit bench bench-lag check clean coverage demo format golden help java lock reference-logs scale setup soak test test-fast
+.PHONY: audit bench bench-lag check clean coverage demo format fuzz golden help java lock reference-logs scale setup soak test test-fast
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -82,6 +85,11 @@ coverage: setup ## Measure the branches of delta and publish that quick tests ta
 	COVERAGE_FILE=build/coverage $(BIN)/pytest -n 2 --fast $(COVERED) \
 		--cov=deltamirror.delta --cov=deltamirror.publish --cov-branch --cov-report=json:build/coverage.json
 	$(BIN)/python scripts/check_coverage.py build/coverage.json
+
+fuzz: setup ## Fuzz the parsers of lines, names, checkpoints, settings (FUZZ_SECONDS each; it needs the network once)
+	@test -d build/atheris-$(ATHERIS) || $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps \
+		--target build/atheris-$(ATHERIS) atheris==$(ATHERIS)
+	PYTHONPATH=build/atheris-$(ATHERIS) $(BIN)/python -m tests.fuzzing --seconds $(FUZZ_SECONDS)
 
 audit: setup ## Look for known vulnerabilities of the locked dependencies, at PyPI (it needs the network)
 	$(BIN)/uv tool run --from pip-audit==$(PIP_AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off \

@@ -20,6 +20,7 @@ from deltamirror.web.commits.description import description
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when it is run, only its own folder is there
 
 from scripts.action_reference import actions_page, cell, log_rules_page
+from scripts.conformance import conformance_page
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py from the code; edit the code. -->"
@@ -302,6 +303,7 @@ def metric_rows(metrics: list[tuple[str, str, tuple[str, ...], str]]) -> list[st
 PAGES: Mapping[str, Callable[[], str]] = {
     "actions.md": lambda: f"{NOTE}\n{actions_page()}",
     "log-rules.md": lambda: f"{NOTE}\n{log_rules_page()}",
+    "conformance.md": lambda: f"{NOTE}\n{conformance_page()}",
     "cli.md": cli_page,
     "settings.md": settings_page,
     "errors.md": errors_page,

@@ -51,6 +51,7 @@ def check(state: State, checksum: Checksum) -> None:
         assert files == {reconciliation_key(add): add for add in checksum.all_files}
 
 
+@pytest.mark.requirement("R94")
 @pytest.mark.parametrize("log", CHECKED_LOGS, ids=REFERENCE.name_of)
 def test_the_state_of_every_version_is_the_one_that_its_checksum_records(log: Path) -> None:
     state, checked = State(), set()

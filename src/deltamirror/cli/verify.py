@@ -76,7 +76,7 @@ def verify(
     basic lists the log, and reads objects that are missing, have another size or were touched since they were put.
     strict reads every object, holds it against its digest and against the rules of `validate`, and compares states: of
     the log, and of the SQL rows (files, protocol, metadata, transactions, domains), each with the committed lines.
-    paranoid also reads all rows of the newest version, or of --version, with delta-rs where the package deltalake is
+    paranoid also reads all rows of the newest version, or of --version, with delta-rs where the extra delta-rs is
     installed and knows the table's features, and otherwise by the catalog's own scan; the answer says which.
 
     Nothing is changed, unless --repair asks for it. The exit status is 0 if all is the same, 2 if something is not, and

@@ -115,8 +115,8 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "What is checked of a commit. `off`: nothing; `basic`: its shape and digest, before it is published; "
             "`strict`: also the rules of its actions before, and its bytes read back after; `paranoid`: also what "
-            "delta-rs (`pip install deltalake`) makes of the newest version of each unit of work, and of each "
-            "checkpoint.",
+            "delta-rs (`pip install 'deltamirror[delta-rs]'`) makes of the newest version of each unit of work, and of "
+            "each checkpoint.",
             reload=Reload.LIVE,
             per_table=True,
         ),

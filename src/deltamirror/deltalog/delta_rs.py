@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import MissingExtra
-from deltamirror.storage.clients import Credentials
+from deltamirror.storage.clients import Credentials, S3Access
 from deltamirror.storage.location import local_path
 
 __all__ = [
@@ -20,10 +20,12 @@ __all__ = [
     "knows_too_little",
     "open_table",
     "require_delta_rs",
+    "storage_options",
 ]
 
 DELTA_RS: Final = "delta-rs"
 _LIBRARY: Final = "deltalake"
+_EXTRA: Final = "delta-rs"
 _UNSUPPORTED: Final = re.compile(r"unsupported|not supported|not yet supported", re.IGNORECASE)
 """In the messages of delta-rs about tables that it does not read."""
 
@@ -38,15 +40,15 @@ def require_delta_rs() -> None:
     if not is_installed():
         raise MissingExtra(
             "mirror.verify is paranoid, and delta-rs, which reads the published versions, is not installed",
-            hint="pip install deltalake, on every machine that mirrors, or set mirror.verify to strict",
-            extra=_LIBRARY,
+            hint=f"pip install 'deltamirror[{_EXTRA}]' on every machine that mirrors, or set mirror.verify to strict",
+            extra=_EXTRA,
         )
 
 
 def open_table(location: str, version: int, options: StorageSettings, credentials: Credentials) -> Any:
     """A version of the table at a location, as a ``DeltaTable``; whatever delta-rs raises."""
-    place = local_path(location) or location
-    return import_module(_LIBRARY).DeltaTable(place, version=version, storage_options=_named(options, credentials))
+    place, named = local_path(location) or location, storage_options(location, options, credentials)
+    return import_module(_LIBRARY).DeltaTable(place, version=version, storage_options=named)
 
 
 def add_actions(table: Any) -> pa.Table:
@@ -65,8 +67,8 @@ def knows_too_little(message: str) -> bool:
     return _UNSUPPORTED.search(message) is not None
 
 
-def _named(options: StorageSettings, credentials: Credentials) -> dict[str, str]:
-    """The settings of a store by the names that the Rust libraries have for them."""
+def storage_options(location: str, options: StorageSettings, credentials: Credentials) -> dict[str, str]:
+    """The settings of the store at a location by the names that the Rust libraries have for them."""
     secrets = {
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
         "AWS_SESSION_TOKEN": credentials.session_token,
@@ -74,12 +76,24 @@ def _named(options: StorageSettings, credentials: Credentials) -> dict[str, str]
     }
     named = {
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
-        "AWS_REGION": options.region,
-        "AWS_ENDPOINT_URL": options.endpoint,
         "AZURE_STORAGE_ACCOUNT_NAME": options.azure_account,
         "GOOGLE_APPLICATION_CREDENTIALS": options.google_credentials,
         "ALLOW_HTTP": "true" if options.allow_http else None,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if options.path_style else "true",
         **{name: secret.reveal() for name, secret in secrets.items() if secret is not None},
+        **(_of_s3(S3Access.of(options, credentials)) if location.startswith("s3://") else {}),
     }
     return {name: value for name, value in named.items() if value is not None}
+
+
+def _of_s3(access: S3Access) -> dict[str, str | None]:
+    """Region and address, and the keys of a profile, which delta-rs would look for by the environment alone."""
+    named = {"AWS_REGION": access.region, "AWS_ENDPOINT_URL": access.endpoint}
+    if access.profile is None:
+        return named
+    keys = access.profile()
+    return named | {
+        "AWS_ACCESS_KEY_ID": keys["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": keys["secret_access_key"],
+        "AWS_SESSION_TOKEN": keys.get("token"),
+    }

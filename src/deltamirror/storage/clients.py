@@ -16,13 +16,13 @@ from deltamirror.config import Secret, StorageSettings, redact_url
 from deltamirror.errors import InvalidSettings
 from deltamirror.storage.failures import from_client
 from deltamirror.storage.object_store import Clients
-from deltamirror.storage.profile import find_profile
+from deltamirror.storage.profile import Profile, find_profile
 from deltamirror.storage.throttling import asked_pause_of
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-__all__ = ["Credentials", "clients_for"]
+__all__ = ["Credentials", "S3Access", "clients_for"]
 
 _KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
@@ -46,6 +46,26 @@ class Credentials:
         own = [self.secret_access_key, self.session_token, self.azure_key]
         found = [_reveal(each) for each in own] + [os.environ.get(name) for name in _KEY_VARIABLES[1:]]
         return frozenset(text for text in found if text)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """How a bucket of S3 is reached: by the keys of the settings, or by those of a profile; else by the environment."""
+
+    profile: Profile | None
+    region: str | None
+    endpoint: str | None
+
+    @classmethod
+    def of(cls, options: StorageSettings, credentials: Credentials) -> Self:
+        """Settings go before the environment, and that before the profile."""
+        profile = None if credentials.access_key_id else find_profile(options.profile)
+        known = profile.values() if profile else {}
+        return cls(
+            profile=profile,
+            region=options.region or _unless_in_environment(known, "region", "AWS_REGION", "AWS_DEFAULT_REGION"),
+            endpoint=options.endpoint or _unless_in_environment(known, "endpoint_url", "AWS_ENDPOINT_URL"),
+        )
 
 
 def clients_for(scheme: str, bucket: str, options: StorageSettings, credentials: Credentials) -> Clients:
@@ -104,18 +124,16 @@ def _retry(options: StorageSettings, timeout: float) -> "RetryConfig":
 
 def _s3(bucket: str, options: StorageSettings, credentials: Credentials) -> dict[str, Any]:
     _check_keys(credentials)
-    profile = None if credentials.access_key_id else find_profile(options.profile)
-    known = profile.values() if profile else {}
-    endpoint = options.endpoint or _unless_in_environment(known, "endpoint_url", "AWS_ENDPOINT_URL")
+    access = S3Access.of(options, credentials)
     config = {
         "access_key_id": credentials.access_key_id,
         "secret_access_key": _reveal(credentials.secret_access_key),
         "session_token": _reveal(credentials.session_token),
-        "region": options.region or _unless_in_environment(known, "region", "AWS_REGION", "AWS_DEFAULT_REGION"),
-        "endpoint": _endpoint(endpoint, None if options.path_style else bucket),
+        "region": access.region,
+        "endpoint": _endpoint(access.endpoint, None if options.path_style else bucket),
         "virtual_hosted_style_request": not options.path_style,
     }
-    return {"bucket": bucket, "config": _given(config), "credential_provider": profile}
+    return {"bucket": bucket, "config": _given(config), "credential_provider": access.profile}
 
 
 def _google(bucket: str, options: StorageSettings, _: Credentials) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def test_without_the_reader_that_settings_ask_for_a_mirror_does_not_start(
     with MirrorEngine(settings=asking(Settings()), database=catalog.database) as engine:
         with pytest.raises(MissingExtra, match="delta-rs") as caught:
             engine.run(once=True)
-        assert "pip install deltalake" in caught.value.hint
+        assert "pip install 'deltamirror[delta-rs]'" in caught.value.hint
     assert published_files(table) == {}
 
 

@@ -409,6 +409,7 @@ def check(case: Case, actions: Sequence[Action]) -> None:
     check_actions(actions, protocol=case.protocol, metadata=case.metadata, **case.words)  # type: ignore[arg-type]
 
 
+@pytest.mark.requirement("R94")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_what_breaks_a_rule_is_refused_by_its_name(case: Case) -> None:
     with pytest.raises(InvalidAction) as caught:

@@ -18,14 +18,14 @@ def due(after: int, upto: int, *, table: int = 1, versions: int = 1_000) -> set[
 
 
 @given(
-    looks=st.lists(st.integers(NOW, NOW + PERIOD), max_size=20).map(sorted),
+    looks=st.lists(st.integers(NOW, NOW + PERIOD), max_size=20),
     table=st.integers(1, 2**63 - 1),
     version=st.integers(0, 2**40),
 )
-def test_each_version_has_one_turn_in_a_period_however_the_looks_fall(
+def test_each_version_has_one_turn_in_a_period_however_the_looks_fall_four_times_in_it_or_more(
     looks: list[int], table: int, version: int
 ) -> None:
-    times = [NOW, *looks, NOW + PERIOD]
+    times = sorted([*looks, *range(NOW, NOW + PERIOD + 1, PERIOD // 4)])
     turns = [
         Rereading(table_id=table, after=after, upto=upto, period=PERIOD).is_due(version)
         for after, upto in pairwise(times)
@@ -33,8 +33,12 @@ def test_each_version_has_one_turn_in_a_period_however_the_looks_fall(
     assert turns.count(True) == 1
 
 
-def test_all_versions_are_due_after_a_period_without_a_look() -> None:
-    assert due(NOW - PERIOD, NOW) == set(range(1_000))
+@pytest.mark.parametrize("pause", [PERIOD // 3, PERIOD, 100 * PERIOD])
+def test_after_a_long_pause_one_look_reads_about_a_quarter_and_the_rest_follows(pause: int) -> None:
+    at_once = due(NOW - pause, NOW, versions=20_000)
+    assert 0.2 < len(at_once) / 20_000 < 0.3
+    later = [due(NOW + at, NOW + at + PERIOD // 4, versions=20_000) for at in range(0, 3 * PERIOD // 4, PERIOD // 4)]
+    assert at_once.union(*later) == set(range(20_000))
 
 
 @pytest.mark.parametrize("back", [0, 1_000])

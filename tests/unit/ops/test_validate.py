@@ -34,6 +34,7 @@ def test_a_log_of_ours_breaks_no_rule(logs: dict[str, Log], kind: str) -> None:
     assert found.readable
 
 
+@pytest.mark.requirement("R94")
 @pytest.mark.requirement("R69")
 @pytest.mark.parametrize("case", CORRUPTIONS, ids=lambda case: case.rule)
 def test_a_corruption_is_reported_by_its_exact_rule(logs: dict[str, Log], tmp_path: Path, case: Corruption) -> None:

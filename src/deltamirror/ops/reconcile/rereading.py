@@ -1,7 +1,7 @@
 """When the objects of a log are read again: once in a period, a block of versions at a time, spread over all of it.
 
-The turns follow from the numbers of table and version alone: there is no progress to record, and none to lose. Of a log
-that was not looked at for long, all that had its turn meanwhile is due.
+The turns follow from the numbers of table and version alone: there is no progress to record, and none to lose. One look
+reads a quarter of a log at most: after a longer pause, blocks whose turn came before that wait for their next one.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,10 @@ _BLOCK: Final = 64
 _OF_BLOCKS: Final = 0x9E3779B9
 _OF_TABLES: Final = 0x85EBCA6B
 """Multiples of these, modulo 2**32, are spread evenly: neither blocks nor tables have their turns together."""
+
+
+_LARGEST_SHARE: Final = 4
+"""One look reads at most the blocks whose turn came within this part of the period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,8 @@ class Rereading:
     def is_due(self, version: int) -> bool:
         """Whether the objects of a version are read, however little a listing says against them."""
         turn = self._turn(version // _BLOCK)
-        return (self.upto - turn) // self.period > (self.after - turn) // self.period
+        after = max(self.after, self.upto - self.period // _LARGEST_SHARE)
+        return (self.upto - turn) // self.period > (after - turn) // self.period
 
     def _turn(self, block: int) -> int:
         """How far into each period a block is read."""
