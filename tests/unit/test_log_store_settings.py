@@ -7,8 +7,8 @@ import pytest
 
 from deltamirror.config import load
 from deltamirror.errors import DeltaMirrorError, InvalidInput, MissingExtra
-from deltamirror.spark import configure
-from deltamirror.spark.logstore import LOG_STORE, log_store_jar
+from deltamirror.spark import configure, transaction
+from deltamirror.spark.logstore import CATALOG, CATALOG_SETTING, LOG_STORE, log_store_jar
 
 SERVER = "https://mirror.example:8765"
 
@@ -43,6 +43,24 @@ def test_other_jars_stay_and_a_token_is_not_needed_where_the_driver_has_one() ->
     assert not [name for name in builder._options if name.endswith("token")]
 
 
+def test_transactions_take_the_place_of_the_catalog_of_delta_lake_and_of_no_other() -> None:
+    builder = configure(Builder(), server=SERVER)
+    assert CATALOG_SETTING not in builder._options
+    builder._options[CATALOG_SETTING] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    configure(builder, server=SERVER, transactions=True)
+    assert builder._options[CATALOG_SETTING] == CATALOG
+    assert {"spark.hadoop.fs.tx.impl", "spark.delta.logStore.tx.impl"} <= set(builder._options)
+    builder._options[CATALOG_SETTING] = "io.unitycatalog.spark.UCSingleCatalog"
+    with pytest.raises(InvalidInput, match="UCSingleCatalog"):
+        configure(builder, server=SERVER, transactions=True)
+
+
+@pytest.mark.parametrize("spark", [None, "spark", Builder()], ids=range(3))
+def test_a_session_that_is_none_gets_no_transaction(spark: object) -> None:
+    with pytest.raises(InvalidInput, match="classic SparkSession"), transaction(spark):
+        pass
+
+
 WRONG: tuple[dict[str, Any], ...] = (
     {"server": "mirror.example:8765"},
     {"server": ""},
@@ -50,6 +68,7 @@ WRONG: tuple[dict[str, Any], ...] = (
     {"server": SERVER, "token": 7},
     {"server": SERVER, "schemes": 7},
     {"server": SERVER, "locations": [None]},
+    {"server": SERVER, "transactions": "yes"},
     {"server": SERVER, "builder": "builder"},
     {"server": SERVER, "builder": None},
 )

@@ -101,7 +101,7 @@ def test_a_missing_jdk_is_one_sentence(tmp_path: Path) -> None:
 def test_the_log_store_is_built_for_the_release_of_the_project_and_takes_nothing_along() -> None:
     pom = (ROOT / "logstore" / "pom.xml").read_text()
     assert f"<version>{PROJECT['version']}</version>" in pom
-    assert pom.count("<dependency>") == pom.count("<scope>provided</scope>") == 2
+    assert pom.count("<dependency>") == pom.count("<scope>provided</scope>") > 0
     with zipfile.ZipFile(log_store_jar()) as jar:
         packages = {str(Path(name).parent) for name in jar.namelist() if name.endswith(".class")}
     assert packages == {"io/deltamirror/spark"}

@@ -111,6 +111,20 @@ def test_several_tables_are_committed_together_or_not_at_all(page: Served, write
     assert (t.info().head, orders.info().head) == (1, 1)
 
 
+def test_a_table_that_was_read_for_a_commit_and_changed_since_is_a_conflict(page: Served, writer: Writer) -> None:
+    read = b'{"read":{"table":"sales.orders","version":0}}\n'
+    body = read + framed(("t", 1, commit_lines("a")))
+    assert writer.post("/commits", body, key="first").json["versions"] == {"t": 1}
+    assert writer.commit("sales.orders", 1, commit_lines("b", operation="MERGE")).status == 201
+    assert writer.post("/commits", body, key="first").json["already_applied"]
+    late = writer.post("/commits", read + framed(("t", 2, commit_lines("c"))))
+    assert (late.status, late.json["code"], late.json["table"]) == (409, "conflict", "sales.orders")
+    newer = read.replace(b"0", b"1")
+    assert writer.post("/commits", newer + framed(("t", 2, commit_lines("c")))).status == 201
+    alone = writer.post("/commits", newer)
+    assert (alone.status, alone.json["detail"]) == (422, "the transaction writes nothing")
+
+
 def test_large_commits_of_several_tables_keep_their_lines_apart(sqlite_lake: str) -> None:
     """The log reads some lines of each before it reads all of one."""
     names, files = ("a", "b"), [commit_lines(*(f"{name}{n}" for n in range(9))) for name in "ab"]
@@ -133,13 +147,16 @@ def test_large_commits_of_several_tables_keep_their_lines_apart(sqlite_lake: str
         b'{"commit":{"table":"t","version":1,"bytes":99}}\n{}',
         b'{"commit":{"table":"t","version":1}}\n',
         b'{"commit":{"table":"t","version":1,"bytes":0}}',
+        b'{"read":{"table":"t"}}\n',
+        b'{"read":{"table":"t","version":0},"commit":{"table":"t","version":1,"bytes":0}}\n',
+        b'{"read":{"table":"t","version":-1}}\n' + framed(("sales.orders", 1, commit_lines("a"))),
         b'{"commit":{"table":"' + b"t" * 2_000 + b'","version":1,"bytes":0}}\n',
         framed(("t", 1, b""), ("sales.orders", 1, b"")),
         framed(("t", 1, commit_lines("a")), ("t", 2, commit_lines("b"))),
         framed(*(("t", 1, b"") for _ in range(200))),
         b"\xff\xfe",
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_a_body_of_several_commits_that_is_malformed_is_refused_as_a_whole(
     page: Served, writer: Writer, body: bytes

@@ -226,16 +226,17 @@ class Transaction:
         partitions: Partitions | Sequence[Partitions] | None = None,
         files: Iterable[str] | str | None = None,
         all: bool = False,  # noqa: A002 - the word of the interface
+        version: int | None = None,
     ) -> Snapshot:
-        """Say what was read, so that only commits to that conflict; the table as it was taken."""
+        """Say what was read, in the newest version or in ``version``, so that only later commits to that conflict."""
         boxes, paths, whole = partition_reads(partitions), texts(files, "files"), flag(all, "all")
         work = self._taken(table)
+        work.read_version = oldest(work.read_version, optional_number(version, "version"))
         work.reads = True
         work.whole_table |= whole or (partitions is None and files is None)
         work.files.update(paths)
-        taken = work.taken
-        work.partitions += [partition_read(taken, box) for box in boxes]
-        return taken
+        work.partitions += [partition_read(work.taken, box) for box in boxes]
+        return work.taken
 
     def set_metadata(
         self,

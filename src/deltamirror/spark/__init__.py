@@ -4,8 +4,9 @@ from importlib import import_module
 
 from deltamirror.errors import MissingExtra
 from deltamirror.spark.logstore import configure
+from deltamirror.spark.transactions import transaction
 
-__all__ = ["configure", "register"]
+__all__ = ["configure", "register", "transaction"]
 
 
 def register(spark: object) -> None:

@@ -4,12 +4,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from deltamirror.arguments import optional_text, shown, text, texts
+from deltamirror.arguments import flag, optional_text, shown, text, texts
 from deltamirror.errors import InvalidInput, MissingExtra
 
-__all__ = ["LOG_STORE", "configure", "log_store_jar", "settings_of_jobs"]
+__all__ = ["CATALOG", "CATALOG_SETTING", "LOG_STORE", "configure", "log_store_jar", "settings_of_jobs"]
 
 LOG_STORE: Final = "io.deltamirror.spark.DeltaMirrorLogStore"
+CATALOG: Final = "io.deltamirror.spark.TransactionCatalog"
+CATALOG_SETTING: Final = "spark.sql.catalog.spark_catalog"
+_CATALOG_OF_DELTA: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_TRANSACTIONS: Final[Mapping[str, str]] = {
+    CATALOG_SETTING: CATALOG,
+    "spark.hadoop.fs.tx.impl": "io.deltamirror.spark.TransactionFileSystem",
+    "spark.delta.logStore.tx.impl": "io.deltamirror.spark.TransactionLogStore",
+}
 _JARS: Final = "spark.jars"
 _SCHEMES: Final = ("file", "s3", "s3a", "abfs", "abfss", "gs")
 
@@ -31,18 +39,24 @@ def configure(
     token: str | None = None,
     schemes: Iterable[str] | str = _SCHEMES,
     locations: Iterable[str] | str = (),
+    transactions: bool = False,
 ) -> B:
     """Let the Delta Lake jobs of a session commit through ``deltamirror serve``; the builder.
 
     ``token`` may write to the tables; without one, the driver takes it from the variable ``DELTAMIRROR_TOKEN``.
-    ``locations`` are beginnings of addresses: the server is asked about tables below them alone.
+    ``locations`` are beginnings of addresses: the server is asked about tables below them alone. ``transactions`` puts
+    a subclass in the place of Delta Lake's catalog, by which ``deltamirror.spark.transaction`` finds tables.
     """
     if not callable(getattr(builder, "config", None)):
         raise InvalidInput(f"builder has to be SparkSession.builder, not {shown(builder)}")
-    settings = settings_of_jobs(server=server, token=token, schemes=schemes, locations=locations)
-    known = getattr(builder, "_options", {}).get(_JARS)
+    settings = settings_of_jobs(
+        server=server, token=token, schemes=schemes, locations=locations, transactions=transactions
+    )
+    known = getattr(builder, "_options", {})
+    if CATALOG_SETTING in settings:
+        _require_replaceable(known.get(CATALOG_SETTING))
     for name, value in settings.items():
-        builder.config(name, f"{known},{value}" if name == _JARS and known else value)
+        builder.config(name, f"{known[_JARS]},{value}" if name == _JARS and known.get(_JARS) else value)
     return builder
 
 
@@ -52,6 +66,7 @@ def settings_of_jobs(
     token: str | None = None,
     schemes: Iterable[str] | str = _SCHEMES,
     locations: Iterable[str] | str = (),
+    transactions: bool = False,
 ) -> Mapping[str, str]:
     """The settings of Spark, by their names."""
     given, prefixes = optional_text(token, "token"), texts(locations, "locations")
@@ -61,6 +76,7 @@ def settings_of_jobs(
         "spark.hadoop.deltamirror.server": _address(server),
         **({"spark.hadoop.deltamirror.token": given} if given is not None else {}),
         **({"spark.hadoop.deltamirror.locations": ",".join(prefixes)} if prefixes else {}),
+        **(_TRANSACTIONS if flag(transactions, "transactions") else {}),
     }
 
 
@@ -74,6 +90,14 @@ def log_store_jar() -> Path:
             extra="spark",
         )
     return jar
+
+
+def _require_replaceable(catalog: str | None) -> None:
+    if catalog not in (None, CATALOG, _CATALOG_OF_DELTA):
+        raise InvalidInput(
+            f"{CATALOG_SETTING} is {shown(catalog)}, and transactions need the place of it",
+            hint=f"transactions work with {_CATALOG_OF_DELTA} alone",
+        )
 
 
 def _address(server: str) -> str:

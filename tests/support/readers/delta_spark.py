@@ -28,9 +28,8 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.jars.excludes": "software.amazon.awssdk:bundle",
     "spark.hadoop.fs.s3a.path.style.access": "true",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Below these locations, which are none, tables would be asked for at a server: tests say where theirs are.
-    **settings_of_jobs(server="http://127.0.0.1:9", schemes=("file", "s3a"), locations="none:/"),
+    **settings_of_jobs(server="http://127.0.0.1:9", schemes=("file", "s3a"), locations="none:/", transactions=True),
     "spark.sql.session.timeZone": "UTC",
     **PARTITIONS,
     "spark.driver.bindAddress": "127.0.0.1",

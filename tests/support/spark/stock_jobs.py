@@ -22,6 +22,7 @@ __all__ = [
     "StreamedTable",
     "TwinJob",
     "TwinOutcome",
+    "configured",
     "job_settings",
 ]
 
@@ -33,7 +34,8 @@ def job_settings(server: str, token: str, locations: str, retry_seconds: int = 6
 
 
 @contextmanager
-def _configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session, for the time of a block."""
     for name, value in settings.items():
         session.conf.set(name, value)
     try:
@@ -53,7 +55,7 @@ class StockJob:
     def run(self, session: SparkSession) -> list[dict[str, Any]]:
         """Run them one after the other."""
         rows: list[dict[str, Any]] = []
-        with _configured(session, self.settings):
+        with configured(session, self.settings):
             for statement in self.statements:
                 rows = [row.asDict() for row in session.sql(statement).collect()]
         return rows
@@ -70,7 +72,7 @@ class StreamedTable:
 
     def run(self, session: SparkSession) -> None:
         """Run the query to the end of what is there."""
-        with _configured(session, self.settings):
+        with configured(session, self.settings):
             stream = session.readStream.format("delta").load(self.source).writeStream.format("delta")
             query = stream.option("checkpointLocation", self.checkpoint).trigger(availableNow=True)
             query.start(self.sink).awaitTermination()
@@ -194,7 +196,7 @@ class TwinJob:
 
     def run(self, session: SparkSession) -> list[TwinOutcome]:
         """Run them for one folder after the other."""
-        with _configured(session, self.settings):
+        with configured(session, self.settings):
             return [self._side(session, folder) for folder in self.folders]
 
     def _side(self, session: SparkSession, folder: str) -> TwinOutcome:

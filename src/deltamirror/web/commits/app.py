@@ -22,7 +22,7 @@ from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.imports.first_contact import FirstContact, Offer
 from deltamirror.txnlog.access.tokens import AccessToken, Right
 from deltamirror.txnlog.tables.registry import TableInfo
-from deltamirror.web.commits.bodies import FRAMES, NDJSON, Part, frame_head, framed_parts, part_lines, spooled
+from deltamirror.web.commits.bodies import FRAMES, NDJSON, Part, ReadPart, frame_head, framed_parts, part_lines, spooled
 from deltamirror.web.commits.description import Publisher, description
 from deltamirror.web.listener import grant_time
 from deltamirror.web.pages.asked import number_of
@@ -47,6 +47,8 @@ _WRITERS: Final = (Right.WRITE,)
 
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+Parts: TypeAlias = Callable[[Request, IO[bytes]], Sequence[Part | ReadPart]]
+"""Finds the parts of a body."""
 
 
 class InThread(Protocol):
@@ -99,7 +101,7 @@ class CommitApi:
         """Commit the frames of a body, each to its table: all of them, or none."""
         return await self._received(request, lambda _, file: framed_parts(file))
 
-    async def _received(self, request: Request, parts: Callable[[Request, IO[bytes]], Sequence[Part]]) -> Response:
+    async def _received(self, request: Request, parts: Parts) -> Response:
         """Look at the token before the body is taken, and commit when all of it is there."""
         await self._in_thread(self._admitted, request)
         grant_time(request.scope, _LONGEST)
@@ -115,9 +117,7 @@ class CommitApi:
         _require_plain(request)
         return Response()
 
-    def _committed(
-        self, request: Request, file: IO[bytes], parts: Callable[[Request, IO[bytes]], Sequence[Part]]
-    ) -> Response:
+    def _committed(self, request: Request, file: IO[bytes], parts: Parts) -> Response:
         writer, asked = self._bearer(request, _WRITERS), parts(request, file)
         for part in asked:
             _require_covered(writer, part.table)
@@ -125,7 +125,11 @@ class CommitApi:
         # The engine that wrote complete lines has checked the rows, which the log cannot show.
         with self._catalog.transaction(token=_key_of(request), rows_checked=True) as tx:
             for part in asked:
-                tx.stage_lines(part.table, part_lines(file, part), at_version=part.version)
+                match part:
+                    case Part():
+                        tx.stage_lines(part.table, part_lines(file, part), at_version=part.version)
+                    case ReadPart():
+                        tx.read(part.table, version=part.version)
             committed = tx.commit()
         _log.info("%s committed %s over HTTP", writer.name, dict(committed.versions))
         return _json(_outcome(committed), 201)
@@ -263,7 +267,7 @@ def _either(read: Endpoint, write: Endpoint) -> Endpoint:
     return endpoint
 
 
-def _whole_body(request: Request, file: IO[bytes]) -> Sequence[Part]:
+def _whole_body(request: Request, file: IO[bytes]) -> list[Part]:
     version = number_of(request.path_params, "version") or 0
     return [Part(request.path_params["name"], version, 0, file.seek(0, 2))]
 
@@ -285,9 +289,10 @@ def _require_covered(token: AccessToken, table: str) -> None:
         raise Forbidden(f"the token {token.name} is for tables {token.tables.text}, not for {table[:255]}")
 
 
-def _require_distinct(parts: Sequence[Part]) -> None:
+def _require_distinct(parts: Sequence[Part | ReadPart]) -> None:
     if len({part.table for part in parts}) < len(parts):
-        raise InvalidInput("the body has two commits of one table", hint="put all lines into one commit")
+        hint = "put all lines into one commit; a table that gets a commit counts as read"
+        raise InvalidInput("the body has two parts of one table", hint=hint)
 
 
 def _key_of(request: Request) -> str:

@@ -2,7 +2,8 @@
 
 So a client that sends slowly, or goes away half-way, holds no thread, no connection to the database and no stage; and
 a commit of any size takes a bounded part of the memory. Several commits in one body, or in one answer, are frames: a
-line ``{"commit":{"table":"orders","version":7,"bytes":1234}}``, then exactly so many bytes of that commit file.
+line ``{"commit":{"table":"orders","version":7,"bytes":1234}}``, then exactly so many bytes of that commit file. A line
+``{"read":{"table":"rates","version":3}}`` says which version of a table the commits beside it were computed from.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +20,7 @@ from deltamirror.delta.bounds import LONGEST_LINE
 from deltamirror.errors import CapacityExceeded, InvalidInput
 from deltamirror.web.problems import BodyTooLarge
 
-__all__ = ["FRAMES", "NDJSON", "Part", "frame_head", "framed_parts", "part_lines", "spooled"]
+__all__ = ["FRAMES", "NDJSON", "Part", "ReadPart", "frame_head", "framed_parts", "part_lines", "spooled"]
 
 NDJSON: Final = "application/x-ndjson"
 FRAMES: Final = "application/vnd.deltamirror.commits"
@@ -36,8 +37,16 @@ class _Frame(msgspec.Struct, forbid_unknown_fields=True):
     bytes: int
 
 
-class _Head(msgspec.Struct, forbid_unknown_fields=True):
-    commit: _Frame
+class _ReadFrame(msgspec.Struct, forbid_unknown_fields=True):
+    table: str
+    version: int
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One of the two."""
+
+    commit: _Frame | None = None
+    read: _ReadFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,14 @@ class Part:
     version: int
     start: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """A table that was read at a version for the commits beside it: changes since then conflict with them."""
+
+    table: str
+    version: int
 
 
 @asynccontextmanager
@@ -79,17 +96,17 @@ async def _written(file: IO[bytes], waiting: bytearray) -> None:
     waiting.clear()
 
 
-def framed_parts(file: IO[bytes]) -> list[Part]:
+def framed_parts(file: IO[bytes]) -> list[Part | ReadPart]:
     """The frames of a body; each has to be complete."""
-    end, found, start = file.seek(0, 2), list[Part](), 0
+    end, found, start = file.seek(0, 2), list[Part | ReadPart](), 0
     while start < end:
         file.seek(start)
         head = file.readline(_LONGEST_HEAD)
-        frame = _frame(head, len(found))
-        start += len(head) + frame.bytes
+        part = _part(head, start + len(head), len(found))
+        start += len(head) + (part.size if isinstance(part, Part) else 0)
         if start > end:
-            raise InvalidInput(f"commit {len(found)} of the body ends before its {frame.bytes} bytes", hint=_FORM)
-        found.append(Part(frame.table, frame.version, start - frame.bytes, frame.bytes))
+            raise InvalidInput(f"commit {len(found)} of the body ends before its last byte", hint=_FORM)
+        found.append(part)
         if len(found) > _MOST_PARTS:
             raise InvalidInput(f"the body has more than {_MOST_PARTS} commits", hint="commit fewer tables at once")
     return found
@@ -111,11 +128,15 @@ def frame_head(table: str, version: int, size: int) -> bytes:
     return msgspec.json.encode(_Head(_Frame(table, version, size))) + b"\n"
 
 
-def _frame(head: bytes, number: int) -> _Frame:
+def _part(head: bytes, start: int, number: int) -> Part | ReadPart:
+    """The part that begins with a head; its lines begin at ``start``."""
     try:
-        frame = msgspec.json.decode(head, type=_Head).commit
+        found = msgspec.json.decode(head, type=_Head)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"commit {number} of the body has no head that can be read: {error}", hint=_FORM) from error
-    if frame.bytes < 0 or not head.endswith(b"\n"):
-        raise InvalidInput(f"commit {number} of the body has no head that can be read", hint=_FORM)
-    return frame
+    match found:
+        case _Head(commit=None, read=_ReadFrame() as read) if head.endswith(b"\n"):
+            return ReadPart(read.table, read.version)
+        case _Head(commit=_Frame() as frame, read=None) if frame.bytes >= 0 and head.endswith(b"\n"):
+            return Part(frame.table, frame.version, start, frame.bytes)
+    raise InvalidInput(f"commit {number} of the body has no head that can be read", hint=_FORM)

@@ -80,7 +80,8 @@ def _one() -> _Document:
 def _several() -> _Document:
     return _operation(
         "commitTables",
-        f"Commit to several tables: all of them, or none. {_FRAMES_TEXT}",
+        f"Commit to several tables: all of them, or none. {_FRAMES_TEXT} A line "
+        '`{"read":{"table":"rates","version":3}}` names a table that was read for them: later changes of it conflict.',
         parameters=[_KEY],
         body={FRAMES: {"schema": {"type": "string", "format": "binary"}}},
         answers={"201": _json("All are committed.", "Committed")},

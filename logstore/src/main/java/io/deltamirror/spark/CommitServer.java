@@ -12,7 +12,11 @@ import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Optional;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
@@ -51,6 +55,9 @@ final class CommitServer {
 
   /** What the server has at a location: a table, or none, and whether one is made there by a job. */
   record Place(Optional<Table> table, boolean creates, boolean imports) {}
+
+  /** What a transaction does to a table: the lines that become this version; none if this version was only read. */
+  record Part(String table, long version, Optional<CommitFile> file) {}
 
   /** Takes commits as they are read. */
   interface Taker {
@@ -125,6 +132,32 @@ final class CommitServer {
     boolean isTaken = head.isPresent() && head.get() >= version;
     require(isTaken || answer.statusCode() == 201, answer.statusCode(), document);
     return head;
+  }
+
+  /** Commit to several tables, all of them or none; Conflict if another commit came between. */
+  void commitTogether(List<Part> parts, String key) throws IOException {
+    List<HttpRequest.BodyPublisher> body = new ArrayList<>();
+    for (Part part : parts) {
+      String place = "\"table\":\"" + part.table() + "\",\"version\":" + part.version();
+      if (part.file().isEmpty()) {
+        body.add(HttpRequest.BodyPublishers.ofString("{\"read\":{" + place + "}}\n"));
+      } else {
+        Path file = part.file().get().path();
+        String head = "{\"commit\":{" + place + ",\"bytes\":" + Files.size(file) + "}}\n";
+        body.add(HttpRequest.BodyPublishers.ofString(head));
+        body.add(HttpRequest.BodyPublishers.ofFile(file));
+      }
+    }
+    HttpRequest request = request("commits")
+        .header("Idempotency-Key", key)
+        .header("Content-Type", "application/vnd.deltamirror.commits")
+        .POST(HttpRequest.BodyPublishers.concat(body.toArray(HttpRequest.BodyPublisher[]::new)))
+        .build();
+    HttpResponse<String> answer = answered(request, TEXT, true);
+    if (answer.statusCode() == 409 && Json.text(answer.body(), "code").equals("conflict")) {
+      throw new Conflict(Json.text(answer.body(), "detail"));
+    }
+    require(answer.statusCode() == 201, answer.statusCode(), answer.body());
   }
 
   /** Let the server put the versions of a table, up to this one. */
@@ -242,7 +275,7 @@ final class CommitServer {
 
   private void require(boolean isGood, int status, String document) throws IOException {
     if (!isGood) {
-      throw new IOException("deltamirror at " + address + " refused (" + status + "): " + Json.text(document, "detail")
+      throw new Refused("deltamirror at " + address + " refused (" + status + "): " + Json.text(document, "detail")
           + ". " + Json.text(document, "hint"));
     }
   }
@@ -293,5 +326,23 @@ final class CommitServer {
       }
     }
     return line.toString();
+  }
+
+  /** Another commit came first; nothing was written. */
+  static final class Conflict extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    Conflict(String message) {
+      super(message);
+    }
+  }
+
+  /** The server does not do what was asked; nothing was written. */
+  static final class Refused extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    Refused(String message) {
+      super(message);
+    }
   }
 }

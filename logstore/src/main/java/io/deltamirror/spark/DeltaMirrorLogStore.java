@@ -50,6 +50,7 @@ public final class DeltaMirrorLogStore extends LogStore {
       usual(path, configuration).write(path, actions, overwrite, configuration);
       return;
     }
+    requireNoTransaction(file.get(), configuration);
     CommitServer.Place place = server.get().placeAt(file.get().location());
     boolean isFirst = file.get().version() == 0;
     if (place.table().isEmpty() && isFirst && place.creates()) {
@@ -75,6 +76,7 @@ public final class DeltaMirrorLogStore extends LogStore {
     if (place.table().isEmpty() && !place.imports()) {
       return store.listFrom(path, configuration);
     }
+    requireNoTransaction(file.get(), configuration);
     List<FileStatus> found = new ArrayList<>();
     try {
       store.listFrom(path, configuration).forEachRemaining(found::add);
@@ -99,6 +101,28 @@ public final class DeltaMirrorLogStore extends LogStore {
   @Override
   public Boolean isPartialWriteVisible(Path path, Configuration configuration) throws IOException {
     return usual(path, configuration).isPartialWriteVisible(path, configuration);
+  }
+
+  /** The log in a folder, with all commits of its table there; none if the server does not have the table. */
+  Optional<MirroredLog> published(Path folder, Configuration configuration) throws IOException {
+    LogFile file = LogFile.inLog(LogFile.commitIn(folder, 0), configuration).orElseThrow();
+    Optional<CommitServer> server = CommitServer.of(file, configuration);
+    Optional<CommitServer.Place> place =
+        server.isEmpty() ? Optional.empty() : Optional.of(server.get().placeAt(file.location()));
+    if (place.isEmpty() || place.get().table().isEmpty()) {
+      return Optional.empty();
+    }
+    listFrom(LogFile.commitIn(folder, Math.max(0, place.get().table().get().published())), configuration);
+    return Optional.of(mirrored(server.get(), file, place.get(), configuration));
+  }
+
+  /** Refuse what would pass a transaction by: it is seen by all at once, or does not see what the transaction did. */
+  private static void requireNoTransaction(LogFile file, Configuration configuration) throws IOException {
+    if (configuration.get(TransactionFileSystem.TRANSACTION) != null) {
+      throw new IOException("The session has an open transaction of deltamirror, and this statement reads or writes "
+          + file.table() + " outside of it: name the table in SQL, as `db.name` or delta.`location`. Tables are created "
+          + "or replaced, and paths loaded, saved or streamed, before the transaction or after it.");
+    }
   }
 
   /** The log that a file lies in, which becomes one of the server if it is none yet. */

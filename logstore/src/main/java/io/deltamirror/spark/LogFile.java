@@ -12,7 +12,9 @@ import org.apache.hadoop.fs.Path;
 
 /** A path in the log of a table: the location of the table, the folder of its log, and the version of a commit. */
 record LogFile(Path table, Path folder, long version) {
-  private static final String LOG = "_delta_log";
+  static final String LOG = "_delta_log";
+  private static final Pattern VERSIONED =
+      Pattern.compile("([0-9]{20})\\.(?:([0-9]{20})\\.compacted\\.json|.+)");
   private static final Pattern COMMIT = Pattern.compile("([0-9]{20})\\.json");
 
   /** A commit file; none if the path is any other file. */
@@ -62,6 +64,16 @@ record LogFile(Path table, Path folder, long version) {
   static Optional<Long> versionOf(Path path) {
     Matcher name = COMMIT.matcher(path.getName());
     return name.matches() ? Optional.of(Long.parseLong(name.group(1))) : Optional.empty();
+  }
+
+  /** The newest version that a file of a log is about, by its name. */
+  static Optional<Long> newestIn(String name) {
+    Matcher versioned = VERSIONED.matcher(name);
+    if (!versioned.matches()) {
+      return Optional.empty();
+    }
+    String last = versioned.group(2);
+    return Optional.of(Long.parseLong(last == null ? versioned.group(1) : last));
   }
 
   /** The commit file of a version. */

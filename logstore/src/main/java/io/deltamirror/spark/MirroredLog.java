@@ -13,11 +13,7 @@ import org.apache.hadoop.fs.Path;
 record MirroredLog(CommitServer server, CommitServer.Table table, LogStore store, Path folder, Configuration configuration) {
   /** Commit a version to SQL, then put its object, or let the server do that; FileAlreadyExistsException if the version is taken. */
   void commit(long version, CommitFile file) throws IOException {
-    if (!table.isActive()) {
-      throw new IOException("Table " + table.name() + " of deltamirror is " + table.state()
-          + ": nothing is written to its log. `deltamirror status` says why; `deltamirror table resume "
-          + table.name() + "` ends a pause.");
-    }
+    requireActive();
     Optional<Long> head = server.commit(table, version, file);
     if (head.isPresent()) {
       // Delta Lake reads the winners from storage, and would try the same version for ever without them.
@@ -25,6 +21,15 @@ record MirroredLog(CommitServer server, CommitServer.Table table, LogStore store
       throw new FileAlreadyExistsException(LogFile.commitIn(folder, version).toString());
     }
     putCommitted(version, file);
+  }
+
+  /** Refuse a table that is not published. */
+  void requireActive() throws IOException {
+    if (!table.isActive()) {
+      throw new IOException("Table " + table.name() + " of deltamirror is " + table.state()
+          + ": nothing is written to its log. `deltamirror status` says why; `deltamirror table resume "
+          + table.name() + "` ends a pause.");
+    }
   }
 
   /** Put what is in SQL after this version, the newest in the folder; whether there was anything. */
@@ -46,7 +51,7 @@ record MirroredLog(CommitServer server, CommitServer.Table table, LogStore store
   }
 
   /** Put a version that this job has committed: it stays committed, whatever the store says. */
-  private void putCommitted(long version, CommitFile file) throws IOException {
+  void putCommitted(long version, CommitFile file) throws IOException {
     Patience patience = server.patience();
     while (true) {
       try {
