@@ -13,8 +13,8 @@ from deltamirror.config import LiveSettings, Settings, Switch, configured_values
 from deltamirror.deltalog.delta_rs import require_delta_rs
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.failures.policy import way_out
-from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.run.opening import open_runner
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.cleaning import Cleaner, Cleaning
@@ -38,7 +38,7 @@ from deltamirror.txnlog.database.opening import open_database
 from deltamirror.txnlog.queue.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.queue.breakers import end_pauses
 from deltamirror.txnlog.queue.pause import is_paused
-from deltamirror.txnlog.queue.status import TableStatus, all_status, table_status
+from deltamirror.txnlog.queue.status import TableStatus, statuses
 from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Verification
 
@@ -187,9 +187,8 @@ class PublishingEngine:
     def status(self, table: str | None = None) -> list[TableStatus]:
         """How far the mirror is: with one table, or with all, by name."""
         name = None if table is None else table_name(table)
-        switch = Switch.of(self.settings)
         with self.database.read() as connection:
-            return all_status(connection, switch) if name is None else [table_status(connection, name, switch)]
+            return statuses(connection, name, Switch.of(self.settings))
 
     def run(self, *, once: bool = False, observe: Observer | None = None) -> Summary:
         """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again.

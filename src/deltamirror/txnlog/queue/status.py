@@ -43,6 +43,7 @@ __all__ = [
     "latest_attempts",
     "published_version",
     "status_of",
+    "statuses",
     "table_status",
     "with_lag",
 ]
@@ -189,6 +190,11 @@ def table_status(connection: Connection, name: str, switch: Switch = _ALL_ON) ->
 def all_status(connection: Connection, switch: Switch = _ALL_ON) -> list[TableStatus]:
     """All tables, by name, with as many queries as for one."""
     return _status(connection, tables.c.name.is_not(None), switch)
+
+
+def statuses(connection: Connection, name: str | None, switch: Switch = _ALL_ON) -> list[TableStatus]:
+    """All tables, by name, or the one that is named."""
+    return all_status(connection, switch) if name is None else [table_status(connection, name, switch)]
 
 
 def status_of(connection: Connection, table_ids: Sequence[int], switch: Switch = _ALL_ON) -> list[TableStatus]:
