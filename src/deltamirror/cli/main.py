@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "init": LazyCommand("catalog", "init", "Create the catalog, or upgrade an older one."),
     "mirror": LazyCommand("mirror", "mirror", "Publish the commits of all tables to their _delta_log/."),
     "optimize": LazyCommand("optimize", "optimize", "Put fewer, larger files in the place of small ones."),
+    "prune": LazyCommand("prune", "prune", "Delete versions from the database that the log does not hold."),
     "rebuild": LazyCommand("rebuild", "rebuild_", "Write the log of a table again, as the database has it."),
     "reconcile": LazyCommand("reconcile", "reconcile", "Compare logs with the database, and publish what is missing."),
     "repair": LazyCommand("repair", "repair_", "End the quarantine of a table, and publish what is missing."),

@@ -152,6 +152,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "checkpoint": _checkpoint(table),
         "time": _times(table),
         "log": _log(table),
+        "history": f"begins with version {table.history_start}" if table.history_start else "",
         "error": _told(table, table.error),
         "checkpoint error": _told(table, table.checkpoint_error),
         "escalated": _escalated(table),

@@ -141,6 +141,8 @@ class TableStatus:
     """Of the newest checkpoint, if it could not be written."""
     log_start: int
     """The oldest version that the log has to hold."""
+    history_start: int
+    """The oldest version that the catalog has."""
     cleanup: CleanupStatus | None
     quarantined_at: int | None
     quarantine_reason: str | None
@@ -376,6 +378,7 @@ def _table(
         checkpoint=None if written is None else _checkpoint(written),
         checkpoint_error=None if asked is None or asked.state != Status.FAILED else _error(asked),
         log_start=row.log_start,
+        history_start=row.history_start,
         cleanup=None if row.cleaned_at is None else _cleanup(row),
         quarantined_at=row.quarantined_at,
         quarantine_reason=row.quarantine_reason,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 from sqlalchemy.engine import Row
 
 from deltamirror.delta import lines
@@ -17,7 +17,7 @@ from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.content.chunks import commit_bytes
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import chunks, versions
-from deltamirror.txnlog.tables.registry import table_info
+from deltamirror.txnlog.tables.registry import TableInfo, table_info
 
 __all__ = ["HistoryEntry", "commit_file", "history", "milliseconds_of", "no_such_version"]
 
@@ -55,7 +55,7 @@ def history(database: Database, name: str, *, limit: int | None = None) -> list[
         query = (
             select(versions, chunks.c.codec, chunks.c.raw_bytes, chunks.c.digest.label("chunk_digest"), chunks.c.data)
             .outerjoin(chunks, (chunks.c.commit_id == versions.c.commit_id) & (chunks.c.chunk == 0))
-            .where(versions.c.table_id == info.id)
+            .where(versions.c.table_id == info.id, versions.c.version >= info.history_start)
             .order_by(versions.c.version.desc())
             .limit(limit)
         )
@@ -69,8 +69,8 @@ def commit_file(database: Database, name: str, version: int) -> bytes:
         c = versions.c
         query = select(c.commit_id, c.num_chunks).where(c.table_id == info.id, c.version == version)
         row = connection.execute(query).one_or_none()
-        if row is None:
-            raise no_such_version(connection, info.id, name, version, None)
+        if row is None or version < info.history_start:
+            raise no_such_version(connection, info, version, None)
         if not row.num_chunks:
             raise NotFound(
                 f"table {name!r} has no commit file of version {version}: its log began with a checkpoint alone",
@@ -97,18 +97,19 @@ def milliseconds_of(moment: int | str | datetime) -> int:
 
 
 def no_such_version(
-    connection: Connection, table_id: int, name: str, version: int | None, as_of: int | str | datetime | None
+    connection: Connection, table: TableInfo, version: int | None, as_of: int | str | datetime | None
 ) -> NotFound:
     """The error for a version, or a time, that the history of a table does not have."""
-    c = versions.c
+    name, oldest = table.name, table.history_start
     hint = f"`deltamirror table history {name}` shows the versions and their times"
-    bounds = select(func.min(c.version), func.max(c.version), func.min(c.committed_at)).where(c.table_id == table_id)
-    oldest, newest, begin = connection.execute(bounds).one()
     if version is not None or as_of is None:
-        message = f"table {name!r} has no version {version}: it has {oldest} to {newest}"
+        message = f"table {name!r} has no version {version}: it has {oldest} to {table.head}"
         if version is not None and 0 <= version < oldest:
-            hint = f"it was imported from version {oldest} on; {hint}"
+            hint = f"earlier versions were pruned from the catalog, or never imported; {hint}"
         return NotFound(message, hint=hint, table=name, version=version)
+    c = versions.c
+    began_at = select(c.committed_at).where(c.table_id == table.id, c.version == oldest)
+    begin = int(connection.execute(began_at).scalar_one())
     asked, started = _spelled(milliseconds_of(as_of)), _spelled(begin)
     return NotFound(f"table {name!r} has no version at {asked}: it begins at {started}", hint=hint, table=name)
 

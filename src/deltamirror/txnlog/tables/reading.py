@@ -1,12 +1,13 @@
 """Reading the log: any version of a table as one state."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.arguments import partition_filter
@@ -16,7 +17,7 @@ from deltamirror.delta.readset import value_key
 from deltamirror.delta.schema import DataType, Field, Primitive, StructType, parse_schema
 from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.commit.ratification import not_in_table
-from deltamirror.txnlog.content.projection import ended_by, hash_batches
+from deltamirror.txnlog.content.projection import ended_by, hash_batches, newest_by_key
 from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database
@@ -77,9 +78,18 @@ class Snapshot:
         """The columns of the table."""
         return parse_schema(self.metadata.schema_string)
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A look at the database for what it says of this version; NotFound if that was pruned meanwhile."""
+        with self.database.read() as connection:
+            oldest = select(tables.c.history_start).where(tables.c.table_id == self.table_id)
+            if self.version < connection.execute(oldest).scalar_one():
+                raise no_such_version(connection, table_info(connection, self.table), self.version, None)
+            yield connection
+
     def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
         """The data files, in no particular order; with a filter, those of these partitions."""
-        with self.database.read() as connection:
+        with self.reading() as connection:
             query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
             return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
 
@@ -87,7 +97,7 @@ class Snapshot:
         """Size and deletion vector (as JSON) of the data files, of at most so many."""
         columns = [files.c[name] for name in _NUMBERS_SCHEMA.names]
         query = self.files_query().with_only_columns(*columns).limit(max(limit, 0))
-        with self.database.read() as connection:
+        with self.reading() as connection:
             return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
 
     def adds(self, partitions: PartitionFilter | None = None, *, compactable_to: int | None = None) -> list[Add]:
@@ -95,7 +105,7 @@ class Snapshot:
 
         ``compactable_to`` leaves out those that have so many bytes, and no deletion vector.
         """
-        with self.database.read() as connection:
+        with self.reading() as connection:
             query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
             if compactable_to is not None:
                 query = query.where(or_(files.c.size < compactable_to, files.c.deletion_vector.is_not(None)))
@@ -103,14 +113,14 @@ class Snapshot:
 
     def count_files(self) -> int:
         """How many data files there are."""
-        with self.database.read() as connection:
+        with self.reading() as connection:
             counted = select(func.count()).select_from(self.files_query().subquery())
             return int(connection.execute(counted).scalar_one())
 
     def transactions(self) -> dict[str, Txn]:
         """The progress of each application."""
-        with self.database.read() as connection:
-            rows = connection.execute(_newest(app_transactions, "app_id", self.table_id, self.version))
+        with self.reading() as connection:
+            rows = connection.execute(newest_by_key(app_transactions, "app_id", self.table_id, self.version))
             return {
                 row.app_id: Txn(app_id=row.app_id, version=row.app_version, last_updated=row.last_updated)
                 for row in rows
@@ -118,8 +128,8 @@ class Snapshot:
 
     def domain_metadata(self) -> dict[str, DomainMetadata]:
         """The domains that are set."""
-        with self.database.read() as connection:
-            rows = connection.execute(_newest(domains, "domain", self.table_id, self.version))
+        with self.reading() as connection:
+            rows = connection.execute(newest_by_key(domains, "domain", self.table_id, self.version))
             return {
                 row.domain: DomainMetadata(domain=row.domain, configuration=row.configuration, removed=False)
                 for row in rows
@@ -203,11 +213,12 @@ def snapshot(
         raise InvalidInput("a snapshot has a version or a time, not both", hint="give --version or --as-of")
     with database.read() as connection:
         info = table_info(connection, name)
-        wanted = (versions.c.table_id == info.id) & _at(info.head, version, as_of)
+        wanted = (versions.c.table_id == info.id) & (versions.c.version >= info.history_start)
+        wanted &= _at(info.head, version, as_of)
         newest = select(versions.c.version, versions.c.committed_at).where(wanted).order_by(versions.c.version.desc())
         row = connection.execute(newest.limit(1)).one_or_none()
         if row is None or (version is not None and row.version != version):
-            raise no_such_version(connection, info.id, name, version, as_of)
+            raise no_such_version(connection, info, version, as_of)
         protocol, metadata = in_force(connection, info.id, row.version)
         lineage = connection.execute(select(LINEAGE).where(heads.c.table_id == info.id)).scalar_one()
     return Snapshot(
@@ -239,7 +250,7 @@ def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
     which file is meant.
     """
     found: dict[str, list[Add]] = {}
-    with taken.database.read() as connection:
+    with taken.reading() as connection:
         for some in hash_batches(paths):
             for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
                 found.setdefault(path_identity(row.path), []).append(add_of(row))
@@ -264,16 +275,3 @@ def _at(head: int, version: int | None, as_of: int | str | datetime | None) -> C
     if as_of is None:
         return versions.c.version == (head if version is None else version)
     return versions.c.committed_at <= milliseconds_of(as_of)
-
-
-def _newest(projection: Any, key: str, table_id: int, version: int) -> Select[Any]:
-    """The newest row of each key, as of a version."""
-    c = projection.c
-    newest = (
-        select(c[key], func.max(c.version).label("version"))
-        .where(c.table_id == table_id, c.version <= version)
-        .group_by(c[key])
-        .subquery()
-    )
-    matches = and_(c.table_id == table_id, c[key] == newest.c[key], c.version == newest.c.version)
-    return select(projection).join(newest, matches)

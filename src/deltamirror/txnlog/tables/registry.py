@@ -78,6 +78,9 @@ class TableInfo:
     head_timestamp: int
     published: int | None
     log_start: int
+    """The oldest version that the log has to hold."""
+    history_start: int
+    """The oldest version that the catalog has."""
     created_at: int
 
     @property
@@ -266,6 +269,7 @@ def insert_table(
             created_at=created_at,
             mirror_paused=False,
             log_start=log_start,
+            history_start=log_start,
             published_version=published,
         )
     )
@@ -289,5 +293,6 @@ def _info(row: Row[Any]) -> TableInfo:
         head_timestamp=row.committed_at,
         published=None if published < 0 else published,
         log_start=row.log_start,
+        history_start=row.history_start,
         created_at=row.created_at,
     )
