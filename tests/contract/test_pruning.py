@@ -84,6 +84,7 @@ def test_versions_that_the_log_does_not_hold_are_forgotten_and_all_others_stay(
         assert delta_rs.snapshot(str(tmp_path / "t")).paths == paths(table)
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_a_log_that_is_lost_comes_back_from_a_pruned_history(
     catalog: Catalog, tmp_path: Path, delta_rs: Reader
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_pruning_that_ends_at_any_step_is_finished_by_the_next(
 ) -> None:
     monkeypatch.setattr("deltamirror.txnlog.queue.pruning._ROWS_AT_ONCE", 1)
     monkeypatch.setattr("deltamirror.txnlog.queue.pruning._VERSIONS_AT_ONCE", 4)
+    monkeypatch.setattr("deltamirror.txnlog.queue.pruning._HASHES_AT_ONCE", 1)
     with cleaning(lake) as engine:
         table = cleaned(lake, engine, tmp_path)
         before, struck = seen(table), 0

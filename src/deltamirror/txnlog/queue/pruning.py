@@ -45,6 +45,7 @@ __all__ = ["FirstKept", "History", "PruningTurn", "first_kept", "history_of"]
 
 _ROWS_AT_ONCE: Final = 1_000
 _VERSIONS_AT_ONCE: Final = 200
+_HASHES_AT_ONCE: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class History:
     metadata: Metadata
     """At the head."""
     is_unfinished: bool
-    """Whether an earlier pruning did not come to its end."""
+    """Whether an earlier pruning did not come to its end: the bytes of the last version before the start go last."""
     at: int
     """The time by the database's clock."""
 
@@ -72,11 +73,12 @@ class FirstKept:
 def history_of(connection: Connection, table: str) -> History:
     """What is known of the history of a table."""
     info = table_info(connection, table)
-    has_bytes = _before(info.id, info.history_start) & (versions.c.num_chunks > 0)
+    c = versions.c
+    last = (c.table_id == info.id) & (c.version == info.history_start - 1) & (c.num_chunks > 0)
     return History(
         table=info,
         metadata=in_force(connection, info.id, info.head)[1],
-        is_unfinished=connection.execute(select(versions.c.version).where(has_bytes).limit(1)).first() is not None,
+        is_unfinished=connection.execute(select(c.version).where(last)).first() is not None,
         at=time_of(connection),
     )
 
@@ -84,9 +86,11 @@ def history_of(connection: Connection, table: str) -> History:
 def first_kept(connection: Connection, table: TableInfo, *, cutoff: int) -> FirstKept:
     """The version that was the newest at a time, unless the log begins earlier, or the history later."""
     c = versions.c
-    later = (c.table_id == table.id) & (c.version >= table.history_start) & (c.committed_at > cutoff)
-    young: int | None = connection.execute(select(func.min(c.version)).where(later)).scalar_one()
-    first = max(table.history_start, table.log_start if young is None else min(table.log_start, young - 1))
+    later = (c.table_id == table.id) & c.version.between(table.history_start, table.log_start)
+    young: int | None = connection.execute(
+        select(func.min(c.version)).where(later, c.committed_at > cutoff)
+    ).scalar_one()
+    first = table.log_start if young is None else max(table.history_start, young - 1)
     committed_at = select(c.committed_at).where(c.table_id == table.id, c.version == first)
     return FirstKept(
         version=first,
@@ -179,9 +183,13 @@ class PruningTurn:
             session.execute(update(versions).where(within).values(num_chunks=0))
 
     def _hashes(self, query: Select[Any]) -> Iterator[list[int]]:
+        """The hashes that a query finds, some at a time, until it finds no more: their rows are deleted in between."""
+        while found := self._some_hashes(query):
+            yield from batched(found, _ROWS_AT_ONCE)
+
+    def _some_hashes(self, query: Select[Any]) -> list[int]:
         with self._database.read() as connection:
-            found = sorted(set(connection.execute(query).scalars()))
-        return batched(found, _ROWS_AT_ONCE)
+            return sorted(connection.execute(query.distinct().limit(_HASHES_AT_ONCE)).scalars())
 
     def _held(self, step: Step) -> AbstractContextManager[Session]:
         return under(self._database, step, self._lease, seconds=self._seconds)
