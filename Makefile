@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: audit bench bench-lag check clean coverage demo format fuzz golden help java lock reference-logs scale setup soak test test-fast
+.PHONY: audit bench bench-check bench-lag check clean coverage demo format fuzz golden help java lock reference-logs scale setup soak test test-fast
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -97,6 +97,9 @@ audit: setup ## Look for known vulnerabilities of the locked dependencies, at Py
 
 bench: java setup ## Measure, beside delta-rs and the bare databases
 	$(BIN)/python -m benchmarks
+
+bench-check: setup ## Fail if commits, publishing or checkpoints are far slower beside delta-rs than they were; some two minutes
+	$(BIN)/python -m benchmarks.check
 
 bench-lag: java setup ## Measure a service alone: the time from commit to visible, and what it costs when idle
 	$(BIN)/python -m benchmarks --only lag --only idle

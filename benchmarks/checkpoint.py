@@ -1,8 +1,8 @@
 """Checkpoints of a large table: the first one, and the next, some commits later; beside delta-rs and Delta Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from benchmarks import checkpoint_tasks as tasks
 from benchmarks import child, publish_tasks
@@ -12,9 +12,11 @@ from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table
 from deltamirror import Add
 
-__all__ = ["run"]
+__all__ = ["DELTA_RS", "measured", "run"]
 
 _LATER = 100
+DELTA_RS: Final = {"delta-rs": tasks.delta_rs}
+_PEERS: Final = {**DELTA_RS, "Delta Spark": tasks.delta_spark}
 _NUMBERED = "numbered files"
 
 
@@ -22,9 +24,9 @@ def run(lab: Lab) -> Result:
     """Seconds, megabytes and memory, for files as they are and for files that differ by their numbers only."""
     count = int(lab.pick(full=1_000_000, quick=20_000))
     with lab.place("sqlite") as place:
-        found = _measured(lab, place, islice(adds(seed=1), count), numbered_from=None)
+        found = measured(lab, place, islice(adds(seed=1), count), numbered_from=None)
     with lab.place("sqlite", schema=NUMBERED_SCHEMA, partition_by=()) as place:
-        numbered = _measured(lab, place, islice(numbered_adds(first=0), count), numbered_from=count)
+        numbered = measured(lab, place, islice(numbered_adds(first=0), count), numbered_from=count)
     found |= {f"{name}, {_NUMBERED}": figures for name, figures in numbered.items()}
     header = ("", "first s", "next s", "MB", "peak MiB", "own MiB", "open s")
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
@@ -32,22 +34,26 @@ def run(lab: Lab) -> Result:
     return Result("checkpoint", Table(title, header, rows), {"count": count, **found})
 
 
-def _measured(
-    lab: Lab, place: Place, files: Iterator[Add], *, numbered_from: int | None
+def measured(
+    lab: Lab,
+    place: Place,
+    files: Iterator[Add],
+    *,
+    numbered_from: int | None = None,
+    peers: Mapping[str, Callable[..., Any]] = _PEERS,
 ) -> dict[str, dict[str, float]]:
     """All subjects have the log that deltamirror published, each in a copy of its own."""
     source = lab.folder / "checkpoint.ndjson"
     write_ndjson(source, files)
     child.call(commit, place=place.json(), source="ndjson", path=str(source))
     _publish(place)
-    subjects = {"delta-rs": tasks.delta_rs, "Delta Spark": tasks.delta_spark}
-    copies = {name: child.call(tasks.copy_log, place=place.json(), name=name) for name in subjects}
+    copies = {name: child.call(tasks.copy_log, place=place.json(), name=name) for name in peers}
     found: dict[str, dict[str, float]] = {"deltamirror": {}}
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "first")
     child.call(publish_tasks.fill, place=place.json(), count=_LATER, numbered_from=numbered_from)
     _publish(place)
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
-    for name, task in subjects.items():
+    for name, task in peers.items():
         found[name] = child.call(task, folder=copies[name], place=place.json())
     for name, folder in {"deltamirror": f"{place.folder}/table", **copies}.items():
         found[name]["open"] = child.call(tasks.open_table, folder=folder)

@@ -7,7 +7,7 @@ from benchmarks import publish_tasks as tasks
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table, rate
 
-__all__ = ["run"]
+__all__ = ["mirrored", "run"]
 
 _ENGINES = ("sqlite", "postgresql")
 
@@ -20,16 +20,17 @@ def run(lab: Lab) -> Result:
         found["delta-rs commits"] = child.call(tasks.delta_rs_commits, place=place.json(), count=count)
         found["bare store"] = child.call(tasks.bare_creates, place=place.json(), count=count)
     for engine in _ENGINES:
-        found[f"deltamirror {engine}, batches of 100"] = _mirrored(lab, engine, count, batch=100, runner="local")
-        found[f"deltamirror {engine}, one by one"] = _mirrored(lab, engine, count, batch=1, runner="local")
-    found["deltamirror sqlite, on Spark"] = _mirrored(lab, "sqlite", count, batch=100, runner="spark")
+        found[f"deltamirror {engine}, batches of 100"] = mirrored(lab, engine, count, batch=100, runner="local")
+        found[f"deltamirror {engine}, one by one"] = mirrored(lab, engine, count, batch=1, runner="local")
+    found["deltamirror sqlite, on Spark"] = mirrored(lab, "sqlite", count, batch=100, runner="spark")
     base = found["delta-rs commits"]["rate"]
     rows = [(name, rate(figures["rate"]), f"{figures['rate'] / base:.1f} ×") for name, figures in found.items()]
     title = f"A backlog of {count:,} commits of one add, on local disk"
     return Result("publish", Table(title, ("", "versions/s", "of delta-rs"), rows), {"count": count, **found})
 
 
-def _mirrored(lab: Lab, engine: str, count: int, *, batch: int, runner: str) -> Any:
+def mirrored(lab: Lab, engine: str, count: int, *, batch: int, runner: str) -> Any:
+    """Versions a second that a mirror publishes of a backlog."""
     with lab.place(engine) as place:
         child.call(tasks.fill, place=place.json(), count=count)
         return child.call(tasks.mirror, place=place.json(), batch=batch, runner=runner)

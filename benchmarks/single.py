@@ -10,7 +10,7 @@ from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate, spread
 from benchmarks.writers import DELTA_RS, SUBJECTS, Subject, open_writer, prepare
 
-__all__ = ["measure", "run"]
+__all__ = ["measure", "once", "run"]
 
 _WARM_UP = 20
 
@@ -21,7 +21,7 @@ def run(lab: Lab) -> Result:
     found: dict[str, list[dict[str, float]]] = {str(subject): [] for subject in SUBJECTS}
     for _ in range(repeats):  # subjects take turns, so that a busy machine slows all of them
         for subject in SUBJECTS:
-            found[str(subject)].append(_once(lab, subject, seconds))
+            found[str(subject)].append(once(lab, subject, seconds))
     base = _median(found[str(DELTA_RS)], "rate")
     rows = [(name, *_cells(runs), f"{_median(runs, 'rate') / base:.1f} ×") for name, runs in found.items()]
     header = ("one writer", "commits/s", "min–max", "p50 ms", "p99 ms", "CPU ms", "of delta-rs")
@@ -37,7 +37,8 @@ def _median(runs: list[dict[str, float]], key: str) -> float:
     return statistics.median(run[key] for run in runs)
 
 
-def _once(lab: Lab, subject: Subject, seconds: float) -> Any:
+def once(lab: Lab, subject: Subject, seconds: float) -> Any:
+    """What a fresh process measures of one writer."""
     with lab.place(subject.engine) as place:
         return child.call(measure, who=subject.who, engine=subject.engine, place=place.json(), seconds=seconds)
 

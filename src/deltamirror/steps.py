@@ -86,6 +86,9 @@ class Step(StrEnum):
     DELETE_EXPIRED = "clean.delete-expired", "delete expired objects"
     RECORD_CLEANING = "clean.record", "record a cleaning"
 
+    RAISE_HISTORY_START = "prune.raise-history-start", "raise the start of a history"
+    PRUNE_ROWS = "prune.delete-rows", "delete rows of versions before the start of a history"
+
     BEGIN_IMPORT = "import.begin", "begin an import, or take one over"
     STORE_PARTS = "import.store-parts", "store parts of a log"
     KEEP_IMPORT = "import.keep", "stay the owner of an import"

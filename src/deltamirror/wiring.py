@@ -1,7 +1,7 @@
 """What commands work with, made from settings. The command line constructs none of it elsewhere.
 
 Programs construct a ``Catalog`` and a ``MirrorEngine`` themselves, as the tour shows them; each of the two opens its
-own parts: database, writer, runner, stores.
+own parts: database, writer, runner, stores. Commands that only look at the database open it by ``cli.database``.
 """
 
 from collections.abc import Iterator
@@ -17,19 +17,13 @@ from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.database.opening import open_database
 
-__all__ = ["open_catalog", "open_catalog_database", "open_engine", "open_importer", "open_location", "open_logs"]
+__all__ = ["open_catalog", "open_engine", "open_importer", "open_location", "open_logs"]
 
 
 def open_catalog(settings: Settings | LiveSettings) -> Catalog:
     """The catalog that ``settings`` name. It is a context manager; nothing is connected before the first use."""
     return Catalog(settings=settings)
-
-
-def open_catalog_database(settings: Settings) -> Database:
-    """The database of that catalog, to ask whether it answers; nothing is connected before the first use."""
-    return open_database(settings.catalog)
 
 
 def open_engine(settings: Settings | LiveSettings, database: Database | None = None) -> MirrorEngine:

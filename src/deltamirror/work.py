@@ -12,7 +12,7 @@ from typing import Self, TypeAlias
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.chunks import Chunk
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 
 __all__ = [
     "CheckpointBase",

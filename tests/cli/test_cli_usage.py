@@ -109,7 +109,7 @@ def test_a_defect_is_one_line_and_exits_with_1(prompt: Prompt, monkeypatch: pyte
     def broken(_: object) -> None:
         raise ZeroDivisionError("division by zero at postgresql://me:hunter2@db/x")
 
-    monkeypatch.setattr("deltamirror.cli.opening.open_catalog", broken)
+    monkeypatch.setattr("deltamirror.cli.database.open_database", broken)
     result = prompt("table", "list", exits=1)
     assert result.stderr.startswith("error: ZeroDivisionError: division by zero at postgresql://me:***@db/x\nhint: ")
     assert prompt.error("table", "list", exits=1)["code"] == "internal"
@@ -119,7 +119,7 @@ def test_an_interrupt_exits_with_130(prompt: Prompt, monkeypatch: pytest.MonkeyP
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deltamirror.cli.opening.open_catalog", interrupted)
+    monkeypatch.setattr("deltamirror.cli.database.open_database", interrupted)
     assert prompt("table", "list", exits=130).stderr.strip().startswith("error: interrupted")
 
 

@@ -235,6 +235,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "MirrorEngine.mirror": (_of_engine("mirror"), {"table": "t"}),
     "MirrorEngine.checkpoint": (_of_engine("checkpoint"), {"table": "t"}),
     "MirrorEngine.clean": (_of_engine("clean"), {"table": "t"}),
+    "MirrorEngine.prune": (_of_engine("prune"), {"table": "t", "keep": 60.0}),
     "MirrorEngine.status": (_of_engine("status"), {}),
     "MirrorEngine.run": (_of_engine("run"), {"once": True}),
 }

@@ -25,8 +25,9 @@ from deltamirror.config import Settings, StorageSettings, keys, load
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.delta.schema import from_ddl
 from deltamirror.errors import DeltaMirrorError, InvalidLocation, InvalidSettings
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import canonical_location
-from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.open import store_at
 from deltamirror.txnlog.database.schema import METADATA
 from tests.support.faults.answering import Answer, Asked, answering
 from tests.support.interfaces.command_lines import TABLE, CommandLine, command_lines

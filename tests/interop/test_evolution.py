@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from deltamirror import Add, Catalog, Table
-from deltamirror.delta.schema import StructType, from_ddl, schema_string, to_arrow
+from deltamirror.delta.schema import StructType, from_ddl, schema_string
+from deltamirror.delta.schema.arrow import to_arrow
 from tests.support.imports.parts import import_files
 from tests.support.lakes.lake import remove_of
 from tests.support.logs.folder import read_log, write_log

@@ -17,7 +17,7 @@ from msgspec.structs import replace as changed
 
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.delta.schema import to_arrow
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.ops.imports.importing import Imported, ImportOrder
 from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage.open import store_at

@@ -13,7 +13,7 @@ import pytest
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.config import StorageSettings
-from deltamirror.delta.schema import to_arrow
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.storage.open import store_at
 from tests.support.lakes.copies import Place, checkpoint_alone, copy_table, log_of
 from tests.support.logs.aside import in_small_groups

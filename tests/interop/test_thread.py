@@ -17,7 +17,7 @@ import pytest
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.paths import PartitionValue
-from deltamirror.delta.schema import to_arrow
+from deltamirror.delta.schema.arrow import to_arrow
 from tests.support.logs.folder import read_log, write_log
 from tests.support.readers.reader import Reader, SeenFile, SeenTable, assert_same_table
 from tests.support.rows.datafiles import data_file, seen_by_us

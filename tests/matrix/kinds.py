@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from deltamirror import Catalog, Table
-from deltamirror.delta.schema import to_arrow
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.storage.location import canonical_location
 from tests.support.logs.folder import read_log
 from tests.support.readers.reader import Reader

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from deltamirror import Catalog, Table
-from deltamirror.delta.schema import from_ddl, to_arrow
+from deltamirror.delta.schema import from_ddl
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import InvalidAction, InvalidSchema
 from tests.support.logs.folder import write_log
 from tests.support.readers.reader import Reader

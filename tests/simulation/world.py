@@ -22,9 +22,10 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import MOST_HUNG, StoreCalls
 from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import StoreAddress, open_store
+from deltamirror.storage.open import open_store
 from deltamirror.storage.store import Created, Exists, Replaced, Store
 from deltamirror.txnlog.database.migrations import migrate
 from deltamirror.txnlog.database.opening import open_database

@@ -27,7 +27,8 @@ from deltamirror.catalog.catalog import Catalog
 from deltamirror.catalog.table import Table
 from deltamirror.catalog.transaction import Transaction
 from deltamirror.txnlog.commit.request import Committed
-from deltamirror.txnlog.tables.reading import HistoryEntry, Snapshot
+from deltamirror.txnlog.tables.history import HistoryEntry
+from deltamirror.txnlog.tables.reading import Snapshot
 from deltamirror.txnlog.tables.registry import TableInfo
 
 __all__ = ["Catalog", "Committed", "HistoryEntry", "Snapshot", "Table", "TableInfo", "Transaction"]

@@ -14,7 +14,8 @@ from deltamirror.config.overrides import ignored_properties
 from deltamirror.delta.actions import Action, Add, Cdc, Remove
 from deltamirror.delta.lines import json_bytes, wire_name, with_end
 from deltamirror.delta.paths import partition_text
-from deltamirror.delta.schema import StructType, from_arrow, from_ddl, parse_schema, schema_string, validate_schema
+from deltamirror.delta.schema import StructType, from_ddl, parse_schema, schema_string, validate_schema
+from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidInput, InvalidSchema
 

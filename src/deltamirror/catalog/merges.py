@@ -9,8 +9,8 @@ import pyarrow as pa
 from deltamirror.arguments import listed, shown, text
 from deltamirror.catalog.edits import Assignments, EditPlan, assigned_values, assignments_of, condition_text
 from deltamirror.delta.commitinfo import Parameters, RewriteMetrics, merge_metrics, merge_parameters
-from deltamirror.delta.schema import Field, StructType, from_arrow
-from deltamirror.delta.schema.arrow import to_arrow
+from deltamirror.delta.schema import Field, StructType
+from deltamirror.delta.schema.arrow import from_arrow, to_arrow
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.casting import Caster, plain_schema, require_castable
 from deltamirror.rows.changes import COPIED, DELETED, UPDATED, Counts

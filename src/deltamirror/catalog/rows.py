@@ -16,7 +16,8 @@ from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.predicates import partition_box
 from deltamirror.rows.sources import RowSource
 from deltamirror.rows.writing import AcceptedPartitions, PartitionValues, RowOrder, WrittenRows
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import Stores
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.tables.reading import Snapshot
 

@@ -31,9 +31,11 @@ from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.rows.sources import RowData
 from deltamirror.rows.writing import discarded_if_refused
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import Stores
 from deltamirror.txnlog.commit.request import Committed
-from deltamirror.txnlog.tables.reading import HistoryEntry, Snapshot, commit_file, history, snapshot
+from deltamirror.txnlog.tables.history import HistoryEntry, commit_file, history
+from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
 
 if TYPE_CHECKING:

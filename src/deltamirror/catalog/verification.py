@@ -9,8 +9,9 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add
 from deltamirror.delta.validation.paths import broken_path_rule
 from deltamirror.errors import InvalidAction
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import file_place
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.open import Stores
 
 __all__ = ["FileVerifier"]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import click
 
+from deltamirror.cli.database import database_of
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Grid, Lines, answer, counted, moment, say
 from deltamirror.cli.parameters import not_empty, span
 from deltamirror.errors import NotFound
@@ -21,6 +21,7 @@ from deltamirror.ops.alerts.silencing import patterns_of, words_of
 from deltamirror.txnlog.alerts import AlertRow, Silence, alerts_now, end_silence, silence, silences
 from deltamirror.txnlog.alerts.deliveries import Undelivered, undelivered
 from deltamirror.txnlog.alerts.records import AlertState
+from deltamirror.txnlog.tables.registry import list_tables
 
 __all__ = ["alert"]
 
@@ -38,9 +39,9 @@ def list_(invocation: Invocation, *, all_: bool) -> None:
 
     Services evaluate the rules (`deltamirror mirror --follow`): without one, nothing changes here.
     """
-    with catalog_of(invocation) as catalog:
-        rows, quiet = alerts_now(catalog.database, resolved=all_), silences(catalog.database)
-        with catalog.database.read() as connection:
+    with database_of(invocation) as opened:
+        rows, quiet = alerts_now(opened.database, resolved=all_), silences(opened.database)
+        with opened.database.read() as connection:
             failing = undelivered(connection)
     document = {
         "alerts": [{**asdict(row), "silenced": _is_silenced(row, quiet)} for row in rows],
@@ -81,10 +82,11 @@ def silence_(invocation: Invocation, *, target: str, seconds: float, reason: str
     RULE and TABLE may be patterns such as `lag-*`. The alerts fire, and are listed, all the same; one that fires still
     when the silence ends is told then.
     """
-    with catalog_of(invocation) as catalog:
-        names = [info.name for info in catalog.tables()]
+    with database_of(invocation) as opened:
+        with opened.database.read() as connection:
+            names = [info.name for info in list_tables(connection)]
         rule, subject = patterns_of(target, table, invocation.loaded().settings, names)
-        made = silence(catalog.database, seconds=seconds, reason=reason, author=_author(), rule=rule, subject=subject)
+        made = silence(opened.database, seconds=seconds, reason=reason, author=_author(), rule=rule, subject=subject)
     ending = f"`deltamirror alert unsilence {made.silence_id}` ends it"
     said = f"Silenced {words_of(made)} until {moment(made.ends_at)}; {ending}."
     answer(asdict(made), Lines((said,)), json=invocation.json)
@@ -98,8 +100,8 @@ def unsilence(invocation: Invocation, *, silence_id: str) -> None:
 
     `deltamirror alert list` shows the silences with their ids.
     """
-    with catalog_of(invocation) as catalog:
-        ended = end_silence(catalog.database, silence_id)
+    with database_of(invocation) as opened:
+        ended = end_silence(opened.database, silence_id)
     answer(asdict(ended), Lines((f"No longer silenced: {words_of(ended)}.",)), json=invocation.json)
 
 

@@ -22,8 +22,8 @@ def clean(invocation: Invocation, *, table: str, dry_run: bool) -> None:
     That is, commits, checksums and checkpoints. delta.logRetentionDuration of the table says how long its commits are
     kept (30 days unless it is set), counted back to midnight (UTC). The newest checkpoint that is as old as that stays,
     with its commit and all that follows: every version that is younger can be read. Nothing goes where there is no such
-    checkpoint, or where the table has delta.enableExpiredLogCleanup=false. The database keeps all versions. A running
-    service does the same after a checkpoint, every cleanup.interval at most.
+    checkpoint, or where the table has delta.enableExpiredLogCleanup=false. Versions stay in the database (see prune). A
+    running service does the same after a checkpoint, every cleanup.interval at most.
     """
     with local_engine(invocation) as engine:
         done = engine.clean(table, dry_run=dry_run)

@@ -1,15 +1,21 @@
 """``deltamirror table create|alter``: what a table is."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.listing import table_document
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer
-from deltamirror.cli.parameters import by_column, names, pairs, schema_from
-from deltamirror.cli.views import table_document
+from deltamirror.cli.parameters import by_column, names, pairs
+from deltamirror.delta.schema import StructType, read_schema
+from deltamirror.delta.schema.arrow import from_arrow
+from deltamirror.errors import InvalidSchema
 
 __all__ = ["alter", "create"]
 
@@ -44,7 +50,7 @@ def create(
     description: str | None,
 ) -> None:
     """Create table NAME, with version 0 as its first commit."""
-    columns = schema_from(schema, schema_file)
+    columns = _schema_from(schema, schema_file)
     with catalog_of(invocation) as catalog:
         table = catalog.create_table(
             name,
@@ -130,3 +136,35 @@ def alter(invocation: Invocation, /, *, name: str, **wishes: Any) -> None:
     version = entry.version if done is None else done.versions[name]
     document = {"table": name, "version": version, "operation": entry.operation, "changed": done is not None}
     answer(document, Lines((said.format(name, version),)), json=invocation.json)
+
+
+def _schema_from(inline: str | None, file: Path | None) -> StructType:
+    """The schema that was given in one of the two ways."""
+    if (inline is None) == (file is None):
+        raise click.UsageError("give the columns with --schema or with --schema-file, one of them")
+    return read_schema(inline) if inline is not None else _schema_of_file(file or Path())
+
+
+def _schema_of_file(file: Path) -> StructType:
+    """The schema in a Parquet file, an Arrow IPC file or stream, or a JSON file of Spark or Delta."""
+    with file.open("rb") as stream:
+        head = stream.read(6)
+    try:
+        if head[:4] == b"PAR1":
+            return from_arrow(pq.read_schema(file))
+        if head == b"ARROW1":
+            return from_arrow(pa.ipc.open_file(file).schema)
+        if head[:4] == b"\xff\xff\xff\xff":
+            return _schema_of_stream(file)
+        return read_schema(file.read_text(encoding="utf-8-sig"))
+    except InvalidSchema as error:
+        raise replace(error, message=f"{file}: {error.message}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        message = f"{file}: not a schema in Arrow, Parquet or JSON: {error}"
+        raise InvalidSchema(message, hint="name a file of one of these kinds") from error
+
+
+def _schema_of_stream(file: Path) -> StructType:
+    # Either a whole stream or the schema message alone (``pa.Schema.serialize``); both begin with it.
+    with pa.OSFile(str(file)) as stream:
+        return from_arrow(pa.ipc.read_schema(stream))

@@ -3,20 +3,19 @@
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 from urllib.parse import urlsplit
 
 import click
 import msgspec
 
+from deltamirror.cli.database import unchecked_database_of
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Grid, answer, moment, say
 from deltamirror.cli.parameters import not_empty
 from deltamirror.config import redact_text, redact_url
 from deltamirror.errors import Unavailable
 from deltamirror.ops.health import HealthReport, HealthState, PartHealth, check
-from deltamirror.wiring import open_catalog_database
 
 __all__ = ["EXIT_DEGRADED", "health"]
 
@@ -49,9 +48,8 @@ def health(invocation: Invocation, *, url: str | None) -> None:
 
 
 def _looked_at(invocation: Invocation) -> HealthReport:
-    settings = invocation.lasting().settings
-    with closing(open_catalog_database(settings)) as database:
-        return check(database, settings)
+    with unchecked_database_of(invocation) as opened:
+        return check(opened.database, opened.settings)
 
 
 def _grid(report: HealthReport) -> Grid:

@@ -1,49 +1,17 @@
 """The root of the command line, and how it turns errors into exit statuses."""
 
-import gc
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_USAGE, failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.lazy import LazyCommand, LazyGroup
 
-__all__ = ["COMMANDS", "CommandLine", "LazyCommand", "cli", "main"]
-
-
-@dataclass(frozen=True, slots=True)
-class LazyCommand:
-    """A command whose module is imported when it is typed, and its line in the help of all commands."""
-
-    module: str
-    attribute: str
-    summary: str
-
-    def load(self) -> click.Command:
-        """The command itself."""
-        with _uncollected():
-            module = import_module(f"deltamirror.cli.{self.module}")
-        command: click.Command = getattr(module, self.attribute)
-        return command
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without looking for garbage: what imports make stays, and to look at it all along takes a tenth of a command."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_enabled:
-            gc.enable()
+__all__ = ["COMMANDS", "CommandLine", "cli", "main"]
 
 
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
@@ -60,6 +28,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "init": LazyCommand("catalog", "init", "Create the catalog, or upgrade an older one."),
     "mirror": LazyCommand("mirror", "mirror", "Publish the commits of all tables to their _delta_log/."),
     "optimize": LazyCommand("optimize", "optimize", "Put fewer, larger files in the place of small ones."),
+    "prune": LazyCommand("prune", "prune", "Delete versions from the database that the log does not hold."),
     "rebuild": LazyCommand("rebuild", "rebuild_", "Write the log of a table again, as the database has it."),
     "reconcile": LazyCommand("reconcile", "reconcile", "Compare logs with the database, and publish what is missing."),
     "repair": LazyCommand("repair", "repair_", "End the quarantine of a table, and publish what is missing."),
@@ -77,28 +46,8 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
 """All commands, in order. Showing them imports none of the libraries that they work with."""
 
 
-class CommandLine(click.Group):
-    """A group whose commands are imported when they are typed, and whose errors end in one line and an exit status."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
-        found = COMMANDS.get(cmd_name)
-        return None if found is None else found.load()
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by their summaries."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command by the list, and what else there is as every command does."""
-        found = [name for name in COMMANDS if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=COMMANDS[name].summary) for name in found]
-        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+class CommandLine(LazyGroup):
+    """The root: errors of its commands end in one line and an exit status."""
 
     def main(
         self,
@@ -131,7 +80,11 @@ class CommandLine(click.Group):
             raise click.exceptions.Exit(EXIT_CLOSED_PIPE) from error
 
 
-@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=CommandLine,
+    known=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="deltamirror", message="deltamirror %(version)s")
 @with_invocation
 def cli(_: Invocation) -> None:

@@ -5,27 +5,27 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text as RichText
 
 from deltamirror.ops.wording import counted, duration, moment
 
 __all__ = [
+    "GAP",
     "Fields",
     "Grid",
     "Lines",
     "View",
     "answer",
     "broken",
+    "cell",
     "counted",
     "duration",
-    "laid_out",
+    "is_numeric",
     "moment",
     "say",
     "write_json_list",
@@ -34,7 +34,7 @@ __all__ = [
 # A terminal table is laid out as a whole; past this many rows, aligned text is streamed there, too.
 LAID_OUT_ROWS: Final = 1_000
 
-_GAP: Final = "  "
+GAP: Final = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def write_json_list(head: Mapping[str, object], name: str, items: Iterable[objec
 def _write_fields(values: Mapping[str, object]) -> None:
     width = max(map(len, values), default=0)
     for name, value in values.items():
-        head, *more = _cell(value).split("\n")
+        head, *more = cell(value).split("\n")
         for line in (f"{name:<{width}}  {head}".rstrip(), *(f"{'':<{width}}  {each}" for each in more)):
             click.echo(_fitted_to_terminal(line, width + 2))
 
@@ -135,57 +135,32 @@ def _write_grid(grid: Grid) -> None:
     if not first:
         click.echo(grid.empty)
     elif sys.stdout.isatty() and not following:
-        console = Console(highlight=False)
-        console.print(laid_out(grid, first, width=console.width))
+        import_module("deltamirror.cli.terminal").show(grid, first)  # with a library that a pipe does not wait for
     else:
         sys.stdout.writelines(f"{line}\n" for line in _aligned(grid.columns, first, chain(following, rows)))
         sys.stdout.flush()
 
 
-def laid_out(grid: Grid, rows: Sequence[Sequence[object]], *, width: int) -> RichTable:
-    """Some rows of a grid as a terminal of this width shows them."""
-    return _drawn(*_fitting(grid, rows, width), [grid.colour(row) for row in rows])
-
-
-def _fitting(
-    grid: Grid, rows: Sequence[Sequence[object]], width: int
-) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-    """The columns and rows for a terminal of this width: optional columns give way until the others fit."""
-    kept = list(range(len(grid.columns)))
-    widths = [max(map(len, (name, *(_cell(row[index]) for row in rows)))) for index, name in enumerate(grid.columns)]
-    for name in grid.optional:
-        if sum(widths[index] for index in kept) + len(_GAP) * (len(kept) - 1) > width:
-            kept.remove(grid.columns.index(name))
-    return [grid.columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
-
-
-def _drawn(columns: Sequence[str], rows: Sequence[Sequence[object]], colours: Sequence[str]) -> RichTable:
-    table = RichTable(box=None, header_style="bold", pad_edge=False)
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="right" if _numeric(rows, index) else "left", overflow="fold")
-    for row, colour in zip(rows, colours, strict=True):
-        table.add_row(*(RichText(_cell(value)) for value in row), style=colour)
-    return table
-
-
 def _aligned(
     columns: Sequence[str], first: Sequence[Sequence[object]], following: Iterable[Sequence[object]]
 ) -> Iterator[str]:
-    right = [_numeric(first, index) for index in range(len(columns))]
-    cells = [[_cell(value) for value in row] for row in first]
+    right = [is_numeric(first, index) for index in range(len(columns))]
+    cells = [[cell(value) for value in row] for row in first]
     widths = [max(len(row[index]) for row in [columns, *cells]) for index in range(len(columns))]
-    for row in chain([columns], cells, ([_cell(value) for value in row] for row in following)):
-        yield _GAP.join(
+    for row in chain([columns], cells, ([cell(value) for value in row] for row in following)):
+        yield GAP.join(
             f"{cell:>{width}}" if to_right else f"{cell:<{width}}"
             for cell, width, to_right in zip(row, widths, right, strict=True)
         ).rstrip()
 
 
-def _numeric(rows: Sequence[Sequence[object]], index: int) -> bool:
+def is_numeric(rows: Sequence[Sequence[object]], index: int) -> bool:
+    """Whether a column has numbers only, which are set to the right."""
     return all(isinstance(row[index], int | None) for row in rows)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as people read it."""
     match value:
         case None:
             return ""

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
+from deltamirror.arguments import table_name
+from deltamirror.cli.database import CatalogDatabase
 from deltamirror.cli.output import counted, duration, moment
-from deltamirror.ops.engine import MirrorEngine
 from deltamirror.pipeline.failures.breaker import reason
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerEvent, BreakerState, all_breakers, breaker_events_of
 from deltamirror.txnlog.queue.pause import is_paused
-from deltamirror.txnlog.queue.status import TableStatus
+from deltamirror.txnlog.queue.status import TableStatus, statuses
 
 __all__ = ["Backlog", "ServiceStatus", "StatusOverview", "StoreStatus"]
 
@@ -98,10 +99,11 @@ class StatusOverview:
     all_paused: bool
 
     @classmethod
-    def of(cls, engine: MirrorEngine, table: str | None = None) -> Self:
-        """All tables of an engine's catalog by name, or one of them."""
-        tables, stores = engine.status(table), StoreStatus.all(engine.database)
-        with engine.database.read() as connection:
+    def of(cls, opened: CatalogDatabase, table: str | None = None) -> Self:
+        """All tables of a catalog by name, or one of them."""
+        stores = StoreStatus.all(opened.database)
+        with opened.database.read() as connection:
+            tables = statuses(connection, None if table is None else table_name(table), opened.switch)
             return cls(tables=tuple(tables), stores=tuple(stores), all_paused=is_paused(connection))
 
     def by_lag(self) -> Self:

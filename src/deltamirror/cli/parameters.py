@@ -2,17 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import click
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from deltamirror.delta.schema import StructType, from_arrow, read_schema
-from deltamirror.errors import InvalidSchema
 
 __all__ = [
     "by_column",
@@ -21,7 +14,6 @@ __all__ = [
     "pairs",
     "partition_values",
     "point_in_time",
-    "schema_from",
     "seconds",
     "span",
     "span_or_none",
@@ -131,35 +123,3 @@ def point_in_time(context: click.Context, parameter: click.Parameter, value: str
         message = f"`{value}` is neither ISO 8601 (2024-01-31T12:00:00Z) nor milliseconds since 1970"
         raise click.BadParameter(message, context, parameter) from error
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-
-
-def schema_from(inline: str | None, file: Path | None) -> StructType:
-    """The schema that was given in one of the two ways."""
-    if (inline is None) == (file is None):
-        raise click.UsageError("give the columns with --schema or with --schema-file, one of them")
-    return read_schema(inline) if inline is not None else _schema_of_file(file or Path())
-
-
-def _schema_of_file(file: Path) -> StructType:
-    """The schema in a Parquet file, an Arrow IPC file or stream, or a JSON file of Spark or Delta."""
-    with file.open("rb") as stream:
-        head = stream.read(6)
-    try:
-        if head[:4] == b"PAR1":
-            return from_arrow(pq.read_schema(file))
-        if head == b"ARROW1":
-            return from_arrow(pa.ipc.open_file(file).schema)
-        if head[:4] == b"\xff\xff\xff\xff":
-            return _schema_of_stream(file)
-        return read_schema(file.read_text(encoding="utf-8-sig"))
-    except InvalidSchema as error:
-        raise replace(error, message=f"{file}: {error.message}") from error
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        message = f"{file}: not a schema in Arrow, Parquet or JSON: {error}"
-        raise InvalidSchema(message, hint="name a file of one of these kinds") from error
-
-
-def _schema_of_stream(file: Path) -> StructType:
-    # Either a whole stream or the schema message alone (``pa.Schema.serialize``); both begin with it.
-    with pa.OSFile(str(file)) as stream:
-        return from_arrow(pa.ipc.read_schema(stream))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import click
 
+from deltamirror.cli.database import database_of
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import whole_number
-from deltamirror.config import Switch, redact_text
+from deltamirror.config import redact_text
 from deltamirror.ops.advice import advice, guide
 from deltamirror.ops.documents import report_document
 from deltamirror.ops.report import TableReport, report_on
@@ -33,8 +33,8 @@ def report_(invocation: Invocation, *, table: str, version: int | None) -> None:
     is shown, too. Objects that another writer changed come with the digest that they should have and the one found;
     versions that `deltamirror adopt` superseded, with those that they have since.
     """
-    with catalog_of(invocation) as catalog:
-        found = report_on(catalog.database, table, version, switch=Switch.of(catalog.settings))
+    with database_of(invocation) as opened:
+        found = report_on(opened.database, table, version, switch=opened.switch)
     answer(report_document(found), Lines(tuple(_lines(found))), json=invocation.json)
 
 

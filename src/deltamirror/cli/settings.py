@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import click
 
+from deltamirror.arguments import table_name
+from deltamirror.cli.database import database_of
 from deltamirror.cli.failure import failure_of, report
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Grid, Lines, answer, say
 from deltamirror.config import Key, Loaded, Secret, Settings, keys, redact_url, settings_for, shown_blocks
 from deltamirror.config.overrides import ignored_properties, origins_for
 from deltamirror.errors import InvalidSettings
+from deltamirror.txnlog.content.state import load_state
 
 __all__ = ["config"]
 
@@ -65,8 +67,8 @@ def check(invocation: Invocation) -> None:
 
 
 def _properties(invocation: Invocation, table: str) -> Mapping[str, str]:
-    with catalog_of(invocation) as catalog:
-        return catalog.table(table).snapshot().metadata.configuration
+    with database_of(invocation) as opened, opened.database.read() as connection:
+        return load_state(connection, table_name(table)).metadata.configuration
 
 
 def _in_a_row(value: object) -> object:

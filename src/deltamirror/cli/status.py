@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
+from deltamirror.cli.database import database_of
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
 from deltamirror.cli.overview import StatusOverview
 from deltamirror.cli.parameters import seconds
@@ -57,12 +57,12 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
     if shows_slo and check:
         raise click.UsageError("--slo shows objectives; --check goes by the lag: give one of them")
     if shows_slo:
-        with local_engine(invocation) as engine:
-            objectives = slo_report(engine.database, engine.settings, table=table)
+        with database_of(invocation) as opened:
+            objectives = slo_report(opened.database, opened.settings, table=table)
         answer(slo_document(objectives), slo_grid(objectives), json=invocation.json)
         return
-    with local_engine(invocation) as engine:
-        found = StatusOverview.of(engine, table)
+    with database_of(invocation) as opened:
+        found = StatusOverview.of(opened, table)
     tables = found.tables
     answer(document(found), grid(tables) if table is None else Fields(_fields(tables[0])), json=invocation.json)
     if not invocation.json:
@@ -152,6 +152,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "checkpoint": _checkpoint(table),
         "time": _times(table),
         "log": _log(table),
+        "history": f"begins with version {table.history_start}" if table.history_start else "",
         "error": _told(table, table.error),
         "checkpoint error": _told(table, table.checkpoint_error),
         "escalated": _escalated(table),

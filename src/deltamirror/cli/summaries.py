@@ -11,7 +11,7 @@ from deltamirror.cli.output import counted
 from deltamirror.cli.overview import Backlog
 from deltamirror.cli.progress import Done, RunTally
 from deltamirror.ops.engine import MirrorEngine
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 
 __all__ = ["Summaries", "summarised"]
 

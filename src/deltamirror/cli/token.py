@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
+from deltamirror.cli.database import database_of
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Grid, Lines, answer, moment
 from deltamirror.cli.parameters import names
 from deltamirror.txnlog.access.patterns import TablePattern
@@ -60,8 +60,8 @@ def issue(invocation: Invocation, *, name: str, rights: tuple[Right, ...], table
     The catalog keeps a digest of it: who loses the token needs another one.
     """
     pattern = TablePattern(tables)
-    with catalog_of(invocation) as catalog:
-        issued = issue_token(catalog.database, name, rights=rights, tables=pattern, seconds=expires)
+    with database_of(invocation) as opened:
+        issued = issue_token(opened.database, name, rights=rights, tables=pattern, seconds=expires)
     until = "until it is revoked" if issued.token.expires_at is None else f"until {moment(issued.token.expires_at)}"
     what = f"{name} may {', '.join(issued.token.rights)} ({tables}) {until}. The token is shown this once:"
     document = {**_document(issued.token), "token": issued.text}
@@ -72,7 +72,7 @@ def issue(invocation: Invocation, *, name: str, rights: tuple[Right, ...], table
 @with_invocation
 def list_(invocation: Invocation) -> None:
     """List the tokens, with what they allow and when they were last used."""
-    with catalog_of(invocation) as catalog, catalog.database.read() as connection:
+    with database_of(invocation) as opened, opened.database.read() as connection:
         found = all_tokens(connection)
     columns = ("NAME", "ID", "STATE", "RIGHTS", "TABLES", "EXPIRES", "LAST USED")
     rows = [
@@ -91,8 +91,8 @@ def revoke(invocation: Invocation, *, name: str) -> None:
 
     NAME is the token's name, or its id.
     """
-    with catalog_of(invocation) as catalog:
-        revoked = revoke_token(catalog.database, name)
+    with database_of(invocation) as opened:
+        revoked = revoke_token(opened.database, name)
     answer(_document(revoked), Lines((f"The token {revoked.name} ({revoked.id}) is revoked.",)), json=invocation.json)
 
 

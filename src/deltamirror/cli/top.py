@@ -18,15 +18,15 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from deltamirror.cli.database import CatalogDatabase, database_of
 from deltamirror.cli.failure import one_line
 from deltamirror.cli.invocation import Invocation, with_invocation
-from deltamirror.cli.opening import local_engine
-from deltamirror.cli.output import answer, broken, counted, laid_out, moment, say
+from deltamirror.cli.output import answer, broken, counted, moment, say
 from deltamirror.cli.overview import Backlog, StatusOverview
 from deltamirror.cli.status import document, failure_lines, grid
+from deltamirror.cli.terminal import laid_out
 from deltamirror.config import redact_url
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.ops.engine import MirrorEngine
 from deltamirror.txnlog.tables.registry import MirrorState
 
 __all__ = ["top"]
@@ -57,12 +57,12 @@ def top(invocation: Invocation, *, once: bool, interval: float) -> None:
     not closed, and the services that hold leases. The arrows and the page keys move through the tables; q or Ctrl-C
     ends it. The exit status is 0. With --json, or where there is no terminal, it is shown once.
     """
-    with local_engine(invocation) as engine:
+    with database_of(invocation) as opened:
         if once or invocation.json or not sys.stdout.isatty():
-            _show_once(_Look.of(engine), json=invocation.json)
+            _show_once(_Look.of(opened), json=invocation.json)
         else:
             with suppress(KeyboardInterrupt):
-                _watch(engine, interval)
+                _watch(opened, interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +76,16 @@ class _Look:
     """Why the database could not be asked after that."""
 
     @classmethod
-    def of(cls, engine: MirrorEngine) -> Self:
+    def of(cls, opened: CatalogDatabase) -> Self:
         """Ask the database, and let others open it, where only one process can have it open."""
-        overview = StatusOverview.of(engine).by_lag()
-        engine.database.let_go()
-        return cls(catalog=redact_url(engine.settings.catalog.url), at=int(time.time() * 1000), overview=overview)
+        overview = StatusOverview.of(opened).by_lag()
+        opened.database.let_go()
+        return cls(catalog=redact_url(opened.settings.catalog.url), at=int(time.time() * 1000), overview=overview)
 
-    def renewed(self, engine: MirrorEngine) -> "_Look":
+    def renewed(self, opened: CatalogDatabase) -> "_Look":
         """Ask again; without an answer, what was known before, and why there is none."""
         try:
-            return _Look.of(engine)
+            return _Look.of(opened)
         except DeltaMirrorError as error:
             return replace(self, trouble=one_line(f"{error.code}: {error.message}; {error.hint}"))
 
@@ -132,9 +132,9 @@ def _show_once(look: _Look, *, json: bool) -> None:
             say(note)
 
 
-def _watch(engine: MirrorEngine, interval: float) -> None:
+def _watch(opened: CatalogDatabase, interval: float) -> None:
     """Draw until the user has seen enough. Only the lines of the screen are written over, so that nothing flickers."""
-    console, first, look = Console(highlight=False), 0, _Look.of(engine)
+    console, first, look = Console(highlight=False), 0, _Look.of(opened)
     with _keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         due = time.monotonic() + interval
         while True:
@@ -143,7 +143,7 @@ def _watch(engine: MirrorEngine, interval: float) -> None:
             if key in _QUIT:
                 return
             if key is None:
-                look, due = look.renewed(engine), time.monotonic() + interval
+                look, due = look.renewed(opened), time.monotonic() + interval
             first = min(max(first + _MOVES.get(key or b"", 0), 0), max(len(look.overview.tables) - 1, 0))
 
 

@@ -1,7 +1,6 @@
-"""``deltamirror table list|show|history|files``: the catalog, looked at."""
+"""``deltamirror table show|files``: a table, looked at."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
@@ -9,8 +8,9 @@ import click
 import msgspec
 import pyarrow as pa
 
-from deltamirror.catalog import HistoryEntry, Snapshot, Table, TableInfo
+from deltamirror.catalog import Snapshot, Table, TableInfo
 from deltamirror.cli.invocation import Invocation, with_invocation
+from deltamirror.cli.listing import table_document
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Fields, Grid, answer, moment, write_json_list
 from deltamirror.cli.parameters import partition_values, point_in_time, whole_number
@@ -18,22 +18,10 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.schema import column_text, schema_string
 
-__all__ = ["files", "history", "list_", "metrics_of", "show", "table_document"]
+__all__ = ["files", "metrics_of", "show"]
 
 _BATCH: Final = 10_000
 _JSON_COLUMNS: Final = frozenset({"deletion_vector", "partition_values", "tags"})
-
-
-@click.command("list", epilog="Example: deltamirror table list --json")
-@with_invocation
-def list_(invocation: Invocation) -> None:
-    """List the tables of the catalog."""
-    with catalog_of(invocation) as catalog:
-        tables = catalog.tables()
-    columns = ("TABLE", "HEAD", "UNPUBLISHED", "STATE", "CHANGED", "LOCATION")
-    rows = [(t.name, t.head, t.unpublished, t.state, moment(t.head_timestamp), t.location) for t in tables]
-    empty = "No tables. `deltamirror table create` makes one."
-    answer({"tables": [table_document(info) for info in tables]}, Grid(columns, rows, empty), json=invocation.json)
 
 
 @click.command(epilog="Example: deltamirror table show orders")
@@ -48,19 +36,6 @@ def show(invocation: Invocation, *, name: str) -> None:
         table = catalog.table(name)
         info, snapshot = table.info(), table.snapshot()
         answer({"table": _described(info, snapshot)}, Fields(_present(_fields(info, snapshot))), json=invocation.json)
-
-
-@click.command(epilog="Example: deltamirror table history orders --limit 10")
-@click.argument("name")
-@click.option("--limit", type=int, callback=whole_number(1), metavar="N", help="Only the newest N versions.")
-@with_invocation
-def history(invocation: Invocation, *, name: str, limit: int | None) -> None:
-    """Show the commits of table NAME, the newest first."""
-    with catalog_of(invocation) as catalog:
-        entries = catalog.table(name).history(limit=limit)
-    columns = ("VERSION", "TIME", "OPERATION", "ADDED", "REMOVED", "LINES", "BYTES", "KIND")
-    grid = Grid(columns, [_history_row(entry) for entry in entries], empty="No commits.")
-    answer({"table": name, "history": entries}, grid, json=invocation.json)
 
 
 @click.command(epilog="Example: deltamirror table files orders --version 3")
@@ -107,11 +82,6 @@ def metrics_of(table: Table, version: int) -> dict[str, str]:
     return dict(info.operation_metrics or {}) if isinstance(info, CommitInfo) else {}
 
 
-def table_document(info: TableInfo) -> dict[str, object]:
-    """A table at a glance, as ``--json`` shows it."""
-    return {**asdict(info), "unpublished": info.unpublished}
-
-
 def _fields(info: TableInfo, snapshot: Snapshot) -> dict[str, object]:
     published = "nothing" if info.published is None else f"version {info.published}"
     return {
@@ -154,11 +124,6 @@ def _protocol(snapshot: Snapshot) -> str:
     features = protocol.writer_features or []
     listed = f": {', '.join(features)}" if features else ""
     return f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}{listed}"
-
-
-def _history_row(entry: HistoryEntry) -> tuple[object, ...]:
-    counts = (entry.num_added, entry.num_removed, entry.num_lines, entry.num_bytes)
-    return entry.version, moment(entry.timestamp), entry.operation, *counts, entry.kind
 
 
 def _file_objects(found: pa.Table) -> Iterator[dict[str, object]]:

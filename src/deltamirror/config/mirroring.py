@@ -21,6 +21,7 @@ __all__ = [
     "CheckpointSettings",
     "CleanupSettings",
     "HealthSettings",
+    "HistorySettings",
     "MirrorSettings",
     "ReconcileSettings",
     "SparkSettings",
@@ -362,6 +363,22 @@ class CleanupSettings(msgspec.Struct, frozen=True, kw_only=True):
         NOT_NEGATIVE,
         described("How often the log of a table is cleaned at most.", unit="s", reload=Reload.LIVE),
     ] = 3600.0
+
+
+class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the database keeps the versions of a table, whose log keeps them by the properties of the table."""
+
+    keep: Annotated[
+        Annotated[float, NOT_NEGATIVE] | None,
+        described(
+            "For how many days versions are kept, counted back to midnight (UTC); versions that the log holds stay. "
+            "After a checkpoint, a service prunes older ones: they cannot be read, restored or streamed any more. "
+            "Without a value the database keeps every version.",
+            unit="days",
+            reload=Reload.LIVE,
+            per_table=True,
+        ),
+    ] = None
 
 
 class HealthSettings(msgspec.Struct, frozen=True, kw_only=True):

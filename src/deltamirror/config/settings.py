@@ -11,6 +11,7 @@ from deltamirror.config.mirroring import (
     CheckpointSettings,
     CleanupSettings,
     HealthSettings,
+    HistorySettings,
     MirrorSettings,
     ReconcileSettings,
     SparkSettings,
@@ -218,6 +219,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     breaker: BreakerSettings = BreakerSettings()
     reconcile: ReconcileSettings = ReconcileSettings()
     cleanup: CleanupSettings = CleanupSettings()
+    history: HistorySettings = HistorySettings()
     health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
     rows: RowsSettings = RowsSettings()

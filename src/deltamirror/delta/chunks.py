@@ -9,8 +9,9 @@ joined, if it has several: so it can be computed without reading gigabytes while
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import pyarrow as pa
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 from deltamirror.delta.bounds import LARGEST_CHUNK
 from deltamirror.errors import CapacityExceeded, Internal
@@ -37,10 +38,7 @@ class Chunk:
     def _decompressed(self) -> bytes:
         if self.raw_bytes > LARGEST_CHUNK:
             raise Internal(f"a stored chunk of {self.raw_bytes} bytes is larger than any that is written")
-        try:
-            data: bytes = pa.Codec("zstd").decompress(self.data, self.raw_bytes, asbytes=True)
-        except (pa.ArrowException, OSError) as error:
-            raise Internal(f"a stored chunk cannot be decompressed to {self.raw_bytes} bytes: {error}") from error
+        data: bytes = _zstd().decompress(self.data, self.raw_bytes)
         return data
 
 
@@ -56,7 +54,7 @@ def compressed_chunk(data: bytes) -> Chunk:
             f"a chunk of {len(data):,} bytes is too large: the limit is {LARGEST_CHUNK:,}",
             hint="lower catalog.chunk_lines, or give shorter statistics",
         )
-    packed = pa.Codec("zstd").compress(data, asbytes=True)
+    packed = _zstd().compress(data)
     return Chunk("zstd", len(data), hashlib.sha256(data).digest(), packed)
 
 
@@ -64,3 +62,9 @@ def commit_digest(digests: Iterable[bytes]) -> bytes:
     """The digest of a commit from those of its chunks."""
     first, *others = digests
     return hashlib.sha256(b"".join([first, *others])).digest() if others else first
+
+
+@cache
+def _zstd() -> Any:
+    """Imported with the first chunk that is compressed: small commits have none, nor does a look at a table."""
+    return import_module("deltamirror.delta.zstd")

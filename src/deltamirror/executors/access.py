@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 from deltamirror.errors import DeltaMirrorError, PermissionDenied
-from deltamirror.storage.open import StoreAddress, Stores, open_store
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import Stores, open_store
 from deltamirror.storage.store import Store
 
 __all__ = ["executor_store", "explained", "explaining"]

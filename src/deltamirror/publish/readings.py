@@ -14,8 +14,8 @@ from deltamirror.deltalog.delta_rs import DELTA_RS, add_actions, knows_too_littl
 from deltamirror.deltalog.listing import read_listing
 from deltamirror.deltalog.states import state_at
 from deltamirror.errors import Internal, Transient
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 
 __all__ = ["LogReader", "OpenedVersion", "read_by_delta_rs", "require_as_committed"]

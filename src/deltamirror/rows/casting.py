@@ -12,17 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from deltamirror.delta.schema import (
-    ArrayType,
-    DataType,
-    Decimal,
-    Field,
-    MapType,
-    Primitive,
-    StructType,
-    from_arrow,
-    type_text,
-)
+from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, type_text
+from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.delta.schema.keys import CURRENT_DEFAULT, GENERATION_EXPRESSION
 from deltamirror.delta.widening import TYPE_WIDENING, is_widening
 from deltamirror.errors import InvalidInput, InvalidSchema

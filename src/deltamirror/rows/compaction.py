@@ -12,7 +12,7 @@ from deltamirror.delta.schema.columns import ColumnPath
 from deltamirror.rows.ordering import rows_along
 from deltamirror.rows.scanning import TableFiles, scan_of_adds
 from deltamirror.rows.writing import RowFiles, RowOrder
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 
 __all__ = ["Bin", "bins", "by_partition", "compacted"]

@@ -33,8 +33,9 @@ from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
 from deltamirror.rows.vectors import RowMask, deleted_ranges
 from deltamirror.rows.writing import row_numbers
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import file_place, local_path
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.open import Stores
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, from_arrow
+from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Primitive, StructType
+from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.delta.widening import record_widenings
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.casting import decoded_type, is_list, plain_schema, widened_type

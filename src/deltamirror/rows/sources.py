@@ -11,7 +11,7 @@ from deltamirror.arguments import shown
 from deltamirror.delta.actions import Add
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.writing import RowFiles, RowOrder
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 
 __all__ = [

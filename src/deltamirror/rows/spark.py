@@ -33,8 +33,8 @@ from deltamirror.rows.layout import Layout
 from deltamirror.rows.rewriting import Rewriting
 from deltamirror.rows.scanning import TableFiles, file_groups
 from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import is_of_one_machine
-from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 
 __all__ = [

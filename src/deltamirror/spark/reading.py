@@ -10,14 +10,15 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from deltamirror.catalog.catalog import Catalog
-from deltamirror.delta.schema import from_arrow, schema_string
+from deltamirror.delta.schema import schema_string
+from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.errors import InvalidInput
 from deltamirror.executors.access import explaining
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.scanning import Scan, TableFiles, file_groups, scan_of
 from deltamirror.spark.filters import condition_text
 from deltamirror.spark.options import SourceOptions, with_hint
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.tables.reading import Snapshot
 
 __all__ = ["FileGroup", "TableReader", "group_reader", "spark_schema"]

@@ -28,7 +28,7 @@ from deltamirror.rows.scanning import file_groups, listed_adds
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.spark.reading import FileGroup, group_reader
 from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
-from deltamirror.txnlog.tables.reading import milliseconds_of
+from deltamirror.txnlog.tables.history import milliseconds_of
 
 __all__ = ["StreamPlace", "TableStreamReader"]
 

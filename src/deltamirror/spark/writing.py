@@ -23,7 +23,7 @@ from deltamirror.rows.layout import Layout
 from deltamirror.rows.spark import TaskRows, collected, written_by_task
 from deltamirror.rows.writing import RowOrder, WrittenRows, discarded_if_refused
 from deltamirror.spark.options import SourceOptions, with_hint
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.reading import Snapshot
 

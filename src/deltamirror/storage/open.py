@@ -2,35 +2,22 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from deltamirror.config import LiveSettings, Settings, StorageSettings, load
-from deltamirror.errors import InvalidLocation, InvalidSettings
+from deltamirror.errors import InvalidLocation
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials, clients_for
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.failures import from_os
-from deltamirror.storage.location import canonical_location, local_path
+from deltamirror.storage.location import local_path
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
 
-__all__ = ["StoreAddress", "Stores", "keys_of", "open_store", "store_above", "store_at"]
-
-
-@dataclass(frozen=True, slots=True)
-class StoreAddress:
-    """Where a store is and how to go there, fit to travel: without credentials."""
-
-    location: str
-    options: StorageSettings
-
-    @classmethod
-    def of(cls, location: str, settings: StorageSettings) -> Self:
-        """The address of a location, in its canonical form."""
-        return cls(canonical_location(location), _without_credentials(settings))
+__all__ = ["Stores", "keys_of", "open_store", "store_above", "store_at"]
 
 
 class Stores:
@@ -86,7 +73,7 @@ def store_at(location: str, settings: StorageSettings) -> Store:
 
 def store_above(location: str, settings: StorageSettings) -> Store:
     """A place that has tables in it, to look for them: a folder, or a whole bucket."""
-    address = StoreAddress(canonical_location(location, or_bucket=True), _without_credentials(settings))
+    address = StoreAddress.of(location, settings, or_bucket=True)
     return Stores.with_keys(Settings(storage=settings)).at(address)
 
 
@@ -106,16 +93,6 @@ def _remote(address: StoreAddress, credentials: Credentials) -> ObjectStore:
     bucket, _, path = rest.partition("/")
     clients = clients_for(scheme, bucket, address.options, credentials)
     return ObjectStore(address.location, path, clients, reopen=(open_store, (address,)))
-
-
-def _without_credentials(settings: StorageSettings) -> StorageSettings:
-    if settings.has_secret_endpoint:
-        raise InvalidSettings(
-            "the endpoint has a user or parameters in it",
-            hint="keys have settings of their own: `storage.access_key_id`, `storage.secret_access_key`",
-            key="storage.endpoint",
-        )
-    return settings.without_credentials()
 
 
 def _own_credentials() -> Credentials:

@@ -22,7 +22,8 @@ from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import versions
-from deltamirror.txnlog.tables.registry import TableInfo, create_table, drop_table, rename_table
+from deltamirror.txnlog.tables.creation import create_table
+from deltamirror.txnlog.tables.registry import TableInfo, drop_table, rename_table
 
 __all__ = ["SqlTransaction", "SqlTxnLogWriter"]
 

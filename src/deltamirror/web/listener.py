@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.health import HealthMonitor, HealthReport
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.telemetry import metrics
 from deltamirror.web.address import ListenAddress

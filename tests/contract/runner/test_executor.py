@@ -14,7 +14,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import InvalidSettings, PermissionDenied
 from deltamirror.pipeline.run import execution
 from deltamirror.pipeline.run.spark import executor
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.work import CommitUnit, Outcome
 from tests.support.logs.checkpoints import first_commit
 from tests.support.logs.checkpoints import unit_of as checkpoint_of

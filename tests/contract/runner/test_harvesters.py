@@ -12,7 +12,8 @@ from deltamirror.deltalog.listing import read_listing
 from deltamirror.errors import InvalidInput, InvalidLine, LogChanged, Unavailable
 from deltamirror.pipeline.run.log_reading import LocalHarvester
 from deltamirror.pipeline.run.slices import LogSlice, base_slices, commit_slices
-from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart
 from tests.support.imports.foreign_logs import HISTORY, put_log, put_parts, state_after

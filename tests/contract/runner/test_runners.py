@@ -12,7 +12,8 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, InvalidLocation, Unavailable
-from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.backlog import commit_work, with_chunks
 from deltamirror.txnlog.queue.leases import Claim, claim, release
 from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitUnit, Lane, Lease, Outcome, Stage

@@ -20,7 +20,8 @@ from deltamirror.ops.validate.validating import validate_log
 from deltamirror.ops.verify import commit_parts
 from deltamirror.ops.verify.commit_parts import CommitParts
 from deltamirror.pipeline.run.inspection import Inspector
-from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import store_at
 from deltamirror.work import CommitUnit, ExpectedObject, ObjectDifference
 from tests.support.logs.checkpoints import commit, file, first_commit
 from tests.support.logs.commit_units import commit_key, unit_of, work_of

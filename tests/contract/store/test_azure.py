@@ -11,7 +11,8 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import NotFound, PermissionDenied, Unavailable
-from deltamirror.storage.open import StoreAddress, open_store, store_at
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import open_store, store_at
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.storage.store import Created, Replaced, Store
 from tests.support.servers import azurite_server as azurite

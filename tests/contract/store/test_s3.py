@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from deltamirror.config import Secret, StorageSettings
 from deltamirror.errors import NotFound, PermissionDenied, Unavailable
-from deltamirror.storage.open import StoreAddress, open_store, store_at
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import open_store, store_at
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.storage.store import Created, Store
 from tests.support.servers.s3 import ON_BOTH_SERVERS

@@ -132,7 +132,11 @@ _ROWS: Final = "a data file that no version names is read by nobody: tests/contr
 
 _VACUUM: Final = "each of these files could go; the next vacuum deletes the others: tests/contract/test_vacuum.py"
 
+_PRUNING: Final = "the next pruning finishes it: tests/contract/test_pruning.py dies before and after each of its steps"
+
 ELSEWHERE: Final[Mapping[Step, str]] = {
+    Step.RAISE_HISTORY_START: _PRUNING,
+    Step.PRUNE_ROWS: _PRUNING,
     Step.CATCH_UP: _OVERTAKEN,
     Step.MOVE_ROW_IDS: _OVERTAKEN,
     Step.DISCARD_STAGE: "a commit failed before; what is left of its stage is swept: tests/fault/test_commit_kill.py",

@@ -50,6 +50,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "verify": (TABLE,),
     "adopt": (TABLE,),
     "clean": (TABLE,),
+    "prune": (TABLE, "--keep", "30d"),
     "vacuum": (TABLE,),
     "restore": (TABLE, "--version", "0"),
     "optimize": (TABLE,),

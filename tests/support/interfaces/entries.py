@@ -182,6 +182,7 @@ CASES: dict[str, Case] = {
     "MirrorEngine.mirror": lambda g: g.hands.engine.mirror(g.text, g.number),
     "MirrorEngine.checkpoint": lambda g: g.hands.engine.checkpoint(g.text),
     "MirrorEngine.clean": lambda g: g.hands.engine.clean(g.text),
+    "MirrorEngine.prune": lambda g: g.hands.engine.prune(g.text, keep=0.0),
     "MirrorEngine.status": lambda g: g.hands.engine.status(g.text),
     "MirrorEngine.monitor": lambda g: g.hands.engine.monitor().report(),
     "MirrorEngine.settings": lambda g: g.hands.engine.settings,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.delta.paths import PartitionValue
-from deltamirror.delta.schema import to_arrow
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.storage.location import canonical_location
 from tests.support.logs.folder import read_log
 from tests.support.readers.reader import Reader, SeenTable

@@ -8,7 +8,7 @@ from deltamirror.delta import lines, names
 from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Format, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.chunks import Chunk, commit_digest, compressed_chunk, plain_chunk
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase, CheckpointOutcome, CheckpointUnit, CommitWork, Lane, Lease
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 from deltamirror.config import StorageSettings
 from deltamirror.delta.chunks import Chunk, commit_digest, compressed_chunk, plain_chunk
 from deltamirror.publish.commits import publish_commits
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Guard, Lane, Lease
 

@@ -10,8 +10,9 @@ from deltamirror.config import LiveSettings, ReconcileSettings, Settings
 from deltamirror.ops.reconcile.reconciling import Reconciler, Strategy, TableReconciled
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.run.inspection import LocalInspector
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.clients import Credentials
-from deltamirror.storage.open import StoreAddress, open_store
+from deltamirror.storage.open import open_store
 from deltamirror.storage.store import Store
 from tests.support.logs.commit_units import Calls, watched
 from tests.support.mirrors.local import local_settings

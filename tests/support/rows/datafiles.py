@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.delta.paths import PartitionValue, decode_path, encode_path, partition_directory, partition_text
-from deltamirror.delta.schema import StructType, to_arrow
+from deltamirror.delta.schema import StructType
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.txnlog.tables.reading import Snapshot
 from tests.support.readers.reader import SeenFile, SeenTable
 from tests.support.readers.rows import fingerprint

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltamirror.delta.schema import from_arrow, schema_string
+from deltamirror.delta.schema import schema_string
+from deltamirror.delta.schema.arrow import from_arrow
 
 __all__ = ["DataFrame", "SparkSession"]
 

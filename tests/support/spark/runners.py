@@ -20,7 +20,7 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.log_reading import LocalHarvester
 from deltamirror.pipeline.run.slices import LogSlice
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.work import ExpectedObject, ObjectDifference, Outcome, Unit
 from tests.support.servers.seaweed_server import SeaweedServer

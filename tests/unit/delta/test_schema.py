@@ -13,14 +13,13 @@ from deltamirror.delta.schema import (
     MapType,
     Primitive,
     StructType,
-    from_arrow,
     from_ddl,
     parse_schema,
     read_schema,
     schema_string,
-    to_arrow,
     validate_schema,
 )
+from deltamirror.delta.schema.arrow import from_arrow, to_arrow
 from deltamirror.errors import InvalidSchema
 from tests.support.reference_logs.golden import reference
 

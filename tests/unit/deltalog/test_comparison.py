@@ -15,7 +15,8 @@ from deltamirror.deltalog.comparison import difference, list_log
 from deltamirror.errors import InvalidLocation
 from deltamirror.pipeline.run.spark.inspector import differing, in_executor_store
 from deltamirror.pipeline.run.spark.mapping import answer_items
-from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import store_at
 from deltamirror.work import ExpectedObject, ObjectDifference
 from tests.support.logs.commit_units import commit_key, watched
 

@@ -16,7 +16,8 @@ from deltamirror.ops.validate.validating import Validated, validate_log
 from deltamirror.ops.verify import commit_parts
 from deltamirror.ops.verify.commit_parts import CommitParts
 from deltamirror.pipeline.run.inspection import LocalInspector
-from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import store_at
 from tests.support.logs.broken import CORRUPTIONS, KINDS, Corruption, Log, made_log
 
 pytestmark = pytest.mark.requirement("R70")

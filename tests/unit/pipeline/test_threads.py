@@ -12,7 +12,8 @@ import pytest
 from deltamirror.errors import CapacityExceeded, Internal, LeaseLost, Unavailable
 from deltamirror.pipeline.run.execution import Resources, execute, failed
 from deltamirror.pipeline.run.local.threads import patience, work_on
-from deltamirror.storage.open import StoreAddress, open_store
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import open_store
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome, Stage, Unit
 from tests.support.logs.checkpoints import first_commit

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from deltamirror.config import StorageSettings
 from deltamirror.errors import LeaseLost, Unavailable
 from deltamirror.storage import calls as module
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import MOST_HUNG, StoreCalls
 from deltamirror.storage.disk import DiskStore
-from deltamirror.storage.open import StoreAddress, Stores, open_store, store_at
+from deltamirror.storage.open import Stores, open_store, store_at
 from deltamirror.storage.store import ETag, Meta
 
 HASTY = replace(StorageSettings(), timeout=0.05)

@@ -24,7 +24,8 @@ from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.predicates import require_partition_columns
 from deltamirror.rows.skipping import possible_files
 from deltamirror.rows.writing import RowOrder, WrittenRows, target_file_size
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.open import Stores
 from deltamirror.txnlog.tables.reading import Snapshot
 
 __all__ = ["Optimization", "Optimized"]

@@ -1,6 +1,5 @@
-"""Table schemas: Delta's types as values, their JSON text, column definitions, and Arrow."""
+"""Table schemas: Delta's types as values, their JSON text, and column definitions; ``arrow`` has those of Arrow."""
 
-from deltamirror.delta.schema.arrow import from_arrow, to_arrow
 from deltamirror.delta.schema.ddl import column_text, from_ddl, type_text
 from deltamirror.delta.schema.rules import validate_schema
 from deltamirror.delta.schema.text import parse_schema, schema_string
@@ -24,13 +23,11 @@ __all__ = [
     "Primitive",
     "StructType",
     "column_text",
-    "from_arrow",
     "from_ddl",
     "parse_schema",
     "primitive_names",
     "read_schema",
     "schema_string",
-    "to_arrow",
     "type_text",
     "validate_schema",
 ]

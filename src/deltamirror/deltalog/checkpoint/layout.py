@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.properties import write_stats_as_json, write_stats_as_struct
-from deltamirror.delta.schema import Field, StructType, from_ddl, to_arrow
+from deltamirror.delta.schema import Field, StructType, from_ddl
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.deltalog.checkpoint.statistics import partition_schema, statistics_schema
 
 __all__ = [

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.features.table import READER_FEATURES_VERSION, WRITER_FEATURES_VERSION
-from deltamirror.delta.schema import from_arrow, schema_string
+from deltamirror.delta.schema import schema_string
+from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.columns import combined
 from deltamirror.deltalog.checkpoint.layout import PARTITIONS_PARSED, STATS_PARSED, checkpoint_columns, file_columns

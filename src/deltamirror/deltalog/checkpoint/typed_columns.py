@@ -15,7 +15,8 @@ import pyarrow.json as pj
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.properties import write_stats_as_struct
-from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType, to_arrow
+from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, StructType
+from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.deltalog.checkpoint.columns import combined
 from deltamirror.deltalog.checkpoint.layout import STATS_PARSED
 from deltamirror.deltalog.checkpoint.parquet import as_stored

@@ -10,7 +10,7 @@ from deltamirror.ops.alerts.explanations import facts_of
 from deltamirror.ops.alerts.readings import observe
 from deltamirror.ops.alerts.rules import ParsedRule, channels_in_force, rules_in_force, told_channels
 from deltamirror.ops.service_thread import ServiceThread
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.telemetry import metrics
 from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, record

@@ -10,7 +10,7 @@ from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.ops.alerts.channels import HINT, open_channel, repeat_of
 from deltamirror.ops.alerts.messages import Message
 from deltamirror.ops.alerts.secrecy import without_secrets
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.alerts.deliveries import DeliveryClaim, channels_due, claim, record_failed, record_sent
 from deltamirror.txnlog.database.access import Database

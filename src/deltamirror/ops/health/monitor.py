@@ -25,7 +25,7 @@ from deltamirror.ops.health.process import (
 )
 from deltamirror.ops.health.report import HealthFinding, HealthReport, HealthState, PartHealth, combined
 from deltamirror.ops.health.stores import StoreProbes
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
 

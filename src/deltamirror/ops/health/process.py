@@ -3,17 +3,20 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deltamirror.config import ReloadState, Settings
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.health.catalog import named, overdue_findings, trouble
 from deltamirror.ops.health.report import HealthFinding, HealthState, combined
-from deltamirror.ops.reconcile.background import BackgroundReconciler
-from deltamirror.pipeline.run.execution import our_error
-from deltamirror.pipeline.run.runner import Runner
-from deltamirror.pipeline.service.progress import Quiet, Standing, WorkInHand
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.queue.leases import Overdue
+
+if TYPE_CHECKING:
+    from deltamirror.ops.reconcile.background import BackgroundReconciler
+    from deltamirror.pipeline.run.runner import Runner
+    from deltamirror.pipeline.service.progress import Quiet, Standing, WorkInHand
 
 __all__ = ["ProcessParts", "ServiceProgress", "reconciler_finding", "settings_finding", "spark_finding"]
 
@@ -26,9 +29,9 @@ class ProcessParts:
 
     owner: str = ""
     """The name under which it holds leases."""
-    progress: WorkInHand | None = None
-    reconciler: Callable[[], BackgroundReconciler | None] = lambda: None
-    runner: Runner | None = None
+    progress: "WorkInHand | None" = None
+    reconciler: "Callable[[], BackgroundReconciler | None]" = lambda: None
+    runner: "Runner | None" = None
     lets_go: bool = False
     """Whether a check has to let others open the database again, where one process at a time can: no service does."""
 
@@ -38,7 +41,7 @@ class ServiceProgress:
 
     def __init__(
         self,
-        progress: WorkInHand,
+        progress: "WorkInHand",
         *,
         owner: str,
         stalled: Callable[[], float],
@@ -61,11 +64,11 @@ class ServiceProgress:
             return HealthFinding(state=HealthState.DEGRADED, reason=f"{found.reason}; the database does not answer")
         return found
 
-    def _of_loop(self, standing: Standing) -> Iterator[HealthFinding]:
+    def _of_loop(self, standing: "Standing") -> Iterator[HealthFinding]:
         if standing.turned is not None and standing.turned > self._stalled:
             yield _hangs(f"the service has not looked for work for {standing.turned:.0f} s")
 
-    def _of_jobs(self, jobs: Sequence[Quiet]) -> Iterator[HealthFinding]:
+    def _of_jobs(self, jobs: "Sequence[Quiet]") -> Iterator[HealthFinding]:
         for job in jobs:
             if job.seconds <= self._stalled:
                 continue
@@ -76,7 +79,7 @@ class ServiceProgress:
                 advice = f"others go on; if it lasts, {_RESTART}"
                 yield HealthFinding(state=HealthState.DEGRADED, reason=what, advice=advice)
 
-    def _of_others(self, late: Sequence[Overdue] | None, standing: Standing) -> Iterator[HealthFinding]:
+    def _of_others(self, late: Sequence[Overdue] | None, standing: "Standing") -> Iterator[HealthFinding]:
         """Work that this service might take on and does not, and that which another one holds and does not do."""
         untaken = [each for each in late or () if each.owner is None]
         if self._untaken_for(untaken) > self._stalled and standing.advanced > self._stalled:
@@ -104,7 +107,7 @@ def _hangs(reason: str) -> HealthFinding:
     return HealthFinding(state=HealthState.FAILED, reason=reason, advice=_RESTART, restart_cures=True)
 
 
-def reconciler_finding(reconciler: BackgroundReconciler | None, *, stalled: float) -> HealthFinding:
+def reconciler_finding(reconciler: "BackgroundReconciler | None", *, stalled: float) -> HealthFinding:
     """Whether the thread that compares logs gets on."""
     if reconciler is None:
         return HealthFinding(reason="this process does not compare logs")
@@ -124,7 +127,7 @@ def reconciler_finding(reconciler: BackgroundReconciler | None, *, stalled: floa
     return HealthFinding()
 
 
-def spark_finding(runner: Runner | None, settings: Settings, calls: StoreCalls) -> HealthFinding:
+def spark_finding(runner: "Runner | None", settings: Settings, calls: StoreCalls) -> HealthFinding:
     """Whether Spark has started, and answers."""
     if runner is None:
         return HealthFinding(reason="this process runs nothing on Spark")

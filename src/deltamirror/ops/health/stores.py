@@ -13,10 +13,11 @@ from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.health.catalog import trouble
 from deltamirror.ops.health.report import HealthFinding, HealthState
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.location import store_prefix
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.open import Stores
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 
 __all__ = ["StoreProbes"]

@@ -13,7 +13,7 @@ from deltamirror.deltalog.listing import CheckpointKind, LogListing, read_listin
 from deltamirror.deltalog.parquet import opened
 from deltamirror.deltalog.reachable_versions import Reach, reach
 from deltamirror.pipeline.run.slices import LogSlice, Part, base_slices, commit_slices
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.imports.importing import ImportedCheckpoint, StoredFile
 

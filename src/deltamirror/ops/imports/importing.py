@@ -25,8 +25,9 @@ from deltamirror.ops.imports.foreign_log import ForeignLog
 from deltamirror.pipeline.run.log_reading import Harvester
 from deltamirror.pipeline.run.slices import Part
 from deltamirror.pipeline.service.owners import is_gone
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import local_path
-from deltamirror.storage.open import StoreAddress, store_at
+from deltamirror.storage.open import store_at
 from deltamirror.storage.places import Folder, folder_of
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.imports.importing import Import, begin_import, no_foundation

@@ -15,7 +15,7 @@ from deltamirror.ops.rebuild.target import require_free_place, wanted_versions
 from deltamirror.ops.stored_commits import stored_chunks
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.publish.commits import publish_commits
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.content.state import in_force

@@ -10,7 +10,7 @@ from deltamirror.config import LiveSettings, Switch
 from deltamirror.errors import LeaseLost
 from deltamirror.ops.reconcile.reconciling import Reconciler
 from deltamirror.ops.service_thread import ServiceThread
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.telemetry.traces import traced

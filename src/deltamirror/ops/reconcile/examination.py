@@ -21,7 +21,7 @@ from deltamirror.ops.reconcile.rereading import Rereading
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
 from deltamirror.pipeline.run.inspection import Inspector
 from deltamirror.publish.checkpoint.companions import damaged_sidecar
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.presence import has_place
 from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import ETag, Meta, Obstacle, Store

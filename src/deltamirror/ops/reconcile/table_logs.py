@@ -19,8 +19,8 @@ from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.pipeline.run.inspection import Inspector
 from deltamirror.pipeline.service.engine import PublishingEngine
 from deltamirror.pipeline.service.turns import Turns
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import store_prefix
-from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Meta, Obstacle, Store
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.queue.expected_objects import KeptLog

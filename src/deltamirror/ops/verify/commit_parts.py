@@ -14,7 +14,7 @@ from deltamirror.deltalog.rules.findings import Finding
 from deltamirror.ops.validate.commit_sweep import CommitRun, CommitSweep, Foundation
 from deltamirror.ops.validate.validating import MOST_FINDINGS
 from deltamirror.pipeline.run.inspection import Inspector
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Meta, Store
 
 __all__ = ["CommitParts", "ExaminedPart", "FoundationBefore", "examined_part"]

@@ -15,7 +15,7 @@ from deltamirror.deltalog.checkpoint.content import can_continue
 from deltamirror.errors import InvalidInput
 from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint, is_late
 from deltamirror.pipeline.plan.checksum_seeds import checksum_before
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.content.state import decoded_line, in_force, in_force_before
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import CheckpointFacts, bytes_between, checkpoint_facts, replay_work

@@ -4,26 +4,26 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 from typing import Self
 
-from deltamirror.config import LiveSettings, Settings, redact_text
+from deltamirror.config import LiveSettings, Settings
 from deltamirror.delta.chunks import Chunk
 from deltamirror.deltalog.delta_rs import require_delta_rs
-from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
+from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.run.lease_guard import LeaseGuard
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.publish.commits import publish_commits
 from deltamirror.publish.readings import LogReader, OpenedVersion, read_by_delta_rs
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.location import local_path, store_prefix
-from deltamirror.storage.open import StoreAddress, Stores, keys_of, open_store
+from deltamirror.storage.open import Stores, keys_of, open_store
 from deltamirror.storage.probe import probe
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
@@ -42,7 +42,7 @@ from deltamirror.work import (
     carrying,
 )
 
-__all__ = ["Resources", "execute", "failed", "let_go", "our_error", "prefetched"]
+__all__ = ["Resources", "execute", "failed", "let_go", "prefetched"]
 
 _SMALL = 1024 * 1024
 _AT_ONCE = 64 * 1024 * 1024
@@ -258,16 +258,3 @@ def _chunks(work: CommitWork, *, resources: Resources, guard: LeaseGuard) -> Ite
         except DeltaMirrorError:
             guard.confirm()
             raise
-
-
-def our_error(error: BaseException) -> DeltaMirrorError:
-    """The error that stands for any exception; it says nothing that is secret."""
-    match error:
-        case DeltaMirrorError():
-            return error
-        case MemoryError():
-            return CapacityExceeded("there is not enough memory for this unit", hint="lower mirror.batch_bytes")
-    # The place says more than a traceback that does not travel. The text may repeat what it was called with.
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(frame.filename).name}:{frame.lineno}"
-    return Internal(redact_text(f"{type(error).__name__} at {place}: {error}"))

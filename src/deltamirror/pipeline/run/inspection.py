@@ -7,8 +7,9 @@ from typing import Protocol, TypeVar
 
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.deltalog.comparison import difference
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.open import Stores
 from deltamirror.storage.store import Store
 from deltamirror.work import ExpectedObject, ObjectDifference
 

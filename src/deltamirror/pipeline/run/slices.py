@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from deltamirror.deltalog.checkpoints import Piece, read_pieces
 from deltamirror.deltalog.commits import read_commits
-from deltamirror.storage.open import StoreAddress
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart, base_part, commit_parts
 

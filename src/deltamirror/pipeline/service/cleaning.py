@@ -20,9 +20,10 @@ from deltamirror.errors import DeltaMirrorError, LeaseLost, LogChanged
 from deltamirror.pipeline.failures.circuit import Breakers
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.steps import Step
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.location import store_prefix
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.open import Stores
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.cleanups import CleaningTurn, Retention, first_young, is_due, retention_of

@@ -5,16 +5,25 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from deltamirror.arguments import flag, optional_number, require, require_function, settings_from, table_name
+from deltamirror.arguments import (
+    flag,
+    milliseconds,
+    optional_number,
+    require,
+    require_function,
+    settings_from,
+    table_name,
+)
 from deltamirror.config import LiveSettings, Settings, Switch, configured_values
 from deltamirror.deltalog.delta_rs import require_delta_rs
 from deltamirror.errors import NotFound, Refused
 from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.failures.policy import way_out
-from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.run.opening import open_runner
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.cleaning import Cleaner, Cleaning
@@ -26,6 +35,7 @@ from deltamirror.pipeline.service.lanes import CheckpointLane, CommitLane, Mirro
 from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.pace import Pace
 from deltamirror.pipeline.service.progress import WorkInHand
+from deltamirror.pipeline.service.pruning import Pruner, Pruning
 from deltamirror.pipeline.service.service import Observer, Service, Summary, lasting_failure
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.pipeline.service.turns import Turns
@@ -38,7 +48,7 @@ from deltamirror.txnlog.database.opening import open_database
 from deltamirror.txnlog.queue.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.queue.breakers import end_pauses
 from deltamirror.txnlog.queue.pause import is_paused
-from deltamirror.txnlog.queue.status import TableStatus, all_status, table_status
+from deltamirror.txnlog.queue.status import TableStatus, statuses
 from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Verification
 
@@ -104,6 +114,7 @@ class PublishingEngine:
         self._commits, self._checkpoints = CommitLane(shop), CheckpointLane(shop)
         turns = self._resources.enter_context(Turns(self.database, live, owner=self.owner))
         self._cleaner = Cleaner(self.database, live, turns=turns, breakers=self.breakers, calls=self.calls)
+        self._pruner = Pruner(self.database, live, turns=turns)
         self.ending = Ending(lease=lambda: self.settings.mirror.lease, give_up=self.calls.give_up)
         self._stopping = threading.Event()
         self._service: Service | None = None
@@ -184,12 +195,21 @@ class PublishingEngine:
         self._mirrored(table)
         return self._cleaner.plan(table) if dry_run else self._cleaner.clean(table)
 
+    def prune(self, table: str, *, keep: float | timedelta | None = None, dry_run: bool = False) -> Pruning:
+        """Delete versions of a table from the database that its log does not hold any more, and that are older.
+
+        ``keep`` is how long versions are kept, in seconds; without it the setting ``history.keep`` says so. With
+        ``dry_run`` nothing is deleted.
+        """
+        kept, dry_run = milliseconds(keep, "keep"), flag(dry_run, "dry_run")
+        self._mirrored(table)
+        return self._pruner.plan(table, keep=kept) if dry_run else self._pruner.prune(table, keep=kept)
+
     def status(self, table: str | None = None) -> list[TableStatus]:
         """How far the mirror is: with one table, or with all, by name."""
         name = None if table is None else table_name(table)
-        switch = Switch.of(self.settings)
         with self.database.read() as connection:
-            return all_status(connection, switch) if name is None else [table_status(connection, name, switch)]
+            return statuses(connection, name, Switch.of(self.settings))
 
     def run(self, *, once: bool = False, observe: Observer | None = None) -> Summary:
         """Mirror all tables until stopped; with ``once`` until nothing is due, and what failed is due again.
@@ -212,7 +232,7 @@ class PublishingEngine:
             observe=observe or _ignore,
             shares_database=self._shares_database,
             outlook=Outlook(self.database, LookAhead(self.database, self.live), self.breakers, live=self.live),
-            after_checkpoint=self._cleaner.clean_after,
+            after_checkpoint=self._tidy_after,
             ending=self.ending,
             progress=self.progress,
         )
@@ -248,6 +268,11 @@ class PublishingEngine:
             yield
         finally:
             end()
+
+    def _tidy_after(self, outcome: CheckpointOutcome) -> None:
+        """The log first: only what it does not hold any more may be pruned."""
+        self._cleaner.clean_after(outcome)
+        self._pruner.prune_after(outcome)
 
     def _leases(self) -> dict[Lane, float]:
         settings = self.settings

@@ -20,8 +20,9 @@ from deltamirror.deltalog.expiry import pointed_version
 from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import store_prefix
-from deltamirror.storage.open import StoreAddress, Stores
+from deltamirror.storage.open import Stores
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.quarantine import mark_diverged

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from deltamirror.errors import DeltaMirrorError
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.leases import release, renew

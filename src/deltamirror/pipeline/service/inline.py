@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from deltamirror.config import LiveSettings, Switch
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service.engine import PublishingEngine
 from deltamirror.txnlog.database.access import Database

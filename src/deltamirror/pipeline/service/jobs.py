@@ -21,9 +21,10 @@ from deltamirror.errors import (
 from deltamirror.pipeline.failures.backoff import RetryPolicy
 from deltamirror.pipeline.failures.circuit import Breakers, Purpose
 from deltamirror.pipeline.failures.escalation import EscalationPolicy
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.plan.cadence import Due
 from deltamirror.pipeline.plan.planning import CommitPlan
-from deltamirror.pipeline.run.execution import failed, let_go, our_error
+from deltamirror.pipeline.run.execution import failed, let_go
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.pipeline.service.pace import Pace

@@ -17,9 +17,9 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.pipeline.failures.circuit import Purpose
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.failures.policy import STORE_CODES
 from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan_commits, read_waiting
-from deltamirror.pipeline.run.execution import our_error
 from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
 from deltamirror.pipeline.service.pace import Pace
 from deltamirror.storage.location import store_prefix

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import local_path
-from deltamirror.storage.open import StoreAddress
 from deltamirror.work import CommitOutcome, CommitUnit
 
 __all__ = ["Predecessors"]

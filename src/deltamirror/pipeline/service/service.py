@@ -12,7 +12,7 @@ from functools import partial
 from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.failures.escalation import tell
 from deltamirror.pipeline.failures.failure_lines import FailureLines
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.pipeline.service.jobs import Job
 from deltamirror.pipeline.service.lanes import MirrorLane

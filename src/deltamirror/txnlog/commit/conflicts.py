@@ -18,7 +18,7 @@ from deltamirror.delta.conflicts import (
     adopt,
     find_conflict,
 )
-from deltamirror.errors import Conflict
+from deltamirror.errors import Conflict, NotFound
 from deltamirror.txnlog.content.chunks import commit_actions
 from deltamirror.txnlog.content.projection import staged_keys
 from deltamirror.txnlog.database.schema import versions
@@ -82,11 +82,30 @@ def require_no_conflict(connection: Connection, standing: TableClaim, head: int)
 def _winners(connection: Connection, standing: TableClaim, head: int) -> Iterator[tuple[int, str | None, CommitFacts]]:
     c = versions.c
     since = (c.table_id == standing.table_id) & (c.version > standing.checked_version) & (c.version <= head)
-    for row in connection.execute(select(versions).where(since).order_by(c.version)).all():
+    rows = connection.execute(select(versions).where(since).order_by(c.version)).all()
+    if not rows or rows[0].version != standing.checked_version + 1 or not rows[0].num_chunks:
+        raise _pruned(standing, head)
+    for row in rows:
         if row.changes_metadata or row.changes_protocol or standing.depends_on_files:
-            yield row.version, row.operation, CommitFacts.of(commit_actions(connection, row.commit_id))
+            try:
+                facts = CommitFacts.of(commit_actions(connection, row.commit_id))
+            except NotFound as error:
+                raise _pruned(standing, head) from error
+            yield row.version, row.operation, facts
         else:
             yield row.version, row.operation, _facts_without_files(row)
+
+
+def _pruned(standing: TableClaim, head: int) -> Conflict:
+    """For a transaction that is older than the history of its table: nothing says what those commits did."""
+    return Conflict(
+        f"table {standing.table!r} was read at version {standing.read_version}, and commits after it were pruned",
+        hint="read the table again and compute the transaction anew",
+        table=standing.table,
+        reason="history-pruned",
+        read_version=standing.read_version,
+        actual_version=head,
+    )
 
 
 def _removed_from_stage(connection: Connection, standing: TableClaim, winner: CommitFacts) -> ConflictReason | None:

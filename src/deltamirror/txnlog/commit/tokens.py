@@ -29,7 +29,7 @@ FIND_TOKEN = select(_C.token, _C.content, _C.txn_id, _C.committed_at, _C.version
 )
 """The answers that a token has: to its use, or to its transaction as it came back from a log."""
 
-_TABLE_ID = select(known_tables.c.table_id).where(known_tables.c.name == bindparam("name"))
+_TABLE = select(known_tables.c.created_at, known_tables.c.history_start).where(known_tables.c.name == bindparam("name"))
 _TXN_ID = (
     select(known_versions.c.txn_id)
     .join(known_tables, known_tables.c.table_id == known_versions.c.table_id)
@@ -74,8 +74,11 @@ class TokenUse:
     def _in_same_tables(self, connection: Connection, txn_id: str, committed_at: int, versions: str) -> Committed:
         committed = _committed(committed_at, versions)
         for name, version in committed.versions.items():
-            if connection.execute(_TABLE_ID, {"name": name}).scalar() is None:
+            table = connection.execute(_TABLE, {"name": name}).one_or_none()
+            if table is None:
                 continue  # dropped: the answer is still true
+            if version < table.history_start and committed_at >= table.created_at:
+                continue  # pruned: no row says any more which transaction it was, and the table is as old as that
             if connection.execute(_TXN_ID, {"name": name, "version": version}).scalar() != txn_id:
                 raise Conflict(
                     f"the token {self.token!r} was used for version {version} of a table {name!r} that was dropped; "

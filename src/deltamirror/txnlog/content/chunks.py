@@ -7,6 +7,7 @@ from sqlalchemy import Connection, select
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action
 from deltamirror.delta.chunks import Chunk
+from deltamirror.errors import NotFound
 from deltamirror.txnlog.database.access import Row
 from deltamirror.txnlog.database.schema import chunks
 
@@ -40,6 +41,11 @@ def commit_bytes(connection: Connection, commit_id: int) -> bytes:
 
 
 def commit_actions(connection: Connection, commit_id: int) -> Iterator[Action]:
-    """The actions of a commit, in order."""
+    """The actions of a commit, in order; NotFound where it was pruned."""
+    is_there = False
     for data in read_commit(connection, commit_id):
+        is_there = True
         yield from lines.decode_commit(data)
+    if not is_there:
+        hint = "`deltamirror table history` shows the versions that the catalog has"
+        raise NotFound("the lines of a commit were pruned from the catalog", hint=hint)

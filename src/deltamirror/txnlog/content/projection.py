@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, select
+from sqlalchemy import Connection, Table, and_, bindparam, func, select
 from sqlalchemy.engine import Row as ResultRow
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -31,6 +31,7 @@ __all__ = [
     "insert_small_actions",
     "live_files",
     "live_files_in",
+    "newest_by_key",
     "require_live_once",
     "require_own_ids",
     "staged_keys",
@@ -291,6 +292,19 @@ def insert_small_actions(session: Session, table_id: int, version: int, actions:
         if (found := small_row(table_id, version, action)) is not None:
             projection, row = found
             session.insert_many(projection, [row])
+
+
+def newest_by_key(projection: Table, key: str, table_id: int, version: int) -> Select[Any]:
+    """The newest row of each key of a projection, as of a version."""
+    c = projection.c
+    newest = (
+        select(c[key], func.max(c.version).label("version"))
+        .where(c.table_id == table_id, c.version <= version)
+        .group_by(c[key])
+        .subquery()
+    )
+    matches = and_(c.table_id == table_id, c[key] == newest.c[key], c.version == newest.c.version)
+    return select(projection).join(newest, matches)
 
 
 def hash_batches(paths: Iterable[str]) -> Iterator[list[int]]:

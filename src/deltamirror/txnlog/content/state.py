@@ -1,7 +1,6 @@
 """What is in force in a table: the facts that a writer has to know before it commits."""
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, func, select
@@ -14,14 +13,13 @@ from deltamirror.delta.features import require_readable, require_writable, row_t
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.validation import TableRules
 from deltamirror.errors import Internal, NotFound, Unsupported
+from deltamirror.txnlog.content.near_names import no_such_table
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import heads, metadata, protocols, tables
 from deltamirror.txnlog.database.statements import LINEAGE
 
-__all__ = ["TableState", "decoded_line", "in_force", "in_force_before", "load_state", "no_such_table"]
+__all__ = ["TableState", "decoded_line", "in_force", "in_force_before", "load_state"]
 
-_MOST_NEAR_NAMES = 3
-_MOST_COMPARED_NAMES = 500  # comparing costs some 20 µs a name, and asking whether a table exists comes this way
 
 A = TypeVar("A", Metadata, Protocol)
 
@@ -108,16 +106,6 @@ def load_state(connection: Connection, name: str) -> TableState:
     protocol = decoded_line(facts.pop("protocol_line"), Protocol)
     require_readable(protocol, table=name)
     return TableState.of(protocol, table_metadata, **facts)
-
-
-def no_such_table(connection: Connection, name: str) -> NotFound:
-    """The error for a name that no table has; it names tables of nearly that name."""
-    names = select(tables.c.name).where(tables.c.name.is_not(None)).limit(_MOST_COMPARED_NAMES)
-    known = {known.lower(): known for known in connection.execute(names).scalars()}
-    near = [known[each] for each in get_close_matches(name.lower(), known, n=_MOST_NEAR_NAMES)]
-    meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    hint = f"{meant}`deltamirror table list` shows the tables of this catalog"
-    return NotFound(f"there is no table {name!r}", hint=hint, table=name)
 
 
 def in_force(connection: Connection, table_id: int, version: int) -> tuple[Protocol, Metadata]:

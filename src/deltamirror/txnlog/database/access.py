@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
-import pyarrow as pa
 from sqlalchemy import Connection, Engine, Executable, Result, Table, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
@@ -26,6 +26,9 @@ from deltamirror.steps import Step
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.database.statements import HEAD
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["CatalogLocks", "Database", "Row", "Session", "file_identity", "replaced", "used_columns"]
 
@@ -276,12 +279,13 @@ class Database(ABC):
         """What keeps others from changing the same things at once; nothing where one writer is alone."""
         return CatalogLocks()
 
-    def fetch_arrow(self, connection: Connection, query: Select[Any], schema: pa.Schema) -> pa.Table:
+    def fetch_arrow(self, connection: Connection, query: Select[Any], schema: "pa.Schema") -> "pa.Table":
         """The result of a query as Arrow data."""
         cursor = connection.connection.cursor()
         cursor.execute(*self.rendered(query))
-        batches = [_batch(rows, schema) for rows in iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), [])]
-        return pa.Table.from_batches(batches, schema)
+        arrow_rows = import_module("deltamirror.txnlog.database.arrow_rows")  # with a library that most work needs not
+        batches = iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), [])
+        return cast("pa.Table", arrow_rows.arrow_table(batches, schema))
 
     def rendered(self, query: Select[Any]) -> tuple[str, Any]:
         """The driver's text of a query and its values, lists of values spelled out."""
@@ -343,13 +347,3 @@ def replaced(file: Path) -> CatalogMismatch:
         f"the file {file} was replaced or removed while the catalog was open",
         hint="open the catalog again (restart the process); whatever was being committed is not part of it",
     )
-
-
-def _batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    return pa.record_batch([_array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema)
-
-
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    # SQLite has no booleans: its drivers give 0 and 1.
-    return pa.array(map(bool, values), kind) if pa.types.is_boolean(kind) else pa.array(values, kind)

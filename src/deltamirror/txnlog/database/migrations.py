@@ -121,12 +121,19 @@ def _to_version_6(engine: str) -> Iterator[str]:
         yield f"UPDATE dl_metadata SET mirror_enabled = {value} WHERE {begin} > 0 AND {told}"  # noqa: S608 - our own text
 
 
+def _to_version_7(_: str) -> Iterator[str]:
+    yield "ALTER TABLE dl_tables ADD COLUMN history_start BIGINT"
+    oldest = "SELECT min(v.version) FROM dl_table_versions v WHERE v.table_id = dl_tables.table_id"
+    yield f"UPDATE dl_tables SET history_start = ({oldest})"  # noqa: S608 - our own text
+
+
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
     _to_version_2,
     _to_version_3,
     _to_version_4,
     _to_version_5,
     _to_version_6,
+    _to_version_7,
 )
 """How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 

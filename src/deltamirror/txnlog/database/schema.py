@@ -100,6 +100,7 @@ tables = Table(
     Column("published_version", BigInteger, nullable=False, comment="-1 while nothing is published"),
     Column("quarantined_at", BigInteger, comment="since when the table is not published, until it is repaired"),
     Column("quarantine_reason", Text),
+    Column("history_start", BigInteger, comment="oldest version that the catalog has"),
     UniqueConstraint("name"),
     UniqueConstraint("location"),
 )

@@ -18,9 +18,17 @@ from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.lists import one_of
-from deltamirror.txnlog.database.schema import checkpoints, checksums, chunks, file_ends, mirror_status, versions
+from deltamirror.txnlog.database.schema import (
+    checkpoints,
+    checksums,
+    chunks,
+    file_ends,
+    mirror_status,
+    tables,
+    versions,
+)
 from deltamirror.txnlog.database.upsert import upsert
-from deltamirror.txnlog.queue.imported_state import base_chunks
+from deltamirror.txnlog.queue.base_state import base_chunks
 from deltamirror.work import CommitWork, Status
 
 __all__ = [
@@ -84,9 +92,10 @@ def commit_work(connection: Connection, table_id: int, *, first: int, last: int)
 def replay_work(connection: Connection, table_id: int, *, last: int, after: int | None = None) -> list[CommitWork]:
     """What leads to a version, in order, without its chunks: all commits, or those after one.
 
-    An imported table that does not begin with version 0 begins with its base: the state of the first version.
+    A history that does not begin with version 0 begins with its base: the state of the first version that it has.
     """
-    query = WORK.where(_at(table_id), versions.c.version <= last)
+    oldest = select(tables.c.history_start).where(tables.c.table_id == table_id).scalar_subquery()
+    query = WORK.where(_at(table_id), versions.c.version <= last, versions.c.version >= oldest)
     if after is not None:
         query = query.where(versions.c.version > after)
     work = [work_of(row) for row in connection.execute(query)]

@@ -11,7 +11,7 @@ from sqlalchemy.sql import ColumnElement, Select
 from deltamirror.batches import batched
 from deltamirror.config import Switch
 from deltamirror.delta.names import commit_key
-from deltamirror.txnlog.content.state import no_such_table
+from deltamirror.txnlog.content.near_names import no_such_table
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import (
     checkpoints,

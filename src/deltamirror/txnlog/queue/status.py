@@ -43,6 +43,7 @@ __all__ = [
     "latest_attempts",
     "published_version",
     "status_of",
+    "statuses",
     "table_status",
     "with_lag",
 ]
@@ -140,6 +141,8 @@ class TableStatus:
     """Of the newest checkpoint, if it could not be written."""
     log_start: int
     """The oldest version that the log has to hold."""
+    history_start: int
+    """The oldest version that the catalog has."""
     cleanup: CleanupStatus | None
     quarantined_at: int | None
     quarantine_reason: str | None
@@ -189,6 +192,11 @@ def table_status(connection: Connection, name: str, switch: Switch = _ALL_ON) ->
 def all_status(connection: Connection, switch: Switch = _ALL_ON) -> list[TableStatus]:
     """All tables, by name, with as many queries as for one."""
     return _status(connection, tables.c.name.is_not(None), switch)
+
+
+def statuses(connection: Connection, name: str | None, switch: Switch = _ALL_ON) -> list[TableStatus]:
+    """All tables, by name, or the one that is named."""
+    return all_status(connection, switch) if name is None else [table_status(connection, name, switch)]
 
 
 def status_of(connection: Connection, table_ids: Sequence[int], switch: Switch = _ALL_ON) -> list[TableStatus]:
@@ -370,6 +378,7 @@ def _table(
         checkpoint=None if written is None else _checkpoint(written),
         checkpoint_error=None if asked is None or asked.state != Status.FAILED else _error(asked),
         log_start=row.log_start,
+        history_start=row.history_start,
         cleanup=None if row.cleaned_at is None else _cleanup(row),
         quarantined_at=row.quarantined_at,
         quarantine_reason=row.quarantine_reason,

@@ -8,7 +8,7 @@ from deltamirror.delta.actions import Add, Remove
 from deltamirror.errors import NotFound
 from deltamirror.txnlog.content.chunks import commit_actions
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.database.schema import heads, versions
+from deltamirror.txnlog.database.schema import heads, tables, versions
 
 __all__ = ["VersionChange", "newest_version", "version_changes"]
 
@@ -39,9 +39,14 @@ def version_changes(database: Database, table_id: int, first: int, last: int) ->
         rows = connection.execute(
             query.where(c.table_id == table_id, c.version.between(first, last)).order_by(c.version)
         ).all()
-        if not rows or rows[0].version != first or not rows[0].num_chunks:
+        oldest = connection.execute(select(tables.c.history_start).where(tables.c.table_id == table_id)).scalar_one()
+        if not rows or rows[0].version != first or not rows[0].num_chunks or first < oldest:
             hint = "begin with a later version, or with all rows that the table has"
-            raise NotFound(f"the table has no commit of version {first}, from which it is to be read", hint=hint)
+            raise NotFound(
+                f"the catalog has no commit of version {first}, from which the table is to be read: its history begins "
+                f"with version {oldest}",
+                hint=hint,
+            )
         for row in rows:
             added: list[Add] = []
             removes_rows = False

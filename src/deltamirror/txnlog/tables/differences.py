@@ -37,9 +37,9 @@ def difference(later: Snapshot, earlier: Snapshot) -> WayBack:
     """
     ended = earlier.files_query().where(ended_by(later.version))
     begun = later.files_query().where(versions.c.version > earlier.version)
-    added, removed = _by_key(later, ended), _by_key(later, begun)
+    added, removed = _by_key(earlier, ended), _by_key(later, begun)
     whole = earlier.files_query().subquery()
-    with later.database.read() as connection:
+    with earlier.reading() as connection:
         count, size = connection.execute(select(func.count(), func.sum(whole.c.size))).one()
     return WayBack(
         added=[added[key] for key in added.keys() - removed.keys()],
@@ -50,6 +50,6 @@ def difference(later: Snapshot, earlier: Snapshot) -> WayBack:
 
 
 def _by_key(taken: Snapshot, query: Select[Any]) -> dict[FileKey, Add]:
-    with taken.database.read() as connection:
+    with taken.reading() as connection:
         found = (add_of(row) for row in connection.execute(query))
         return {reconciliation_key(each): each for each in found}

@@ -1,45 +1,37 @@
-"""Reading the log: any version of a table as one state, and the history that led to it."""
+"""Reading the log: any version of a table as one state."""
 
-import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-import msgspec
 import pyarrow as pa
-from sqlalchemy import Connection, and_, func, or_, select
-from sqlalchemy.engine import Row
+from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.arguments import partition_filter
-from deltamirror.delta import lines
-from deltamirror.delta.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
-from deltamirror.delta.chunks import Chunk
+from deltamirror.delta.actions import Add, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.paths import PartitionValue, partition_text, path_identity
 from deltamirror.delta.readset import value_key
 from deltamirror.delta.schema import DataType, Field, Primitive, StructType, parse_schema
-from deltamirror.errors import InvalidInput, NotFound
+from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.commit.ratification import not_in_table
-from deltamirror.txnlog.content.chunks import commit_bytes
-from deltamirror.txnlog.content.projection import ended_by, hash_batches
+from deltamirror.txnlog.content.projection import ended_by, hash_batches, newest_by_key
 from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.database.schema import app_transactions, chunks, domains, files, heads, tables, versions
+from deltamirror.txnlog.database.schema import app_transactions, domains, files, heads, tables, versions
 from deltamirror.txnlog.database.statements import LINEAGE
+from deltamirror.txnlog.tables.history import milliseconds_of, no_such_version
 from deltamirror.txnlog.tables.registry import table_info
 
 __all__ = [
     "FILES_SCHEMA",
-    "HistoryEntry",
     "PartitionFilter",
     "Snapshot",
-    "commit_file",
     "cut",
-    "history",
     "live_adds",
-    "milliseconds_of",
     "snapshot",
 ]
 
@@ -66,30 +58,6 @@ FILES_SCHEMA = pa.schema(
 
 _NUMBERS_SCHEMA = pa.schema([pa.field("size", pa.int64(), nullable=False), pa.field("deletion_vector", pa.string())])
 
-_COMMIT_INFO = re.compile(rb'^\s*\{\s*"commitInfo".*$', re.MULTILINE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry:
-    """One commit of a table."""
-
-    version: int
-    timestamp: int
-    operation: str | None
-    parameters: Mapping[str, object]
-    metrics: Mapping[str, str]
-    is_blind_append: bool
-    engine_info: str | None
-    txn_id: str
-    user_metadata: str | None
-    kind: str
-    num_lines: int
-    num_bytes: int
-    num_added: int
-    num_removed: int
-    digest: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -110,9 +78,18 @@ class Snapshot:
         """The columns of the table."""
         return parse_schema(self.metadata.schema_string)
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A look at the database for what it says of this version; NotFound if that was pruned meanwhile."""
+        with self.database.read() as connection:
+            oldest = select(tables.c.history_start).where(tables.c.table_id == self.table_id)
+            if self.version < connection.execute(oldest).scalar_one():
+                raise no_such_version(connection, table_info(connection, self.table), self.version, None)
+            yield connection
+
     def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
         """The data files, in no particular order; with a filter, those of these partitions."""
-        with self.database.read() as connection:
+        with self.reading() as connection:
             query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
             return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
 
@@ -120,7 +97,7 @@ class Snapshot:
         """Size and deletion vector (as JSON) of the data files, of at most so many."""
         columns = [files.c[name] for name in _NUMBERS_SCHEMA.names]
         query = self.files_query().with_only_columns(*columns).limit(max(limit, 0))
-        with self.database.read() as connection:
+        with self.reading() as connection:
             return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
 
     def adds(self, partitions: PartitionFilter | None = None, *, compactable_to: int | None = None) -> list[Add]:
@@ -128,7 +105,7 @@ class Snapshot:
 
         ``compactable_to`` leaves out those that have so many bytes, and no deletion vector.
         """
-        with self.database.read() as connection:
+        with self.reading() as connection:
             query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
             if compactable_to is not None:
                 query = query.where(or_(files.c.size < compactable_to, files.c.deletion_vector.is_not(None)))
@@ -136,14 +113,14 @@ class Snapshot:
 
     def count_files(self) -> int:
         """How many data files there are."""
-        with self.database.read() as connection:
+        with self.reading() as connection:
             counted = select(func.count()).select_from(self.files_query().subquery())
             return int(connection.execute(counted).scalar_one())
 
     def transactions(self) -> dict[str, Txn]:
         """The progress of each application."""
-        with self.database.read() as connection:
-            rows = connection.execute(_newest(app_transactions, "app_id", self.table_id, self.version))
+        with self.reading() as connection:
+            rows = connection.execute(newest_by_key(app_transactions, "app_id", self.table_id, self.version))
             return {
                 row.app_id: Txn(app_id=row.app_id, version=row.app_version, last_updated=row.last_updated)
                 for row in rows
@@ -151,8 +128,8 @@ class Snapshot:
 
     def domain_metadata(self) -> dict[str, DomainMetadata]:
         """The domains that are set."""
-        with self.database.read() as connection:
-            rows = connection.execute(_newest(domains, "domain", self.table_id, self.version))
+        with self.reading() as connection:
+            rows = connection.execute(newest_by_key(domains, "domain", self.table_id, self.version))
             return {
                 row.domain: DomainMetadata(domain=row.domain, configuration=row.configuration, removed=False)
                 for row in rows
@@ -236,11 +213,12 @@ def snapshot(
         raise InvalidInput("a snapshot has a version or a time, not both", hint="give --version or --as-of")
     with database.read() as connection:
         info = table_info(connection, name)
-        wanted = (versions.c.table_id == info.id) & _at(info.head, version, as_of)
+        wanted = (versions.c.table_id == info.id) & (versions.c.version >= info.history_start)
+        wanted &= _at(info.head, version, as_of)
         newest = select(versions.c.version, versions.c.committed_at).where(wanted).order_by(versions.c.version.desc())
         row = connection.execute(newest.limit(1)).one_or_none()
         if row is None or (version is not None and row.version != version):
-            raise _no_such_version(connection, info.id, name, version, as_of)
+            raise no_such_version(connection, info, version, as_of)
         protocol, metadata = in_force(connection, info.id, row.version)
         lineage = connection.execute(select(LINEAGE).where(heads.c.table_id == info.id)).scalar_one()
     return Snapshot(
@@ -272,7 +250,7 @@ def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
     which file is meant.
     """
     found: dict[str, list[Add]] = {}
-    with taken.database.read() as connection:
+    with taken.reading() as connection:
         for some in hash_batches(paths):
             for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
                 found.setdefault(path_identity(row.path), []).append(add_of(row))
@@ -293,123 +271,7 @@ def _ambiguous(table: str, path: str, several: Sequence[Add]) -> InvalidInput:
     )
 
 
-def history(database: Database, name: str, *, limit: int | None = None) -> list[HistoryEntry]:
-    """The commits of a table, newest first."""
-    if limit is not None and limit < 0:
-        raise InvalidInput(f"a history of {limit} commits was asked for", hint="leave the limit out to see all of them")
-    with database.read() as connection:
-        info = table_info(connection, name)
-        query = (
-            select(versions, chunks.c.codec, chunks.c.raw_bytes, chunks.c.digest.label("chunk_digest"), chunks.c.data)
-            .outerjoin(chunks, (chunks.c.commit_id == versions.c.commit_id) & (chunks.c.chunk == 0))
-            .where(versions.c.table_id == info.id)
-            .order_by(versions.c.version.desc())
-            .limit(limit)
-        )
-        return [_entry(row) for row in connection.execute(query)]
-
-
-def commit_file(database: Database, name: str, version: int) -> bytes:
-    """The bytes of a commit: what ``_delta_log/`` holds for this version."""
-    with database.read() as connection:
-        info = table_info(connection, name)
-        c = versions.c
-        query = select(c.commit_id, c.num_chunks).where(c.table_id == info.id, c.version == version)
-        row = connection.execute(query).one_or_none()
-        if row is None:
-            raise _no_such_version(connection, info.id, name, version, None)
-        if not row.num_chunks:
-            raise NotFound(
-                f"table {name!r} has no commit file of version {version}: its log began with a checkpoint alone",
-                hint="the state of that version is there, as a snapshot",
-                table=name,
-                version=version,
-            )
-        return commit_bytes(connection, row.commit_id)
-
-
 def _at(head: int, version: int | None, as_of: int | str | datetime | None) -> ColumnElement[bool]:
     if as_of is None:
         return versions.c.version == (head if version is None else version)
     return versions.c.committed_at <= milliseconds_of(as_of)
-
-
-def milliseconds_of(moment: int | str | datetime) -> int:
-    """A time in milliseconds since 1970; a text is as ISO 8601 has it, in UTC where it names no zone."""
-    if isinstance(moment, int):
-        return moment
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            raise InvalidInput(
-                f"{moment!r} is not a time", hint="write it like 2024-05-01T12:00:00Z (without a zone, it is UTC)"
-            ) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(milliseconds=1)  # seconds as a float would lose the last digit
-
-
-def _no_such_version(
-    connection: Connection, table_id: int, name: str, version: int | None, as_of: int | str | datetime | None
-) -> NotFound:
-    c = versions.c
-    hint = f"`deltamirror table history {name}` shows the versions and their times"
-    bounds = select(func.min(c.version), func.max(c.version), func.min(c.committed_at)).where(c.table_id == table_id)
-    oldest, newest, begin = connection.execute(bounds).one()
-    if version is not None or as_of is None:
-        message = f"table {name!r} has no version {version}: it has {oldest} to {newest}"
-        if version is not None and 0 <= version < oldest:
-            hint = f"it was imported from version {oldest} on; {hint}"
-        return NotFound(message, hint=hint, table=name, version=version)
-    asked, started = _spelled(milliseconds_of(as_of)), _spelled(begin)
-    return NotFound(f"table {name!r} has no version at {asked}: it begins at {started}", hint=hint, table=name)
-
-
-def _spelled(milliseconds: int) -> str:
-    try:
-        return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
-    except OverflowError:  # before the year 1
-        return f"{milliseconds} ms"
-
-
-def _newest(projection: Any, key: str, table_id: int, version: int) -> Select[Any]:
-    """The newest row of each key, as of a version."""
-    c = projection.c
-    newest = (
-        select(c[key], func.max(c.version).label("version"))
-        .where(c.table_id == table_id, c.version <= version)
-        .group_by(c[key])
-        .subquery()
-    )
-    matches = and_(c.table_id == table_id, c[key] == newest.c[key], c.version == newest.c.version)
-    return select(projection).join(newest, matches)
-
-
-def _entry(row: Row[Any]) -> HistoryEntry:
-    info = CommitInfo() if row.codec is None else _commit_info(row)
-    parameters = info.operation_parameters or {}
-    return HistoryEntry(
-        version=row.version,
-        timestamp=row.committed_at,
-        operation=row.operation,
-        parameters={name: msgspec.json.decode(raw) for name, raw in parameters.items()},
-        metrics=info.operation_metrics or {},
-        is_blind_append=row.is_blind_append,
-        engine_info=info.engine_info,
-        txn_id=row.txn_id,
-        user_metadata=info.user_metadata,
-        kind=row.kind,
-        num_lines=row.num_lines,
-        num_bytes=row.num_bytes,
-        num_added=row.num_added,
-        num_removed=row.num_removed,
-        digest=bytes(row.digest).hex(),
-    )
-
-
-def _commit_info(row: Row[Any]) -> CommitInfo:
-    """What a commit says of itself; in the lines of other writers, not always first."""
-    first = Chunk(row.codec, row.raw_bytes, bytes(row.chunk_digest), bytes(row.data)).decoded()
-    found = _COMMIT_INFO.search(first)
-    action = None if found is None else lines.decode(found[0])
-    return action if isinstance(action, CommitInfo) else CommitInfo()

@@ -1,9 +1,8 @@
-"""The tables of the catalog: creating, finding, renaming, pausing and dropping them."""
+"""The tables of the catalog: finding, renaming, pausing and dropping them."""
 
 import re
-import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -12,16 +11,10 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.config import Switch
-from deltamirror.delta.commitinfo import create_table_parameters
-from deltamirror.delta.conflicts import ReadSet
-from deltamirror.delta.definition import CLUSTERING_DOMAIN, TableDefinition, first_actions
 from deltamirror.delta.lines import json_text
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, Refused
-from deltamirror.storage.location import canonical_location, is_inside, local_path
-from deltamirror.txnlog.commit.draft import draft_of
-from deltamirror.txnlog.commit.ratification import Head, ratify
-from deltamirror.txnlog.commit.request import Change, Committed, Operation
-from deltamirror.txnlog.content.state import TableState, no_such_table
+from deltamirror.storage.location import is_inside, local_path
+from deltamirror.txnlog.content.near_names import no_such_table
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import heads, imports, metadata, tables
@@ -32,7 +25,6 @@ __all__ = [
     "MirrorState",
     "PlacesMoved",
     "TableInfo",
-    "create_table",
     "drop_table",
     "fresh_table_id",
     "in_store",
@@ -86,6 +78,9 @@ class TableInfo:
     head_timestamp: int
     published: int | None
     log_start: int
+    """The oldest version that the log has to hold."""
+    history_start: int
+    """The oldest version that the catalog has."""
     created_at: int
 
     @property
@@ -141,27 +136,6 @@ def tables_of_delta_id(connection: Connection, delta_id: str) -> list[TableInfo]
     named = c.line.contains(f'"id":{json_text(delta_id)}', autoescape=True)
     query = _INFO.join(metadata, own & (c.version == heads.c.metadata_version)).where(named)
     return [_info(row) for row in connection.execute(query.order_by(tables.c.name))]
-
-
-def create_table(
-    database: Database,
-    definition: TableDefinition,
-    *,
-    txn_id: str,
-    engine_info: str,
-    compared: Collection[str] | None = None,
-) -> Committed:
-    """Create a table and commit its version 0, in one transaction of this id; ``compared``: see ``require_free``."""
-    require_name(definition.name)
-    definition = replace(definition, location=canonical_location(definition.location))
-    with database.write() as session:
-        session.lock_tables()
-        require_free(session.connection, name=definition.name, location=definition.location, compared=compared)
-        clock = int(session.execute(select(CLOCK)).scalar_one())
-        table_id = fresh_table_id(session.connection)
-        insert_table(session, table_id, name=definition.name, location=definition.location, created_at=clock)
-        session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
-        return _commit_first(session, table_id, definition, clock=clock, txn_id=txn_id, engine_info=engine_info)
 
 
 def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
@@ -225,42 +199,6 @@ def require_published(info: TableInfo, *, unpublished: bool, act: str) -> None:
             hint=f"publish them first, or say that you mean it: `deltamirror table {act} {info.name} --unpublished`",
             table=info.name,
         )
-
-
-_BEFORE_FIRST = {"version": -1, "metadata_version": -1, "protocol_version": -1}
-
-
-def _commit_first(
-    session: Session, table_id: int, definition: TableDefinition, *, clock: int, txn_id: str, engine_info: str
-) -> Committed:
-    metadata, protocol, *domains = first_actions(definition, created_time=clock, fresh=lambda: str(uuid.uuid4()))
-    state = TableState.of(
-        protocol,
-        metadata,
-        table_id=table_id,
-        name=definition.name,
-        location=definition.location,
-        committed_at=0,
-        lineage=0,
-        **_BEFORE_FIRST,
-    )
-    parameters = create_table_parameters(
-        partition_by=metadata.partition_columns,
-        cluster_by=definition.cluster_by,
-        description=definition.description,
-        properties=metadata.configuration,
-    )
-    change = Change(
-        table=definition.name,
-        actions=(metadata, protocol, *domains),
-        at_version=0,
-        reads=ReadSet.NOTHING,
-        operation=Operation(name="CREATE TABLE", parameters=parameters, metrics={}),
-        system_domains=frozenset({CLUSTERING_DOMAIN}),
-    )
-    draft = draft_of(change, state, (metadata, protocol, *domains))
-    done = ratify(session, draft, Head(-1, 0, -1, -1), time=clock, txn_id=txn_id, engine_info=engine_info)
-    return Committed(versions={definition.name: done.version}, timestamp=done.committed_at)
 
 
 def require_name(name: str) -> None:
@@ -331,6 +269,7 @@ def insert_table(
             created_at=created_at,
             mirror_paused=False,
             log_start=log_start,
+            history_start=log_start,
             published_version=published,
         )
     )
@@ -354,5 +293,6 @@ def _info(row: Row[Any]) -> TableInfo:
         head_timestamp=row.committed_at,
         published=None if published < 0 else published,
         log_start=row.log_start,
+        history_start=row.history_start,
         created_at=row.created_at,
     )

@@ -11,7 +11,7 @@ from deltamirror.ops.alerts.silencing import exact_patterns, words_of
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.reconcile.repair import Repaired, repair
 from deltamirror.ops.wording import counted, moment
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.txnlog.alerts import end_silence, silence
 from deltamirror.txnlog.queue.pause import pause_all, resume_all
 from deltamirror.txnlog.tables.registry import pause_mirror, resume_mirror, table_info

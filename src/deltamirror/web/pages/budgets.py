@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deltamirror.ops.slo import SloRow
-from deltamirror.pipeline.run.execution import our_error
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.txnlog.access.patterns import TablePattern
 
 __all__ = ["Budgets", "Count"]

@@ -11,8 +11,8 @@ from deltamirror.executors.access import executor_store
 from deltamirror.pipeline.run.inspection import LocalInspector, R, T
 from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.mapping import mapped
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
-from deltamirror.storage.open import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.work import ExpectedObject, ObjectDifference
 

@@ -1,4 +1,4 @@
-"""The state that an imported table begins with, as lines: for who cannot start from the checkpoint that it was in."""
+"""The state that a history begins with, as lines: where version 0 was never imported, or was pruned."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +10,7 @@ from sqlalchemy.sql import Select
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, DomainMetadata, Txn
 from deltamirror.delta.chunks import Chunk, compressed_chunk
+from deltamirror.txnlog.content.projection import ended_by, newest_by_key
 from deltamirror.txnlog.content.rows import ADD_COLUMNS, REMOVE_COLUMNS, add_of, remove_of
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.schema import app_transactions, domains, files, removes, versions
@@ -20,21 +21,31 @@ _ROWS_AT_ONCE = 10_000
 
 
 def base_chunks(connection: Connection, table_id: int, version: int) -> Iterator[Chunk]:
-    """The state of the version that a table begins with: protocol, metaData, txn, domainMetadata, add, remove."""
+    """The state of the version that a history begins with: protocol, metaData, txn, domainMetadata, remove, add.
+
+    A file that was removed and added again has a line of each, in this order: the last one counts.
+    """
     yield _chunk([*in_force(connection, table_id, version), *_named(connection, table_id, version)])
-    own = (versions.c.table_id == table_id) & (versions.c.version == version)
-    commit_id = int(connection.execute(select(versions.c.commit_id).where(own)).scalar_one())
-    adds = select(*ADD_COLUMNS).where(files.c.table_id == table_id, files.c.commit_id == commit_id)
-    tombstones = select(*REMOVE_COLUMNS).where(removes.c.table_id == table_id, removes.c.commit_id == commit_id)
-    yield from _files(connection, adds, add_of)
+    is_before = (versions.c.table_id == table_id) & (versions.c.version <= version)
+    tombstones = (
+        select(*REMOVE_COLUMNS)
+        .join(versions, versions.c.commit_id == removes.c.commit_id)
+        .where(removes.c.table_id == table_id, is_before)
+        .order_by(versions.c.version)
+    )
+    adds = (
+        select(*ADD_COLUMNS)
+        .join(versions, versions.c.commit_id == files.c.commit_id)
+        .where(files.c.table_id == table_id, is_before, ~ended_by(version))
+    )
     yield from _files(connection, tombstones, remove_of)
+    yield from _files(connection, adds, add_of)
 
 
 def _named(connection: Connection, table_id: int, version: int) -> Iterator[Action]:
-    txn, domain = app_transactions.c, domains.c
-    for row in connection.execute(select(app_transactions).where(txn.table_id == table_id, txn.version == version)):
+    for row in connection.execute(newest_by_key(app_transactions, "app_id", table_id, version)):
         yield Txn(app_id=row.app_id, version=row.app_version, last_updated=row.last_updated)
-    for row in connection.execute(select(domains).where(domain.table_id == table_id, domain.version == version)):
+    for row in connection.execute(newest_by_key(domains, "domain", table_id, version)):
         yield DomainMetadata(domain=row.domain, configuration=row.configuration, removed=row.removed)
 
 
