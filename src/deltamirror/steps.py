@@ -86,6 +86,9 @@ class Step(StrEnum):
     DELETE_EXPIRED = "clean.delete-expired", "delete expired objects"
     RECORD_CLEANING = "clean.record", "record a cleaning"
 
+    TAKE_MAINTENANCE = "maintenance.take", "take the lease of a table's maintenance"
+    RECORD_MAINTENANCE = "maintenance.record", "record maintenance as done, or as failed"
+
     BEGIN_IMPORT = "import.begin", "begin an import, or take one over"
     STORE_PARTS = "import.store-parts", "store parts of a log"
     KEEP_IMPORT = "import.keep", "stay the owner of an import"

@@ -14,7 +14,7 @@ from deltamirror import Catalog
 from deltamirror.config.overrides import switched_by
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
-from tests.support.databases import schema_v1, schema_v2, schema_v3, schema_v4, schema_v5
+from tests.support.databases import schema_v1, schema_v2, schema_v3, schema_v4, schema_v5, schema_v6
 from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import add, opened, paths
 from tests.support.mirrors.claims import claimed, published, record, status_of, work_on
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.requirement("R107")
 
 RELEASED = [
     pytest.param(schema, id=f"from version {number}")
-    for number, schema in enumerate((schema_v1, schema_v2, schema_v3, schema_v4, schema_v5), 1)
+    for number, schema in enumerate((schema_v1, schema_v2, schema_v3, schema_v4, schema_v5, schema_v6), 1)
 ]
 
 SHAPE = {
@@ -144,7 +144,7 @@ def test_an_older_catalog_is_refused_until_it_is_migrated(old_url: str) -> None:
     with Catalog(old_url) as catalog:
         acts: tuple[Callable[[], object], ...] = (catalog.check, catalog.tables, lambda: catalog.table("t"))
         for act in acts:
-            with pytest.raises(CatalogMismatch, match=r"schema version [12345]$") as caught:
+            with pytest.raises(CatalogMismatch, match=r"schema version [123456]$") as caught:
                 act()
             assert "deltamirror init" in caught.value.hint
         catalog.init()

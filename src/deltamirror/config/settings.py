@@ -6,6 +6,7 @@ import msgspec
 
 from deltamirror.config.alerting import AlertSettings, SloSettings
 from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
+from deltamirror.config.maintenance import MaintenanceSettings
 from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
@@ -218,6 +219,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     breaker: BreakerSettings = BreakerSettings()
     reconcile: ReconcileSettings = ReconcileSettings()
     cleanup: CleanupSettings = CleanupSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
     health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
     rows: RowsSettings = RowsSettings()

@@ -132,6 +132,8 @@ _ROWS: Final = "a data file that no version names is read by nobody: tests/contr
 
 _VACUUM: Final = "each of these files could go; the next vacuum deletes the others: tests/contract/test_vacuum.py"
 
+_MAINTENANCE: Final = "the lease ends, and the next service measures again: tests/contract/test_service_maintenance.py"
+
 ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.CATCH_UP: _OVERTAKEN,
     Step.MOVE_ROW_IDS: _OVERTAKEN,
@@ -140,6 +142,8 @@ ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.PUT_ROWS: _ROWS,
     Step.DELETE_ROWS: _ROWS,
     Step.DELETE_UNREFERENCED: _VACUUM,
+    Step.TAKE_MAINTENANCE: _MAINTENANCE,
+    Step.RECORD_MAINTENANCE: _MAINTENANCE,
     Step.LIFT_QUARANTINE: _REPAIR,
     Step.RETRY_FOUND: _REPAIR,
     Step.SAVE_ALTERED: _REPAIR,

@@ -121,12 +121,21 @@ def _to_version_6(engine: str) -> Iterator[str]:
         yield f"UPDATE dl_metadata SET mirror_enabled = {value} WHERE {begin} > 0 AND {told}"  # noqa: S608 - our own text
 
 
+def _to_version_7(_: str) -> Iterator[str]:
+    yield """CREATE TABLE dl_maintenance (
+        table_id BIGINT NOT NULL, chore TEXT NOT NULL, done_at BIGINT, version BIGINT NOT NULL,
+        num_files BIGINT NOT NULL, num_bytes BIGINT NOT NULL, attempts INTEGER NOT NULL, next_attempt_at BIGINT,
+        error_code TEXT, error_message TEXT, PRIMARY KEY (table_id, chore),
+        CHECK (chore IN ('optimize', 'vacuum')))"""
+
+
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
     _to_version_2,
     _to_version_3,
     _to_version_4,
     _to_version_5,
     _to_version_6,
+    _to_version_7,
 )
 """How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 
