@@ -89,6 +89,9 @@ class Step(StrEnum):
     RAISE_HISTORY_START = "prune.raise-history-start", "raise the start of a history"
     PRUNE_ROWS = "prune.delete-rows", "delete rows of versions before the start of a history"
 
+    TAKE_MAINTENANCE = "maintenance.take", "take the lease of a table's maintenance"
+    RECORD_MAINTENANCE = "maintenance.record", "record maintenance as done, or as failed"
+
     BEGIN_IMPORT = "import.begin", "begin an import, or take one over"
     STORE_PARTS = "import.store-parts", "store parts of a log"
     KEEP_IMPORT = "import.keep", "stay the owner of an import"

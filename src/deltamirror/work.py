@@ -18,6 +18,7 @@ __all__ = [
     "CheckpointBase",
     "CheckpointOutcome",
     "CheckpointUnit",
+    "Chore",
     "CommitOutcome",
     "CommitUnit",
     "CommitWork",
@@ -40,11 +41,19 @@ __all__ = [
 
 
 class Lane(StrEnum):
-    """What a lease is for: a table's commits and its checkpoints are mirrored, and its log compared, independently."""
+    """What a lease is for: a table's commits, checkpoints, log and data files are looked after independently."""
 
     COMMITS = "commits"
     CHECKPOINTS = "checkpoints"
     RECONCILIATION = "reconciliation"
+    MAINTENANCE = "maintenance"
+
+
+class Chore(StrEnum):
+    """Maintenance of a table's data files that a service does by itself; the database has these words."""
+
+    OPTIMIZE = "optimize"
+    VACUUM = "vacuum"
 
 
 class Status(StrEnum):

@@ -17,6 +17,7 @@ from deltamirror.arguments import (
     number,
     optional_text,
     path_text,
+    require,
     seconds_of,
     settings_from,
     shown,
@@ -44,6 +45,7 @@ from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.telemetry import metrics
 from deltamirror.txnlog.commit.request import Committed, Operation
+from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.migrations import migrate, require_current
 from deltamirror.txnlog.database.opening import open_database
 from deltamirror.txnlog.tables.reading import Snapshot, cut
@@ -65,13 +67,22 @@ class Catalog:
 
     ``url`` is ``sqlite:///FILE``, ``duckdb:///FILE`` or ``postgresql://…``; it goes before the one in ``settings``.
     Without ``settings``, those of the command line are in force: ``deltamirror.toml``, then the environment. With
-    ``LiveSettings`` the catalog goes by their values at any moment.
+    ``LiveSettings`` the catalog goes by their values at any moment. A ``database`` that is handed in, such as that of
+    another catalog or a ``MirrorEngine``, stays the caller's.
     """
 
-    def __init__(self, url: str | None = None, *, settings: Settings | LiveSettings | None = None) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        settings: Settings | LiveSettings | None = None,
+        database: Database | None = None,
+    ) -> None:
         self._live = live = settings_from(url, settings)
+        require(database, Database, "database", hint="leave it out and give the url")
         metrics.limit_tables(live.current.metrics.tables)
-        self.database = open_database(live.current.catalog)
+        self._shares_database = database is not None
+        self.database = database if database is not None else open_database(live.current.catalog)
         self.writer = SqlTxnLogWriter(self.database, live, engine_info=f"deltamirror/{version('deltamirror')}")
         self._row_writer = RowWriter(live)
         self._inline = InlinePublisher(self.database, live) if live.current.mirror.inline else None
@@ -87,10 +98,11 @@ class Catalog:
         self.close()
 
     def close(self) -> None:
-        """Give back the connections to the database."""
+        """Give back the connections to the database, unless it is the caller's."""
         if self._inline is not None:
             self._inline.close()
-        self.database.close()
+        if not self._shares_database:
+            self.database.close()
 
     @property
     def settings(self) -> Settings:

@@ -30,7 +30,6 @@ from deltamirror.delta.features import FENCE_FEATURE
 from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.rows.sources import RowData
-from deltamirror.rows.writing import discarded_if_refused
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.open import Stores
 from deltamirror.txnlog.commit.request import Committed
@@ -310,9 +309,8 @@ class Table:
         one of these files does. ``runner`` says who writes: ``"local"`` for this process, ``"spark"`` for executors;
         unless it is given, executors write much data, if ``mirror.runner`` is Spark.
         """
-        asked = import_module(
-            "deltamirror.catalog.maintenance.optimize"
-        ).Optimization(  # with a library that takes time
+        optimizing = import_module("deltamirror.catalog.maintenance.optimize")  # with a library that takes time
+        asked = optimizing.Optimization(
             taken=self.snapshot(),
             location=self.location,
             settings=self._catalog.settings,
@@ -320,15 +318,8 @@ class Table:
             target_size=optional_number(target_size, "target_size"),
             zorder_by=texts(zorder_by, "zorder_by"),
         )
-        if (written := asked.written(runner=runner_name(runner))) is None:
-            return None
-        with (
-            discarded_if_refused(written.after),
-            self._catalog.transaction(**written.description, rows_checked=True) as tx,
-        ):
-            tx.stage(self.name, written.actions(), read_version=asked.taken.version)
-            tx.read(self.name, files=written.replaced)
-        return tx.result
+        done: Committed | None = optimizing.optimized(self._catalog, asked, runner=runner_name(runner))
+        return done
 
     def _record(self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:
         with self._catalog.transaction(operation=operation, parameters=parameters, metrics=metrics) as tx:

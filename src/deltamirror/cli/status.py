@@ -18,8 +18,10 @@ from deltamirror.ops.advice import errors_of, remedy_of
 from deltamirror.ops.documents import status_document
 from deltamirror.ops.slo import report as slo_report
 from deltamirror.pipeline.failures.policy import way_out
+from deltamirror.txnlog.queue.maintenance import ChoreRecord
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 from deltamirror.txnlog.tables.registry import MirrorState
+from deltamirror.work import Chore
 
 __all__ = ["document", "failure_lines", "grid", "status"]
 
@@ -153,6 +155,7 @@ def _fields(table: TableStatus) -> dict[str, object]:
         "time": _times(table),
         "log": _log(table),
         "history": f"begins with version {table.history_start}" if table.history_start else "",
+        "maintenance": _maintenance(table),
         "error": _told(table, table.error),
         "checkpoint error": _told(table, table.checkpoint_error),
         "escalated": _escalated(table),
@@ -213,6 +216,21 @@ def _log(table: TableStatus) -> str:
     if done.at is None:
         return f"{start}; a cleaning of it is not finished: `deltamirror clean {table.name}`"
     return f"{start}; cleaned {moment(done.at)}: {counted(done.num_objects, 'object')}, {done.num_bytes:,} bytes"
+
+
+def _maintenance(table: TableStatus) -> str:
+    """What services did to its data files, and could not do; nothing where they have not."""
+    return "\n".join(line for each in table.maintenance for line in _chore_lines(each))
+
+
+def _chore_lines(record: ChoreRecord) -> Iterator[str]:
+    if record.at is not None:
+        did = "replaced" if record.chore is Chore.OPTIMIZE else "deleted"
+        size = f"{counted(record.num_files, 'file')}, {record.num_bytes:,} bytes, {did}"
+        yield f"{record.chore}: {moment(record.at)}: {size}"
+    if record.error_code is not None and record.next_attempt_at is not None:
+        tried = f"{record.chore} failed, {counted(record.attempts, 'time')}: {record.error_code}"
+        yield f"{tried}: {redact_text(record.error_message or '')}; next try {moment(record.next_attempt_at)}"
 
 
 def _told(table: TableStatus, error: LastError | None) -> str:

@@ -17,6 +17,7 @@ from deltamirror.config.blocks import shown_blocks
 from deltamirror.config.keys import Key, Reload, block_keys, keys
 from deltamirror.config.live import LiveSettings, ReloadState
 from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
+from deltamirror.config.maintenance import MaintenanceSettings
 from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
@@ -76,6 +77,7 @@ __all__ = [
     "LiveSettings",
     "Loaded",
     "LogSettings",
+    "MaintenanceSettings",
     "MetricsSettings",
     "MirrorSettings",
     "ReconcileSettings",

@@ -6,6 +6,7 @@ import msgspec
 
 from deltamirror.config.alerting import AlertSettings, SloSettings
 from deltamirror.config.keys import COUNTING, NOT_NEGATIVE, POSITIVE, Reload, described
+from deltamirror.config.maintenance import MaintenanceSettings
 from deltamirror.config.mirroring import (
     BreakerSettings,
     CheckpointSettings,
@@ -220,6 +221,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: ReconcileSettings = ReconcileSettings()
     cleanup: CleanupSettings = CleanupSettings()
     history: HistorySettings = HistorySettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
     health: HealthSettings = HealthSettings()
     spark: SparkSettings = SparkSettings()
     rows: RowsSettings = RowsSettings()

@@ -16,7 +16,9 @@ def status_document(table: TableStatus) -> dict[str, object]:
     """A table and its mirror, as ``status --json`` and the API show it."""
     named = {"error": table.error, "checkpoint_error": table.checkpoint_error}
     errors = {name: _error_document(table, error) for name, error in named.items()}
-    return {**asdict(table), "quarantine_reason": _redacted(table.quarantine_reason), **errors}
+    chores = [{**asdict(each), "error_message": _redacted(each.error_message)} for each in table.maintenance]
+    told = {"quarantine_reason": _redacted(table.quarantine_reason), "maintenance": chores}
+    return {**asdict(table), **told, **errors}
 
 
 def _redacted(text: str | None) -> str | None:

@@ -1,10 +1,11 @@
-"""``MirrorEngine`` as programs and commands have it: its service compares the logs and evaluates alerts, too."""
+"""``MirrorEngine`` as programs and commands have it: its service also compares logs, maintains tables, sends alerts."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from deltamirror.ops.alerts.background import AlertWatch
 from deltamirror.ops.health import HealthMonitor, ProcessParts
+from deltamirror.ops.maintenance.background import BackgroundMaintenance
 from deltamirror.ops.monitoring.collector import exported
 from deltamirror.ops.reconcile.background import BackgroundReconciler
 from deltamirror.ops.reconcile.reconciling import Reconciler
@@ -38,7 +39,7 @@ class MirrorEngine(PublishingEngine):
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """What a service does beside publishing: it compares logs, evaluates alerts, exports its state as metrics."""
+        """What a service does beside publishing: comparing logs, maintenance, alerts, and its state as metrics."""
         with (
             super()._beside(),
             exported(self.database, self.live),
@@ -47,6 +48,14 @@ class MirrorEngine(PublishingEngine):
             BackgroundReconciler(
                 self.database, Reconciler(logs), live=self.live, ending=self.ending
             ) as self.reconciler,
+            BackgroundMaintenance(
+                self.database,
+                self.live,
+                self.runner,
+                owner=self.owner,
+                breakers=self.breakers,
+                ending=self.ending,
+            ),
             AlertWatch(self.database, self.live, ending=self.ending),
         ):
             yield

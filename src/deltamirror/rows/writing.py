@@ -225,7 +225,7 @@ class RowFiles:
         before = opened.memory
         opened.take(rows)
         self._memory += opened.memory - before
-        if opened.size >= target_file_size(self.layout, self.order.settings):
+        if opened.size >= target_file_size(self.layout.metadata, self.order.settings):
             self._close(values)
         if self._memory > self.order.settings.memory:
             self._settle()
@@ -264,7 +264,7 @@ class RowFiles:
     @property
     def _group_bytes(self) -> int:
         """How many bytes of rows a row group has: files that are to be small have small ones."""
-        wanted = target_file_size(self.layout, self.order.settings)
+        wanted = target_file_size(self.layout.metadata, self.order.settings)
         return max(_LEAST_GROUP_BYTES, min(_ROW_GROUP_BYTES, wanted))
 
     def _key(self, values: tuple[str | None, ...]) -> str:
@@ -353,9 +353,9 @@ def _done(work: Callable[[], T]) -> Future[T]:
     return done
 
 
-def target_file_size(layout: Layout, settings: RowsSettings) -> int:
+def target_file_size(metadata: Metadata, settings: RowsSettings) -> int:
     """About how many bytes a data file of a table is to have."""
-    size = _property(layout.metadata, "delta.targetFileSize", str(settings.target_file_size))
+    size = _property(metadata, "delta.targetFileSize", str(settings.target_file_size))
     return int(size) if size.isdecimal() else settings.target_file_size
 
 

@@ -11,7 +11,7 @@ from deltamirror.arguments import optional_text, shown
 from deltamirror.errors import Conflict, DeltaMirrorError, InvalidInput, Refused, Unavailable
 from deltamirror.spark.logstore import CATALOG, CATALOG_SETTING
 
-__all__ = ["SqlTransaction", "transaction"]
+__all__ = ["StatementsTransaction", "transaction"]
 
 _CLASS: Final = "io.deltamirror.spark.Transaction"
 _HINTS: Final[Mapping[type[DeltaMirrorError], str]] = {Conflict: "run the whole transaction again: nothing was changed"}
@@ -22,7 +22,7 @@ _KINDS: Final[Mapping[str, type[DeltaMirrorError]]] = {
 }
 
 
-class SqlTransaction:
+class StatementsTransaction:
     """A transaction of a session. Once it is committed, ``versions`` has those of the changed tables by their names."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class SqlTransaction:
 
 
 @contextmanager
-def transaction(spark: Any, *, stage: str | None = None) -> Iterator[SqlTransaction]:
+def transaction(spark: Any, *, stage: str | None = None) -> Iterator[StatementsTransaction]:
     """Commit the statements that a session runs in this block together, when it ends; none of them if it fails.
 
     The session was configured with ``transactions=True``. ``stage`` is a folder that driver and executors reach, such
@@ -39,7 +39,7 @@ def transaction(spark: Any, *, stage: str | None = None) -> Iterator[SqlTransact
     """
     folder = optional_text(stage, "stage")
     _require_capable(spark, folder)
-    begun, result = _begun(spark, folder or Path(tempfile.gettempdir()).as_uri()), SqlTransaction()
+    begun, result = _begun(spark, folder or Path(tempfile.gettempdir()).as_uri()), StatementsTransaction()
     try:
         yield result
         with _translated():

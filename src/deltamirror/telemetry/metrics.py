@@ -36,6 +36,7 @@ __all__ = [
     "limit_tables",
     "observe_checkpoint",
     "observe_commit",
+    "observe_maintenance",
     "observe_open",
     "observe_publish",
     "observe_spark_job",
@@ -136,6 +137,18 @@ _FINDINGS: Final = _counter(
     "deltamirror_reconcile_findings_total",
     "Differences between a log and the database that this process found, by kind.",
     ["kind"],
+)
+_MAINTENANCE: Final = _counter(
+    "deltamirror_maintenance_total",
+    "Chores of this service, by table and time: optimize or vacuum. Outcome: done, or the code of the error; conflict: "
+    "another writer changed the files meanwhile.",
+    ["chore", "outcome"],
+)
+_MAINTENANCE_SECONDS: Final = _histogram(
+    "deltamirror_maintenance_seconds",
+    "Time that this service took to optimize or vacuum a table.",
+    ["chore"],
+    buckets=_LONG,
 )
 _DELIVERIES: Final = _counter(
     "deltamirror_alert_deliveries_total",
@@ -246,6 +259,12 @@ def observe_spark_job(seconds: float) -> None:
 def count_findings(kind: str, number: int) -> None:
     """So many differences of a kind between a log and the database were found."""
     _FINDINGS.labels(kind).inc(number)
+
+
+def observe_maintenance(chore: str, seconds: float, *, outcome: str) -> None:
+    """The files of a table were maintained, or could not be, in so many seconds."""
+    _MAINTENANCE.labels(chore, outcome).inc()
+    _MAINTENANCE_SECONDS.labels(chore).observe(seconds)
 
 
 def count_alert_delivery(channel: str, outcome: str) -> None:

@@ -133,6 +133,7 @@ _ROWS: Final = "a data file that no version names is read by nobody: tests/contr
 _VACUUM: Final = "each of these files could go; the next vacuum deletes the others: tests/contract/test_vacuum.py"
 
 _PRUNING: Final = "the next pruning finishes it: tests/contract/test_pruning.py dies before and after each of its steps"
+_MAINTENANCE: Final = "the lease ends, and the next service measures again: tests/contract/test_service_maintenance.py"
 
 ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.RAISE_HISTORY_START: _PRUNING,
@@ -144,6 +145,8 @@ ELSEWHERE: Final[Mapping[Step, str]] = {
     Step.PUT_ROWS: _ROWS,
     Step.DELETE_ROWS: _ROWS,
     Step.DELETE_UNREFERENCED: _VACUUM,
+    Step.TAKE_MAINTENANCE: _MAINTENANCE,
+    Step.RECORD_MAINTENANCE: _MAINTENANCE,
     Step.LIFT_QUARANTINE: _REPAIR,
     Step.RETRY_FOUND: _REPAIR,
     Step.SAVE_ALTERED: _REPAIR,

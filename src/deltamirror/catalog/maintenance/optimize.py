@@ -3,10 +3,12 @@
 As Delta Spark's ``OPTIMIZE``, ``OPTIMIZE … ZORDER BY``, and ``OPTIMIZE`` of a table with clustering columns.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -16,19 +18,23 @@ from deltamirror.config import Settings
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import optimize_metrics, record_count
 from deltamirror.errors import InvalidInput
-from deltamirror.pipeline.run.compaction import open_compactor
+from deltamirror.pipeline.run.compaction import Compactor, compactor_beside, open_compactor
 from deltamirror.rows.compaction import Bin
 from deltamirror.rows.duties import require_movable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.predicates import require_partition_columns
 from deltamirror.rows.skipping import possible_files
-from deltamirror.rows.writing import RowOrder, WrittenRows, target_file_size
+from deltamirror.rows.writing import RowOrder, WrittenRows, discarded_if_refused, target_file_size
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.open import Stores
+from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Optimization", "Optimized"]
+if TYPE_CHECKING:
+    from deltamirror.catalog.catalog import Catalog
+
+__all__ = ["Optimization", "Optimized", "compactor_beside", "optimized"]
 
 _LARGEST: Final = 2**63 - 1
 
@@ -46,29 +52,40 @@ class Optimization:
     """In bytes; None: as the table or the settings say."""
     zorder_by: Sequence[str] = ()
     """Columns by which rows are ordered."""
+    most_bytes: int | None = None
+    """Bins beyond so many bytes of files are left to the next one; None: none are. The first is always taken."""
 
     def bins(self, arrangement: Arrangement, layout: Layout) -> list[Bin]:
         """The files that go together; InvalidInput for a wrong condition or size."""
         size = _sound_size(
-            target_file_size(layout, self.settings.rows) if self.target_size is None else self.target_size
+            target_file_size(layout.metadata, self.settings.rows) if self.target_size is None else self.target_size
         )
         order = RowOrder(layout=_sized(layout, size), settings=self.settings.rows, rules_met=True, copies=True)
         address = StoreAddress.of(self.location, self.settings.storage)
         files = _where(self.taken.adds(compactable_to=arrangement.largest(size)), self.where, layout)
         return [Bin(order, address, tuple(each), arrangement.columns) for each in arrangement.bins(files, size)]
 
-    def written(self, *, runner: str | None) -> "Optimized | None":
+    def written(self, compactor_for: Callable[[Sequence[Bin]], Compactor]) -> "Optimized | None":
         """Write the files of all bins; None where there are none. Unsupported for some tables."""
         layout = Layout.of(self.taken.table, self.taken.metadata, self.taken.protocol)
         require_movable_rows(layout)
         arrangement = arrangement_of(self.taken, layout, self.zorder_by)
-        if not (found := self.bins(arrangement, layout)):
+        every = self.bins(arrangement, layout)
+        if not (found := self._first(every)):
             return None
-        with closing(open_compactor(self.settings, found, runner=runner)) as compactor:
+        with closing(compactor_for(found)) as compactor:
             after = compactor.run(found)
         store = Stores.with_keys(self.settings).at(found[0].address)
         rows = [WrittenRows(each.order.layout, store, adds) for each, adds in zip(found, after, strict=True)]
-        return Optimized([each.files for each in found], rows, arrangement, self.where)
+        is_whole = len(found) == len(every)
+        return Optimized([each.files for each in found], rows, arrangement, self.where, is_whole=is_whole)
+
+    def _first(self, every: list[Bin]) -> list[Bin]:
+        if self.most_bytes is None:
+            return every
+        sums = accumulate(each.num_bytes for each in every)
+        return [each for number, (each, total) in enumerate(zip(every, sums, strict=True))
+                if number == 0 or total <= self.most_bytes]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,8 @@ class Optimized:
     after: Sequence[WrittenRows]
     arrangement: Arrangement
     where: str | None
+    is_whole: bool
+    """Whether no files are left that could be put together."""
 
     @property
     def description(self) -> dict[str, Any]:
@@ -98,6 +117,22 @@ class Optimized:
         for before, after in zip(self.before, self.after, strict=True):
             yield from (replace(each, data_change=False) for each in self.arrangement.added(after.adds))
             yield from _removes(before)
+
+    def commit(self, catalog: "Catalog", taken: Snapshot) -> Committed:
+        """Replace the files of a table, as it was taken; a Conflict deletes those that were written."""
+        with (
+            discarded_if_refused(self.after),
+            catalog.transaction(**self.description, rows_checked=True) as tx,
+        ):
+            tx.stage(taken.table, self.actions(), read_version=taken.version)
+            tx.read(taken.table, files=self.replaced)
+        return tx.result
+
+
+def optimized(catalog: "Catalog", asked: Optimization, *, runner: str | None) -> Committed | None:
+    """Write the files that are asked for, by the runner that is named or suits their size, and commit them."""
+    written = asked.written(partial(open_compactor, asked.settings, runner=runner))
+    return None if written is None else written.commit(catalog, asked.taken)
 
 
 def _removes(files: Iterable[Add]) -> Iterator[Remove]:

@@ -1,17 +1,18 @@
 """Writing the rows of bins again: one bin after the other in this process, or all of them on Spark."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Add
 from deltamirror.pipeline.run.opening import spark_module
+from deltamirror.pipeline.run.runner import Runner
 from deltamirror.rows.compaction import Bin, compacted
 from deltamirror.rows.scanning import TableFiles
 from deltamirror.rows.writing import WrittenRows, discard
 from deltamirror.storage.open import Stores
 
-__all__ = ["Compactor", "LocalCompactor", "open_compactor"]
+__all__ = ["Compactor", "LocalCompactor", "compactor_beside", "open_compactor"]
 
 _LARGE_BYTES: Final = 4 * 1024 * 1024 * 1024
 """Less than that is written before Spark has started."""
@@ -28,16 +29,22 @@ class Compactor(Protocol):
 
 
 class LocalCompactor:
-    """Writes one bin after the other, with the credentials of its settings."""
+    """Writes one bin after the other, with the credentials of its settings.
 
-    def __init__(self, settings: Settings) -> None:
+    ``before_bin`` is called before each of them; what it raises ends the work.
+    """
+
+    def __init__(self, settings: Settings, *, before_bin: Callable[[], None] = lambda: None) -> None:
         self._settings, self._stores = settings, Stores.with_keys(settings)
+        self._before_bin = before_bin
 
     def run(self, bins: Sequence[Bin]) -> Sequence[Sequence[Add]]:
         """Arrow reads with several threads; memory holds the rows of one bin, as far as they wait to be written."""
         written: list[WrittenRows] = []
         try:
-            written.extend(map(self._compacted, bins))
+            for each in bins:
+                self._before_bin()
+                written.append(self._compacted(each))
         except BaseException:
             discard(written)
             raise
@@ -59,3 +66,11 @@ def open_compactor(settings: Settings, bins: Sequence[Bin], *, runner: str | Non
         compactor: Compactor = spark_module("compactor").SparkCompactor(settings)
         return compactor
     return LocalCompactor(settings)
+
+
+def compactor_beside(runner: Runner, settings: Settings, *, before_bin: Callable[[], None]) -> Compactor:
+    """One that works where the runner of a service does: on its Spark, which it leaves running, or in this process."""
+    if settings.mirror.runner == "spark":
+        compactor: Compactor = spark_module("compactor").SparkCompactor(settings, jobs=runner)
+        return compactor
+    return LocalCompactor(settings, before_bin=before_bin)

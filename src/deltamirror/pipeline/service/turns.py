@@ -1,4 +1,4 @@
-"""Whose turn it is at the log of a table: one at a time compares, repairs, rebuilds or cleans it."""
+"""Whose turn it is at a table: one at a time compares, repairs, rebuilds or cleans its log, or maintains its files."""
 
 import time
 from collections.abc import Iterator
@@ -15,17 +15,20 @@ from deltamirror.work import Lane, Lease
 
 __all__ = ["Turns"]
 
-_LANE = Lane.RECONCILIATION
-_BUSY = {_LANE: "compares or cleans the log of", Lane.CHECKPOINTS: "writes a checkpoint of"}
+_BUSY = {
+    Lane.RECONCILIATION: "compares or cleans the log of",
+    Lane.CHECKPOINTS: "writes a checkpoint of",
+    Lane.MAINTENANCE: "optimizes or vacuums",
+}
 """What another process does that holds the lease."""
 
 
 class Turns:
-    """Takes turns at logs with all processes that share the database. A turn is kept for as long as it takes."""
+    """Takes turns at tables with all processes that share the database. A turn is kept for as long as it takes."""
 
-    def __init__(self, database: Database, live: LiveSettings, *, owner: str) -> None:
-        self._database, self._live, self._owner = database, live, owner
-        self._heartbeat = Heartbeat(database, lambda: {_LANE: self.seconds})
+    def __init__(self, database: Database, live: LiveSettings, *, owner: str, lane: Lane = Lane.RECONCILIATION) -> None:
+        self._database, self._live, self._owner, self._lane = database, live, owner, lane
+        self._heartbeat = Heartbeat(database, lambda: {lane: self.seconds})
 
     @property
     def seconds(self) -> float:
@@ -43,8 +46,8 @@ class Turns:
 
     @contextmanager
     def at(self, table_id: int, table: str, *, waits: bool) -> Iterator[Lease]:
-        """A turn at the log of a table; ``LeaseLost`` if another process has it, at once or after waiting a while."""
-        lease = self._taken(table_id, table, _LANE, waits=waits)
+        """A turn at a table; ``LeaseLost`` if another process has it, at once or after waiting a while."""
+        lease = self._taken(table_id, table, self._lane, waits=waits)
         self._heartbeat.add([lease])
         try:
             yield lease

@@ -125,6 +125,11 @@ def _to_version_7(_: str) -> Iterator[str]:
     yield "ALTER TABLE dl_tables ADD COLUMN history_start BIGINT"
     oldest = "SELECT min(v.version) FROM dl_table_versions v WHERE v.table_id = dl_tables.table_id"
     yield f"UPDATE dl_tables SET history_start = ({oldest})"  # noqa: S608 - our own text
+    yield """CREATE TABLE dl_maintenance (
+        table_id BIGINT NOT NULL, chore TEXT NOT NULL, done_at BIGINT, version BIGINT NOT NULL,
+        num_files BIGINT NOT NULL, num_bytes BIGINT NOT NULL, attempts INTEGER NOT NULL, next_attempt_at BIGINT,
+        error_code TEXT, error_message TEXT, PRIMARY KEY (table_id, chore),
+        CHECK (chore IN ('optimize', 'vacuum')))"""
 
 
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (

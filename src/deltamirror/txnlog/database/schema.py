@@ -48,6 +48,7 @@ __all__ = [
     "heads",
     "imports",
     "leases",
+    "maintenance",
     "metadata",
     "mirror_status",
     "protocols",
@@ -414,7 +415,7 @@ leases = Table(
     "dl_leases",
     METADATA,
     _key("table_id"),
-    Column("lane", Text, primary_key=True, comment="commits or checkpoints"),
+    Column("lane", Text, primary_key=True, comment="commits, checkpoints, reconciliation or maintenance"),
     Column("owner", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False, comment="one more with each claim"),
     Column("claimed_at", BigInteger, nullable=False),
@@ -440,6 +441,23 @@ cleanups = Table(
     Column("num_objects", BigInteger, nullable=False, comment="how many were deleted"),
     Column("num_bytes", BigInteger, nullable=False),
     comment="what the last cleaning of a log did",
+)
+
+maintenance = Table(
+    "dl_maintenance",
+    METADATA,
+    _key("table_id"),
+    Column("chore", Text, primary_key=True),
+    Column("done_at", BigInteger, comment="null: never"),
+    Column("version", BigInteger, nullable=False, comment="after which nothing was left to do; -1: none"),
+    Column("num_files", BigInteger, nullable=False, comment="how many were replaced or deleted"),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False, comment="how often it failed since"),
+    Column("next_attempt_at", BigInteger, comment="when one that failed is tried again"),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    CheckConstraint("chore IN ('optimize', 'vacuum')"),
+    comment="what the last maintenance of a table's files did, by services",
 )
 
 imports = Table(

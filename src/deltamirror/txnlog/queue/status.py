@@ -1,7 +1,7 @@
 """How far the mirror is: per table the backlog, its age, what failed last, and the newest checkpoint."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from deltamirror.txnlog.database.schema import (
     tables,
     versions,
 )
+from deltamirror.txnlog.queue.maintenance import ChoreRecord, records_of
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import MirrorState, table_info
 from deltamirror.txnlog.tables.switch import is_switched_on
@@ -151,6 +152,8 @@ class TableStatus:
     escalations: int
     """How many versions and checkpoints failed so often that an operator has to look."""
     leases: tuple[LeaseStatus, ...]
+    maintenance: tuple[ChoreRecord, ...]
+    """What services did to its files, or could not do."""
     stages: StageStatus | None = None
     """None: not asked for, or nothing was measured."""
 
@@ -247,9 +250,16 @@ def _status(connection: Connection, wanted: ColumnElement[bool], switch: Switch)
     errors = _failed_rows(connection, [(row.table_id, row.failed_version) for row in facts if row.failed])
     written = _by_table(connection, _checkpoint_rows(_newest_written()).where(wanted))
     asked = _by_table(connection, _checkpoint_rows(_newest_asked()).where(wanted))
-    held = _leases(connection, wanted)
+    held, chores = _leases(connection, wanted), records_of(connection, wanted)
     return [
-        _table(row, errors.get(row.table_id), written.get(row.table_id), asked.get(row.table_id), held[row.table_id])
+        _table(
+            row,
+            errors.get(row.table_id),
+            written.get(row.table_id),
+            asked.get(row.table_id),
+            held[row.table_id],
+            chores[row.table_id].values(),
+        )
         for row in facts
     ]
 
@@ -356,6 +366,7 @@ def _table(
     written: Row[Any] | None,
     asked: Row[Any] | None,
     held: Sequence[LeaseStatus],
+    chores: Iterable[ChoreRecord],
 ) -> TableStatus:
     return TableStatus(
         table_id=row.table_id,
@@ -385,6 +396,7 @@ def _table(
         diverged_version=row.diverged_version,
         escalations=row.escalations,
         leases=tuple(held),
+        maintenance=tuple(chores),
     )
 
 

@@ -19,10 +19,14 @@ __all__ = ["SparkCompactor"]
 
 
 class SparkCompactor:
-    """Writes on the Spark that the process works with, and on the one that the settings name where there is none."""
+    """Writes on the Spark that the process works with, and on the one that the settings name where there is none.
 
-    def __init__(self, settings: Settings) -> None:
-        self._jobs = SparkJobs(settings, session=SparkSession.getActiveSession())
+    ``jobs`` that are handed in are used instead, and stay the caller's.
+    """
+
+    def __init__(self, settings: Settings, *, jobs: SparkJobs | None = None) -> None:
+        self._is_given = jobs is not None
+        self._jobs = jobs or SparkJobs(settings, session=SparkSession.getActiveSession())
         self._stores = Stores.with_keys(settings)
 
     def run(self, bins: Sequence[Bin]) -> Sequence[Sequence[Add]]:
@@ -36,7 +40,8 @@ class SparkCompactor:
 
     def close(self) -> None:
         """Stop Spark, if it was started for this."""
-        self._jobs.close()
+        if not self._is_given:
+            self._jobs.close()
         self._stores.close()
 
 

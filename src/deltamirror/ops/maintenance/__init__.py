@@ -1,0 +1,1 @@
+"""Maintenance of tables that a service does beside mirroring."""

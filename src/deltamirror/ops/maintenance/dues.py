@@ -1,0 +1,57 @@
+"""Which maintenance of a table is due: a pure function of what was measured and what the settings ask for."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from deltamirror.config import MaintenanceSettings
+from deltamirror.work import Chore
+
+__all__ = ["Measured", "due", "pause_after", "rest_after"]
+
+_FIRST_PAUSE: Final = 60.0
+_LONGEST_PAUSE: Final = 3_600.0
+_MOST_DOUBLINGS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured of a table; times are in milliseconds since 1970, by the database's clock."""
+
+    at: int
+    small_files: int
+    """How many came since it was optimized, that an optimize can put together with others."""
+    vacuumed_at: int | None
+    """None: never, by a service."""
+    head_at: int
+    """When it was committed to last."""
+    retention: int
+    """How many milliseconds files stay after a commit removed them."""
+    resting: frozenset[Chore] = frozenset()
+    """Those that failed, and are not to be tried again yet."""
+
+
+def due(facts: Measured, wanted: MaintenanceSettings) -> Chore | None:
+    """The chore that a table is due for; of two the optimize, which leaves work for the vacuum."""
+    if wanted.optimize and Chore.OPTIMIZE not in facts.resting and facts.small_files >= wanted.small_files:
+        return Chore.OPTIMIZE
+    if wanted.vacuum and Chore.VACUUM not in facts.resting and _is_vacuum_due(facts, wanted.vacuum_interval * 1_000):
+        return Chore.VACUUM
+    return None
+
+
+def pause_after(attempts: int) -> float:
+    """For how many seconds a chore is left that failed so many times in a row."""
+    return min(_FIRST_PAUSE * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE)
+
+
+def rest_after(took: float, percent: float) -> float:
+    """How many seconds of rest follow work of so many, so that it has this share of the time."""
+    return took * (100.0 - percent) / percent
+
+
+def _is_vacuum_due(facts: Measured, interval: float) -> bool:
+    """Whether the last one is long ago, and files can have come to the end of their retention since."""
+    if facts.vacuumed_at is None:
+        return True
+    is_changed = facts.head_at >= facts.vacuumed_at - facts.retention
+    return is_changed and facts.at - facts.vacuumed_at >= interval
