@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror.config import MaintenanceSettings
-from deltamirror.ops.maintenance.dues import Measured, due, pause_after, rest_after
+from deltamirror.ops.maintenance.dues import TableFacts, due, pause_after, rest_after
 from deltamirror.work import Chore
 
 pytestmark = pytest.mark.requirement("R89")
@@ -16,8 +16,8 @@ NOW = 1_800_000_000_000
 BOTH = MaintenanceSettings(optimize=True, vacuum=True)
 
 
-def facts(**more: Any) -> Measured:
-    return Measured(**{"at": NOW, "small_files": 0, "vacuumed_at": NOW, "head_at": NOW, "retention": WEEK, **more})
+def facts(**more: Any) -> TableFacts:
+    return TableFacts(**{"at": NOW, "small_files": 0, "vacuumed_at": NOW, "head_at": NOW, "retention": WEEK, **more})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def facts(**more: Any) -> Measured:
         (facts(vacuumed_at=NOW - DAY, head_at=NOW - DAY - WEEK - 1), None),
     ],
 )
-def test_a_chore_is_due_by_what_was_measured(measured: Measured, chore: Chore | None) -> None:
+def test_a_chore_is_due_by_what_was_measured(measured: TableFacts, chore: Chore | None) -> None:
     assert due(measured, BOTH) == chore
 
 

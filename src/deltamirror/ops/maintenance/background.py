@@ -7,7 +7,7 @@ from contextlib import closing
 from deltamirror.catalog import Catalog
 from deltamirror.config import LiveSettings
 from deltamirror.errors import Conflict, DeltaMirrorError, LeaseLost
-from deltamirror.ops.maintenance.chores import Chores, ChoreResult
+from deltamirror.ops.maintenance.chores import ChoreResult, Chores
 from deltamirror.ops.maintenance.dues import pause_after, rest_after
 from deltamirror.ops.maintenance.measuring import Measurements
 from deltamirror.ops.service_thread import ServiceThread

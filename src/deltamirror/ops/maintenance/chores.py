@@ -10,7 +10,7 @@ from deltamirror.pipeline.run.runner import Runner
 from deltamirror.txnlog.queue.maintenance import MaintainedTable
 from deltamirror.work import Chore
 
-__all__ = ["Chores", "ChoreResult"]
+__all__ = ["ChoreResult", "Chores"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

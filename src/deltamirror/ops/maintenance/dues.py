@@ -6,7 +6,7 @@ from typing import Final
 from deltamirror.config import MaintenanceSettings
 from deltamirror.work import Chore
 
-__all__ = ["Measured", "due", "pause_after", "rest_after"]
+__all__ = ["TableFacts", "due", "pause_after", "rest_after"]
 
 _FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3_600.0
@@ -14,7 +14,7 @@ _MOST_DOUBLINGS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class TableFacts:
     """What was measured of a table; times are in milliseconds since 1970, by the database's clock."""
 
     at: int
@@ -30,7 +30,7 @@ class Measured:
     """Those that failed, and are not to be tried again yet."""
 
 
-def due(facts: Measured, wanted: MaintenanceSettings) -> Chore | None:
+def due(facts: TableFacts, wanted: MaintenanceSettings) -> Chore | None:
     """The chore that a table is due for; of two the optimize, which leaves work for the vacuum."""
     if wanted.optimize and Chore.OPTIMIZE not in facts.resting and facts.small_files >= wanted.small_files:
         return Chore.OPTIMIZE
@@ -49,7 +49,7 @@ def rest_after(took: float, percent: float) -> float:
     return took * (100.0 - percent) / percent
 
 
-def _is_vacuum_due(facts: Measured, interval: float) -> bool:
+def _is_vacuum_due(facts: TableFacts, interval: float) -> bool:
     """Whether the last one is long ago, and files can have come to the end of their retention since."""
     if facts.vacuumed_at is None:
         return True

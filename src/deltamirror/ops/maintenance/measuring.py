@@ -3,7 +3,7 @@
 from deltamirror.config import LiveSettings, Switch, configured_values, settings_for
 from deltamirror.delta.actions import Metadata
 from deltamirror.delta.properties import deleted_file_retention_ms
-from deltamirror.ops.maintenance.dues import Measured, due
+from deltamirror.ops.maintenance.dues import TableFacts, due
 from deltamirror.pipeline.failures.circuit import Breakers
 from deltamirror.rows.writing import target_file_size
 from deltamirror.storage.location import store_prefix
@@ -51,7 +51,7 @@ class Measurements:
         metadata = self._metadata_of(table)
         settings = settings_for(self._live.current, table.name, metadata.configuration)
         wanted, vacuumed = settings.maintenance, table.records.get(Chore.VACUUM)
-        facts = Measured(
+        facts = TableFacts(
             at=table.at,
             small_files=self._small_files(table, target_file_size(metadata, settings.rows)) if wanted.optimize else 0,
             vacuumed_at=None if vacuumed is None else vacuumed.at,
