@@ -11,7 +11,7 @@ from deltamirror.delta.replay import reconciliation_key
 from deltamirror.txnlog.content.projection import ended_by
 from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.database.schema import versions
-from deltamirror.txnlog.tables.reading import Snapshot
+from deltamirror.txnlog.tables.reading import Snapshot, look_at
 
 __all__ = ["WayBack", "difference"]
 
@@ -39,7 +39,7 @@ def difference(later: Snapshot, earlier: Snapshot) -> WayBack:
     begun = later.files_query().where(versions.c.version > earlier.version)
     added, removed = _by_key(earlier, ended), _by_key(later, begun)
     whole = earlier.files_query().subquery()
-    with earlier.reading() as connection:
+    with look_at(earlier) as connection:
         count, size = connection.execute(select(func.count(), func.sum(whole.c.size))).one()
     return WayBack(
         added=[added[key] for key in added.keys() - removed.keys()],
@@ -50,6 +50,6 @@ def difference(later: Snapshot, earlier: Snapshot) -> WayBack:
 
 
 def _by_key(taken: Snapshot, query: Select[Any]) -> dict[FileKey, Add]:
-    with taken.reading() as connection:
+    with look_at(taken) as connection:
         found = (add_of(row) for row in connection.execute(query))
         return {reconciliation_key(each): each for each in found}

@@ -32,6 +32,7 @@ __all__ = [
     "Snapshot",
     "cut",
     "live_adds",
+    "look_at",
     "snapshot",
 ]
 
@@ -78,18 +79,9 @@ class Snapshot:
         """The columns of the table."""
         return parse_schema(self.metadata.schema_string)
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A look at the database for what it says of this version; NotFound if that was pruned meanwhile."""
-        with self.database.read() as connection:
-            oldest = select(tables.c.history_start).where(tables.c.table_id == self.table_id)
-            if self.version < connection.execute(oldest).scalar_one():
-                raise no_such_version(connection, table_info(connection, self.table), self.version, None)
-            yield connection
-
     def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
         """The data files, in no particular order; with a filter, those of these partitions."""
-        with self.reading() as connection:
+        with look_at(self) as connection:
             query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
             return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
 
@@ -97,7 +89,7 @@ class Snapshot:
         """Size and deletion vector (as JSON) of the data files, of at most so many."""
         columns = [files.c[name] for name in _NUMBERS_SCHEMA.names]
         query = self.files_query().with_only_columns(*columns).limit(max(limit, 0))
-        with self.reading() as connection:
+        with look_at(self) as connection:
             return self.database.fetch_arrow(connection, query, _NUMBERS_SCHEMA)
 
     def adds(self, partitions: PartitionFilter | None = None, *, compactable_to: int | None = None) -> list[Add]:
@@ -105,7 +97,7 @@ class Snapshot:
 
         ``compactable_to`` leaves out those that have so many bytes, and no deletion vector.
         """
-        with self.reading() as connection:
+        with look_at(self) as connection:
             query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
             if compactable_to is not None:
                 query = query.where(or_(files.c.size < compactable_to, files.c.deletion_vector.is_not(None)))
@@ -113,13 +105,13 @@ class Snapshot:
 
     def count_files(self) -> int:
         """How many data files there are."""
-        with self.reading() as connection:
+        with look_at(self) as connection:
             counted = select(func.count()).select_from(self.files_query().subquery())
             return int(connection.execute(counted).scalar_one())
 
     def transactions(self) -> dict[str, Txn]:
         """The progress of each application."""
-        with self.reading() as connection:
+        with look_at(self) as connection:
             rows = connection.execute(newest_by_key(app_transactions, "app_id", self.table_id, self.version))
             return {
                 row.app_id: Txn(app_id=row.app_id, version=row.app_version, last_updated=row.last_updated)
@@ -128,7 +120,7 @@ class Snapshot:
 
     def domain_metadata(self) -> dict[str, DomainMetadata]:
         """The domains that are set."""
-        with self.reading() as connection:
+        with look_at(self) as connection:
             rows = connection.execute(newest_by_key(domains, "domain", self.table_id, self.version))
             return {
                 row.domain: DomainMetadata(domain=row.domain, configuration=row.configuration, removed=False)
@@ -198,6 +190,16 @@ class Snapshot:
         return [text for text in used if text and _key_or_none(text, kind) in keys]
 
 
+@contextmanager
+def look_at(taken: Snapshot) -> Iterator[Connection]:
+    """The database, to be asked for what it says of a version; NotFound if that was pruned since it was taken."""
+    with taken.database.read() as connection:
+        oldest = select(tables.c.history_start).where(tables.c.table_id == taken.table_id)
+        if taken.version < connection.execute(oldest).scalar_one():
+            raise no_such_version(connection, table_info(connection, taken.table), taken.version, None)
+        yield connection
+
+
 def _key_or_none(text: str, kind: DataType) -> Hashable:
     try:
         return value_key(text, kind)
@@ -250,7 +252,7 @@ def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
     which file is meant.
     """
     found: dict[str, list[Add]] = {}
-    with taken.reading() as connection:
+    with look_at(taken) as connection:
         for some in hash_batches(paths):
             for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
                 found.setdefault(path_identity(row.path), []).append(add_of(row))
