@@ -16,8 +16,9 @@ from deltamirror.steps import Moment, Step, observed
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.backlog import count_files
 from deltamirror.txnlog.tables.changes import version_changes
+from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.aging import HEAD, START, age, cleaning, lived, store_of
-from tests.support.lakes.lake import add, execute, paths
+from tests.support.lakes.lake import add, execute, opened, paths
 from tests.support.mirrors.reconcilers import reconciled
 from tests.support.readers.reader import Reader
 
@@ -230,3 +231,20 @@ def is_pruned(engine: MirrorEngine, moment: Moment, done: int) -> bool:
     except Killed:
         return False
     return True
+
+
+@pytest.mark.postgres
+def test_commits_go_on_amid_every_transaction_of_a_pruning(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url = lake_url_of("postgresql", request, tmp_path)  # on the others, one transaction at a time writes
+    with opened(url) as catalog, cleaning(catalog) as engine, opened(url) as other:
+        cleaned(catalog, engine, tmp_path)
+        versions: list[int] = []
+
+        def commit(at: Moment, step: Step) -> None:
+            if at is Moment.BEFORE and step in (Step.RAISE_HISTORY_START, Step.PRUNE_ROWS):
+                versions.append(other.table("t").append([add(f"amid-{len(versions)}.parquet")]).versions["t"])
+
+        with observed(commit):
+            engine.prune("t", keep=MONTH)
+    assert versions == list(range(HEAD + 1, HEAD + 1 + len(versions)))
+    assert len(versions) >= 3  # the start, files, versions
