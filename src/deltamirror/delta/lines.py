@@ -96,7 +96,7 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
     actions = [_without_null_partitions(action) if type(action) is Remove else action for action in actions]
     try:
         text = _ENCODER.encode_lines([_LINES[type(action)](action) for action in actions])
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError):
         text = None
     if text is None or has_long_line(text):
         return b"".join([encode(action) + b"\n" for action in actions])  # which names the culprit

@@ -54,6 +54,42 @@ def test_every_kind_of_log_file_is_recognised_and_written(name: str, file: LogFi
     assert file.name == name
 
 
+def test_the_places_of_a_log_have_the_names_of_the_protocol() -> None:
+    assert names.LOG_DIRECTORY == "_delta_log"
+    assert names.SIDECARS == "_delta_log/_sidecars"
+    assert names.LAST_CHECKPOINT == "_last_checkpoint"
+    assert names.commit_key(7) == f"_delta_log/{SEVEN}.json"
+    assert names.commit_name(7) == f"{SEVEN}.json"
+    assert names.checksum_name(7) == f"{SEVEN}.crc"
+    assert names.checkpoint_name(7) == f"{SEVEN}.checkpoint.parquet"
+    assert (Checkpoint, CheckpointPart, UuidCheckpoint) == names.CHECKPOINTS
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        Commit(Version(2**63 - 1)),
+        Compaction(V7, Version(8)),
+        Compaction(V7, Version(2**63 - 1)),
+        CheckpointPart(V7, 1, 1),
+        CheckpointPart(V7, 2**31 - 1, 2**31 - 1),
+    ],
+)
+def test_numbers_go_as_far_as_readers_hold_them(file: LogFile) -> None:
+    assert parse(file.name) == file
+
+
+@pytest.mark.parametrize("name", ["_last_checkpoint", f"{SEVEN}.json", "7.json"])
+def test_readers_go_by_log_files_misspelt_ones_and_the_pointer(name: str) -> None:
+    assert names.is_log_name(name)
+    assert not names.is_log_name(f"{name}.tmp")
+
+
+def test_a_log_file_is_ordered_among_log_files_only() -> None:
+    with pytest.raises(TypeError):
+        assert Commit(V7) < "8"
+
+
 @given(LOG_FILES)
 def test_parsing_undoes_naming(file: LogFile) -> None:
     assert parse(file.name) == file
@@ -94,6 +130,7 @@ def test_other_names_are_not_log_files(name: str) -> None:
         ("7.json", 7),
         ("0000000007.json", 7),
         (f"0{SEVEN}.json", 7),
+        (f"{2**63}.json".zfill(25), 2**63),
         ("99999999999999999999.json", 99999999999999999999),
         ("7.crc", 7),
         (f"0{SEVEN}.checkpoint.parquet", 7),
@@ -103,9 +140,11 @@ def test_other_names_are_not_log_files(name: str) -> None:
         (f"{SEVEN}-{SEVEN}_compacted_json", 7),
         (f"{SEVEN}.{SEVEN}.compacted.json", 7),
         (f"{SEVEN}.00000000000000000006.compacted.json", 7),
+        (f"{SEVEN}.{2**63:020d}.compacted.json", 7),
         (f"{SEVEN}.checkpoint.1.2.parquet", 7),
         (f"{SEVEN}.checkpoint.0000000003.0000000002.parquet", 7),
         (f"{SEVEN}.checkpoint.0000000000.0000000002.parquet", 7),
+        (f"{SEVEN}.checkpoint.0000000001.{2**31:010d}.parquet", 7),
         (f"{SEVEN}.checkpoint.0000000001.9999999999.parquet", 7),
     ],
 )
@@ -150,6 +189,7 @@ def test_a_sidecar_is_named_as_the_reference_writer_does() -> None:
         (f"{UUID}.parquet", None),
         (f"{SEVEN}.json", None),
         (f"7.checkpoint.{UUID}.parquet", None),
+        (f"{10**20}.checkpoint.{UUID}.parquet", 10**20),
     ],
 )
 def test_the_name_of_a_sidecar_may_tell_the_version_of_its_checkpoint(name: str, version: int | None) -> None:
