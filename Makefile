@@ -26,13 +26,16 @@ DAMAGES ?= 2000
 # For how long each parser is fuzzed, and by which release of atheris.
 FUZZ_SECONDS ?= 60
 ATHERIS := 3.0.0
+# Which modules are mutated (a part of their paths; none: all of the list), and how many mutants of each are tried.
+MODULE ?=
+MUTANTS ?= 40
 
 # Hundreds of processes import the same modules: each compiles them where none keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: audit bench bench-check bench-lag check clean coverage demo format fuzz golden help java lock reference-logs scale setup soak test test-fast
+.PHONY: audit bench bench-check bench-lag check clean coverage demo format fuzz golden help java lock mutants reference-logs scale setup soak test test-fast
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -90,6 +93,9 @@ fuzz: setup ## Fuzz the parsers of lines, names, checkpoints, settings (FUZZ_SEC
 	@test -d build/atheris-$(ATHERIS) || $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps \
 		--target build/atheris-$(ATHERIS) atheris==$(ATHERIS)
 	PYTHONPATH=build/atheris-$(ATHERIS) $(BIN)/python -m tests.fuzzing --seconds $(FUZZ_SECONDS)
+
+mutants: setup ## Break the serialiser and the names of log files in one place at a time; tests have to notice
+	$(BIN)/python -m tests.mutation --module "$(MODULE)" --most $(MUTANTS)
 
 audit: setup ## Look for known vulnerabilities of the locked dependencies, at PyPI (it needs the network)
 	$(BIN)/uv tool run --from pip-audit==$(PIP_AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off \

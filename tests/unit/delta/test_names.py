@@ -86,6 +86,7 @@ def test_readers_go_by_log_files_misspelt_ones_and_the_pointer(name: str) -> Non
 
 
 def test_a_log_file_is_ordered_among_log_files_only() -> None:
+    assert not Commit(V7) < Commit(V7)
     with pytest.raises(TypeError):
         assert Commit(V7) < "8"
 
