@@ -26,7 +26,8 @@ _SETTINGS = b"""
 [catalog]
 url = "sqlite:///lake.db"
 [storage]
-endpoint = "http://127.0.0.1:9000"
+endpoint = "https://127.0.0.1:9000"
+access_key_id = "i"
 secret_access_key = "s"
 [mirror]
 verify = "strict"
