@@ -65,7 +65,7 @@ soak: java setup ## Random schedules, tables and interleavings, processes amid f
 	$(BIN)/python -m tests.statements --steps 200
 	$(BIN)/python -m tests.statements --steps 200 --store s3
 	RANDOM_EXAMPLES=1 $(BIN)/pytest -n 2 tests/property tests/unit
-	$(BIN)/pytest -s -m soak tests/soak
+	$(BIN)/pytest -s -m soak tests/soak tests/interop
 	$(BIN)/pytest -n 2 -m elsewhere
 
 scale: setup ## Huge commits, in bounded memory; every version opened by every reader

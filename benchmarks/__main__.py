@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import bulk, checkpoint, crowd, growth, idle, importing, lag, levels, publish, rows, single
+from benchmarks import bulk, checkpoint, crowd, growth, idle, importing, jobs, lag, levels, publish, rows, single
 from benchmarks.aims import verdicts
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
@@ -22,6 +22,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "checkpoint": checkpoint.run,
     "import": importing.run,
     "rows": rows.run,
+    "jobs": jobs.run,
     "lag": lag.run,
     "idle": idle.run,
 }

@@ -21,6 +21,8 @@ _LAG_MS = {"p95": 1_000.0, "p99": 5_000.0}
 _IDLE_CORE = 0.02
 _ROWS = 1.0
 _ONE_ROW = 20.0
+_JOB_APPEND = 1 / 1.2
+_HTTP_COMMITS = 10.0
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[str]:
@@ -33,6 +35,7 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
         "checkpoint": _checkpoint,
         "import": _import,
         "rows": _rows,
+        "jobs": _jobs,
         "lag": _lag,
         "idle": _idle,
     }
@@ -116,6 +119,14 @@ def _rows(figures: dict[str, Any]) -> Iterator[str]:
             yield _verdict(f"{what} of {figures['count']:,} rows, beside {peer}", found[peer][what] / seconds, _ROWS)
     rates = figures["single"]
     yield _verdict("appends of one row, beside Delta Spark", rates["deltamirror"] / rates["Delta Spark"], _ONE_ROW)
+
+
+def _jobs(figures: dict[str, Any]) -> Iterator[str]:
+    for store, (ours, plain) in figures["appends"].items():
+        yield _verdict(f"append of a stock job, {store}, of a plain one", plain / ours, _JOB_APPEND)
+    commits = figures["commits"]
+    ratio = commits["HTTP"]["rate"] / commits["delta-rs"]["rate"]
+    yield _verdict("eight clients over HTTP", ratio, _HTTP_COMMITS, f"; failed {commits['HTTP']['failed']}")
 
 
 def _lag(figures: dict[str, Any]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate
 from benchmarks.writers import DELTA_RS, SUBJECTS, Subject, Writer, newest_version, open_writer, prepare
 
-__all__ = ["WRITERS", "measure", "run"]
+__all__ = ["WRITERS", "measure", "once", "run"]
 
 WRITERS = 8
 _WARM_UP = 3
@@ -44,7 +44,10 @@ class Tally:
 def run(lab: Lab) -> Result:
     """Commits a second in total, and how they were shared."""
     seconds = lab.pick(full=6.0, quick=2.0)
-    found = {str(subject): _once(lab, subject, seconds) for subject in SUBJECTS}
+    found: dict[str, Any] = {}
+    for subject in SUBJECTS:
+        with lab.place(subject.engine) as place:
+            found[str(subject)] = once(subject, place, seconds)
     base = found[str(DELTA_RS)]["rate"]
     rows = [(name, *_cells(figures), f"{figures['rate'] / base:.1f} ×") for name, figures in found.items()]
     header = (
@@ -68,9 +71,9 @@ def _cells(figures: dict[str, float]) -> tuple[str, ...]:
     return (rate(figures["rate"]), *counts, *shares, f"{figures['p50']:.1f}", f"{figures['p99']:.1f}")
 
 
-def _once(lab: Lab, subject: Subject, seconds: float) -> Any:
-    with lab.place(subject.engine) as place:
-        return child.call(measure, who=subject.who, engine=subject.engine, place=place.json(), seconds=seconds)
+def once(subject: Subject, place: Place, seconds: float) -> Any:
+    """The figures of all writers together."""
+    return child.call(measure, who=subject.who, engine=subject.engine, place=place.json(), seconds=seconds)
 
 
 def measure(*, who: str, engine: str, place: dict[str, str], seconds: float) -> dict[str, float]:

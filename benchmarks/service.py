@@ -50,7 +50,7 @@ class Rig:
     def service(self) -> Iterator[int]:
         """`deltamirror mirror --follow` on Spark, once it has published a commit; its process id."""
         command = [str(Path(sys.executable).with_name("deltamirror")), "mirror", "--follow"]
-        with subprocess.Popen(command, env=self._environment(), stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, env=self.environment(), stderr=subprocess.DEVNULL) as process:
             try:
                 self._wait_for_first_commit()
                 yield process.pid
@@ -63,7 +63,8 @@ class Rig:
             catalog.create_table(_WARM_UP, location=f"s3://{self.bucket}/{_WARM_UP}", schema="id long")
             catalog.wait_until_published({_WARM_UP: 0}, seconds=_STARTS_WITHIN)
 
-    def _environment(self) -> Mapping[str, str]:
+    def environment(self) -> Mapping[str, str]:
+        """Of processes that work on the catalog and its tables."""
         return {
             **os.environ,
             **S3Access.of(self.server.settings()).environment(),

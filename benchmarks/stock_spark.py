@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -10,8 +11,8 @@ __all__ = ["stock_session"]
 _PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
-def stock_session() -> SparkSession:
-    """A session on two cores of this machine."""
+def stock_session(more: Mapping[str, str] | None = None) -> SparkSession:
+    """A session on two cores of this machine, with more settings."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]")
     settings = {
@@ -23,6 +24,7 @@ def stock_session() -> SparkSession:
         "spark.driver.memory": "8g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **(more or {}),
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

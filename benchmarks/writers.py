@@ -1,7 +1,13 @@
 """Who commits: deltamirror, delta-rs, or nobody but the database driver."""
 
+import json
+import random
+import time
 from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
@@ -11,10 +17,13 @@ from benchmarks.adds import PARTITION_COLUMN
 from benchmarks.bare import open_bare
 from benchmarks.lab import ENGINES, TABLE, Place
 from deltamirror import Add, Catalog
+from deltamirror.delta.lines import encode
 
 __all__ = [
     "DELTA_RS",
+    "OVER_HTTP",
     "SUBJECTS",
+    "HttpAccess",
     "Subject",
     "Writer",
     "delta_rs_action",
@@ -23,6 +32,10 @@ __all__ = [
     "open_writer",
     "prepare",
 ]
+
+
+_LONGEST_PAUSE = 0.05
+_COMMIT_INFO = b'{"commitInfo":{"timestamp":1700000000000,"operation":"WRITE","operationParameters":{}}}\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,7 @@ class Subject:
 
 
 DELTA_RS = Subject("delta-rs", "files")
+OVER_HTTP = Subject("HTTP", "postgresql")
 SUBJECTS = (
     *(Subject("deltamirror", engine) for engine in ENGINES),
     *(Subject("bare", engine) for engine in ENGINES),
@@ -87,6 +101,59 @@ class DeltaRs:
         """Nothing is held."""
 
 
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """How clients reach the commit API: a file of the place."""
+
+    port: int
+    token: str
+
+    @property
+    def address(self) -> str:
+        """Of the server."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def write(self, place: Place) -> None:
+        """Write it down for the writers of a place."""
+        (Path(place.folder) / "http.json").write_text(json.dumps([self.port, self.token]))
+
+    @classmethod
+    def read(cls, place: Place) -> "HttpAccess":
+        """Read it again."""
+        return cls(*json.loads((Path(place.folder) / "http.json").read_text()))
+
+
+class OverHttp:
+    """A client of the commit API: it sends its lines as the version that it takes for the next, until it is.
+
+    After a conflict it pauses for a moment, as clients of a shared table should.
+    """
+
+    def __init__(self, place: Place) -> None:
+        access = HttpAccess.read(place)
+        self._connection = HTTPConnection("127.0.0.1", access.port)
+        self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/x-ndjson"}
+        self._next = 1
+
+    def commit(self, add: Add) -> None:
+        body = _COMMIT_INFO + encode(add) + b"\n"
+        while not self._is_committed(body):
+            time.sleep(random.uniform(0.0, _LONGEST_PAUSE))
+
+    def _is_committed(self, body: bytes) -> bool:
+        headers = {**self._headers, "Idempotency-Key": str(uuid4())}
+        self._connection.request("POST", f"/api/v1/tables/{TABLE}/commits/{self._next}", body, headers)
+        answer = self._connection.getresponse()
+        told = json.loads(answer.read())
+        if answer.status not in (201, 409):
+            raise RuntimeError(told["detail"])
+        self._next = 1 + (told["head"] if answer.status == 409 else self._next)
+        return answer.status == 201
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 def delta_rs_action(add: Add) -> AddAction:
     """A file as delta-rs takes it."""
     return AddAction(
@@ -118,6 +185,8 @@ def open_writer(subject: Subject, place: Place) -> Writer:
             return DeltaMirror(place)
         case "delta-rs":
             return DeltaRs(place)
+        case "HTTP":
+            return OverHttp(place)
         case _:
             return open_bare(place)
 

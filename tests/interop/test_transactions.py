@@ -123,9 +123,15 @@ def _filled(catalog: Catalog, root: str, settings: Settings, **more: object) -> 
 
 
 @pytest.fixture
-def lake(lake: Catalog, delta_spark: Reader, tmp_path: Path) -> Iterator[Lake]:
-    _filled(lake, str(tmp_path), Settings())
-    with served(lake) as page:
+def empty(sqlite_lake: str) -> Iterator[Catalog]:
+    with Catalog(sqlite_lake) as catalog:
+        yield catalog
+
+
+@pytest.fixture
+def lake(empty: Catalog, delta_spark: Reader, tmp_path: Path) -> Iterator[Lake]:
+    _filled(empty, str(tmp_path), Settings())
+    with served(empty) as page:
         yield Lake(delta_spark, page, f"file:{tmp_path}", StorageSettings(), {})
 
 
@@ -194,11 +200,11 @@ def test_statements_on_tables_in_s3_take_effect_together(s3_lake: Lake) -> None:
 
 @pytest.mark.soak
 def test_many_statements_on_a_table_leave_it_as_they_would_one_by_one(
-    delta_spark: Reader, lake: Catalog, tmp_path: Path
+    delta_spark: Reader, empty: Catalog, tmp_path: Path
 ) -> None:
     """Deletion vectors, mapped columns, partitions, columns that are added, and a version that is brought back."""
     properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
-    _filled(lake, str(tmp_path), Settings(), properties=properties, partition_by=["name"])
+    _filled(empty, str(tmp_path), Settings(), properties=properties, partition_by=["name"])
     statements = (
         "INSERT INTO $a SELECT id, 'x' FROM range(10, 20)",
         "UPDATE $a SET id = id + 100 WHERE id IN (1, 10)",
@@ -212,12 +218,12 @@ def test_many_statements_on_a_table_leave_it_as_they_would_one_by_one(
         "RESTORE $b TO VERSION AS OF 1",
         "SELECT * FROM $a",
     )
-    with served(lake) as page:
+    with served(empty) as page:
         both = Lake(delta_spark, page, f"file:{tmp_path}", StorageSettings(), {})
         done = both.run(*statements, refused=("VACUUM $c RETAIN 0 HOURS", "OPTIMIZE $a"))
         assert (done.error, done.versions) == ("", {"a": 2, "b": 2})
         assert all(done.refusals)
-        token = page.token("one by one", Right.WRITE)
+        token = page.token("single", Right.WRITE)
         single = [both.text(each.replace("$a", "$c")) for each in statements if "$b" not in each]
         one_by_one = delta_spark.run(StockJob(job_settings(page.url, token, both.root), single))
         assert sorted(tuple(row.values()) for row in one_by_one) == done.inside[-1]
@@ -230,10 +236,10 @@ def test_many_statements_on_a_table_leave_it_as_they_would_one_by_one(
 @pytest.mark.soak
 @pytest.mark.parametrize("property_", ["delta.enableChangeDataFeed", "delta.enableRowTracking"])
 def test_a_table_whose_rows_are_followed_takes_one_change_of_its_rows(
-    delta_spark: Reader, lake: Catalog, tmp_path: Path, property_: str
+    delta_spark: Reader, empty: Catalog, tmp_path: Path, property_: str
 ) -> None:
-    _filled(lake, str(tmp_path), Settings(), properties={property_: "true"})
-    with served(lake) as page:
+    _filled(empty, str(tmp_path), Settings(), properties={property_: "true"})
+    with served(empty) as page:
         followed = Lake(delta_spark, page, f"file:{tmp_path}", StorageSettings(), {})
         assert "takes one change a version" in followed.run(UPDATE, DELETE).error
         assert followed.heads() == dict.fromkeys(NAMES, 1)
