@@ -114,7 +114,9 @@ def _ours(
     table.overwrite(frame)
     reader = spark.read.format("deltamirror").option("catalog", url)
     _read(reader.load(TABLE).limit(_FEW))
-    figures["scan"] = _best(lambda: _read(reader.load(TABLE)))
+    figures["scan by the format"] = _best(lambda: _read(reader.load(TABLE)))
+    _read(table.to_spark(spark).limit(_FEW))
+    figures["scan by to_spark"] = _best(lambda: _read(table.to_spark(spark)))
     figures["merge"] = _seconds(
         lambda: table.merge(changes, ["id"], matched=Update(), not_matched=Insert(), spark=spark)
     )
@@ -128,7 +130,8 @@ def _delta_spark(
     figures = {"append": _best(lambda: frame.write.format("delta").mode("append").save(folder))}
     frame.write.format("delta").mode("overwrite").save(folder)
     _read(spark.read.format("delta").load(folder).limit(_FEW))
-    figures["scan"] = _best(lambda: _read(spark.read.format("delta").load(folder)))
+    read = _best(lambda: _read(spark.read.format("delta").load(folder)))
+    figures["scan by the format"] = figures["scan by to_spark"] = read
     changes.createOrReplaceTempView("changes")
     into = f"MERGE INTO delta.`{folder}` t USING changes s ON t.id = s.id"
     statement = f"{into} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"

@@ -155,8 +155,11 @@ def _read(call: Call) -> Call:
     return lambda lake, given, more: call(lake, given, more).read_all()  # type: ignore[attr-defined]
 
 
-def _scan_snapshot(lake: Lake, given: Good, _: tuple[Any, ...]) -> object:
-    return lake.catalog.scan_snapshot(**{"taken": lake.catalog.table("rows").snapshot(), **given})
+def _of_snapshot(name: str) -> Call:
+    def call(lake: Lake, given: Good, _: tuple[Any, ...]) -> object:
+        return getattr(lake.catalog, name)(**{"taken": lake.catalog.table("rows").snapshot(), **given})
+
+    return call
 
 
 def _of_engine(name: str) -> Call:
@@ -189,7 +192,8 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
         {},
     ),
     "Catalog.snapshot": (_of_catalog("snapshot"), {"names": ["t", "rows"]}),
-    "Catalog.scan_snapshot": (_read(_scan_snapshot), {}),
+    "Catalog.scan_snapshot": (_read(_of_snapshot("scan_snapshot")), {}),
+    "Catalog.frame_of_snapshot": (_of_snapshot("frame_of_snapshot"), {"spark": None}),
     "Catalog.wait_until_published": (_of_catalog("wait_until_published"), {"versions": {}, "seconds": 0}),
     "Table.snapshot": (_of_table("snapshot"), {}),
     "Table.history": (_of_table("history"), {}),
@@ -203,6 +207,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Table.merge": (_of_table("merge", "rows"), {"source": ROWS, "on": ["id"], "matched": Delete()}),
     "Table.to_arrow": (_of_table("to_arrow", "rows"), {}),
     "Table.scan": (_read(_of_table("scan", "rows")), {}),
+    "Table.to_spark": (_of_table("to_spark", "rows"), {"spark": None}),
     "Table.remove": (_of_table("remove"), {"files": ["nothing"]}),
     "Table.alter": (_of_table("alter"), {}),
     "Table.optimize": (_of_table("optimize", "rows"), {}),

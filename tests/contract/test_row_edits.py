@@ -214,6 +214,9 @@ def test_mapped_columns_keep_their_names_in_files(catalog: Catalog, tmp_path: Pa
     )
     table.append(pa.table({"a b": [1, 2, 3], "p": ["x", "x", "y"], "s": [{"x": 1}, None, {"x": 3}]}))
     table.delete("`a b` = 1")
+    with pytest.raises(InvalidInput, match=r"'s\.x' is a field, which cannot be set alone") as caught:
+        table.update({"s.x": "5"})
+    assert "give 's' a whole value" in caught.value.hint
     table.update({"a b": "`a b` * 10", "p": "'z'"}, "s.x = 3")
     expected = [{"a b": 2, "p": "x", "s": None}, {"a b": 30, "p": "z", "s": {"x": 3}}]
     assert sorted(table.to_arrow().to_pylist(), key=str) == expected

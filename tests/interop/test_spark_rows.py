@@ -11,15 +11,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace as replace_settings
 
-from deltamirror import Catalog, Table
+from deltamirror import Catalog, MirrorEngine, Table
+from deltamirror.config import Settings, StorageSettings
 from deltamirror.errors import InvalidInput, Transient
-from tests.support.mirrors.local import mirror_of
+from tests.support.lakes.vacuums import first_row_deleted
+from tests.support.mirrors.local import local_settings, mirror_of
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import fingerprint
 from tests.support.rows.cases import CASES, folders, statistics
-from tests.support.rows.frame_orders import ORDERS, assert_format_works, data_files, ids, some
-from tests.support.spark.commands import FrameLoad, FrameWrite, StreamCopy, StreamRun
+from tests.support.rows.frame_orders import ORDERS, assert_format_works, data_files, frame_rows, ids, some
+from tests.support.spark.commands import FrameLoad, FrameOf, FrameWrite, StreamCopy, StreamRun
 
 pytestmark = [
     pytest.mark.spark,
@@ -165,6 +168,78 @@ def test_rows_of_all_types_are_loaded_as_spark_reads_them_from_the_log(
         found = delta_spark.run(FrameLoad(catalog=url, table="t", where=where))
         assert found.num_rows == len(delta_spark.sql(f"SELECT l FROM delta.`{tmp_path / 't'}` WHERE {where}")), where
         assert 0 < found.num_rows < len(rows), where
+
+
+@pytest.mark.parametrize("case", ["types", "mapped"])
+def test_rows_of_all_types_are_read_by_sparks_own_reader_unless_fields_are_mapped(
+    lake: Catalog, url: str, tmp_path: Path, delta_spark: Reader, case: str
+) -> None:
+    schema, partitions, properties, rows = FRAMES[case]
+    table = lake.create_table(
+        "t", location=tmp_path / "t", schema=schema, partition_by=partitions, properties=properties
+    )
+    table.append(pa.Table.from_pylist(rows, table.to_arrow().schema))
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+    found, by_tasks = delta_spark.run(FrameOf(catalog=url, table="t"))
+    wanted = delta_spark.snapshot(tmp_path / "t", rows=True)
+    seen = fingerprint(found)
+    assert (seen["count"], seen["digest"], by_tasks) == (wanted.row_count, wanted.row_digest, case == "mapped")
+
+
+def test_files_are_left_out_and_columns_named_as_the_log_has_them_and_versions_stay(
+    lake: Catalog, orders: Table, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    orders.append(frame_rows(0, 20))
+    orders.append(frame_rows(20, 20))
+    where = "day = '2024-05-01' AND amount > 4 AND `a.b` <> 'n12'"
+    found, by_tasks = delta_spark.run(FrameOf(catalog=url, table="orders", columns=["a.b", "id"], where=where))
+    assert found.sort_by("id") == orders.to_arrow(["a.b", "id"], where).sort_by("id")
+    assert not by_tasks
+    old, _ = delta_spark.run(FrameOf(catalog=url, table="orders", columns=["id"], version=1))
+    assert sorted(old.column("id").to_pylist()) == list(range(20))
+    empty, _ = delta_spark.run(FrameOf(catalog=url, table="orders", version=0))
+    assert (empty.num_rows, empty.column_names) == (0, ["id", "day", "amount", "a.b"])
+    told = delta_spark.run(FrameOf(catalog=url, table="orders", where="nope = 1"))
+    assert isinstance(told, InvalidInput)
+    assert "there is no column 'nope'" in told.message
+
+
+def test_deletion_vectors_odd_folders_and_widened_columns_are_honoured(
+    lake: Catalog, url: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    properties = {"delta.enableTypeWidening": True, "delta.enableDeletionVectors": True}
+    table = lake.create_table(
+        "t", location=tmp_path / "t", schema="id int, p string", partition_by=["p"], properties=properties
+    )
+    for p in ("plain", "a b/ü", None):
+        table.append(pa.table({"id": pa.array([1, 2, 3], pa.int32()), "p": pa.array([p] * 3, pa.string())}))
+    table.alter(change_columns={"id": "TYPE bigint"})
+    table.append(pa.table({"id": [2**40], "p": ["plain"]}))
+    with lake.transaction() as tx:
+        tx.stage("t", first_row_deleted(table.snapshot().adds({"p": None})[0], tmp_path / "t", seed=7))
+    found, by_tasks = delta_spark.run(FrameOf(catalog=url, table="t"))
+    assert by_tasks
+    order = [("id", "ascending"), ("p", "ascending")]
+    assert found.num_rows == 9
+    assert found.sort_by(order).to_pylist() == table.to_arrow().sort_by(order).to_pylist()
+
+
+def test_spark_reads_files_in_s3_itself_where_it_was_told_how(
+    url: str, s3_bucket: str, s3_settings: StorageSettings, delta_spark: Reader
+) -> None:
+    with Catalog(url, settings=Settings(storage=s3_settings)) as lake:
+        lake.init()
+        table = lake.create_table("t", location=f"s3://{s3_bucket}/t", schema=ORDERS, partition_by=["day"])
+        table.append(frame_rows(0, 20))
+        with MirrorEngine(
+            settings=replace_settings(local_settings(), storage=s3_settings), database=lake.database
+        ) as engine:
+            engine.run(once=True)
+        delta_spark.snapshot(table.location, store=s3_settings)  # from here on its Hadoop knows the bucket
+        found, by_tasks = delta_spark.run(FrameOf(catalog=url, table="t", storage=s3_settings.without_credentials()))
+        assert not by_tasks
+        assert found.sort_by("id") == table.to_arrow().sort_by("id")
 
 
 def test_a_stream_that_fails_and_is_restarted_writes_each_batch_once_to_all_tables(

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from deltamirror.arguments import (
     texts,
 )
 from deltamirror.catalog.cut import Cut
+from deltamirror.catalog.edits import condition_text
 from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of, table_properties
 from deltamirror.catalog.places import table_in_folder, with_own_folder
 from deltamirror.catalog.rows import RowWriter
@@ -41,6 +42,8 @@ from deltamirror.pipeline.service.inline import InlinePublisher
 from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.pipeline.service.publication_wait import wait_until_published
 from deltamirror.rows.layout import Layout
+from deltamirror.rows.sources import required_session
+from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.presence import has_delta_log
 from deltamirror.telemetry import metrics
@@ -192,14 +195,29 @@ class Catalog:
         filter: object = None,  # noqa: A002 - the word of pyarrow
     ) -> pa.RecordBatchReader:
         """The rows of a snapshot, batch by batch; see ``Table.scan``."""
+        return cast("pa.RecordBatchReader", self._scan(taken, columns, filter).reader())
+
+    def frame_of_snapshot(
+        self,
+        spark: object,
+        taken: Snapshot,
+        columns: Iterable[str] | str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word of pyarrow
+    ) -> Any:
+        """The rows of a snapshot as a DataFrame; see ``Table.to_spark``."""
+        condition = condition_text(filter, "filter")
+        scan, session = self._scan(taken, columns, condition), required_session(spark)
+        address = StoreAddress.of(self.table(taken.table).location, self.settings.storage)
+        return import_module("deltamirror.rows.spark_scan").frame_of(session, scan, address, condition)
+
+    def _scan(self, taken: Snapshot, columns: Iterable[str] | str | None, condition: object) -> Any:
         if not isinstance(taken, Snapshot):
             raise InvalidInput(f"taken has to be a snapshot, not {shown(taken)}", hint="give table.snapshot()")
         named = None if columns is None else texts(columns, "columns")
         layout = Layout.of(taken.table, taken.metadata, taken.protocol)
         scanning = import_module("deltamirror.rows.scanning")  # with a library that nothing else waits for
         opener = scanning.TableFiles(self.table(taken.table).location, self.settings.storage)
-        scan = scanning.scan_of(layout, opener, taken.files(), columns=named, condition=filter)
-        return cast("pa.RecordBatchReader", scan.reader())
+        return scanning.scan_of(layout, opener, taken.files(), columns=named, condition=condition)
 
     def tables(self) -> list[TableInfo]:
         """All tables, by name."""

@@ -30,8 +30,9 @@ from deltamirror.delta.commitinfo import (
 from deltamirror.delta.partitions import partition_text
 from deltamirror.delta.properties import ROW_TRACKING, is_enabled
 from deltamirror.delta.schema import Field
+from deltamirror.delta.schema.columns import column_path, resolved_path
 from deltamirror.delta.schema.keys import IDENTITY_START
-from deltamirror.errors import InvalidInput, Refused
+from deltamirror.errors import InvalidInput, InvalidSchema, Refused
 from deltamirror.rows.changes import (
     COPIED,
     DELETED,
@@ -342,6 +343,9 @@ def assigned_values(values: Assignments, layout: Layout, scope: Scope) -> dict[s
 
 def _settable(name: str, layout: Layout) -> Field:
     if (column := layout.schema.get(name)) is None:
+        if (whole := _struct_around(name, layout)) is not None:
+            hint = f"give {whole.name!r} a whole value, or set the field in Spark"
+            raise InvalidInput(f"table {layout.table!r}: {name!r} is a field, which cannot be set alone", hint=hint)
         known = ", ".join(each.name for each in layout.schema.fields)
         hint = f"there are: {known}; of a struct, set the whole"
         raise InvalidInput(f"table {layout.table!r} has no column {name!r}", hint=hint)
@@ -352,6 +356,15 @@ def _settable(name: str, layout: Layout) -> Field:
             table=layout.table,
         )
     return column
+
+
+def _struct_around(name: str, layout: Layout) -> Field | None:
+    """The column that a name such as ``address.zip`` is a field of; None where there is no such field."""
+    try:
+        path = resolved_path(layout.schema, column_path(name))
+    except InvalidSchema:
+        return None
+    return layout.schema.get(path[0])
 
 
 def _value(value: object, scope: Scope, column: Field) -> Value:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -95,6 +95,23 @@ class Table:
         not read: SQL says which files there are, and by their statistics, which of them can have such rows.
         """
         return self._catalog.scan_snapshot(self.snapshot(version, as_of), columns, filter)
+
+    def to_spark(
+        self,
+        spark: object,
+        columns: Iterable[str] | str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word of pyarrow
+        *,
+        version: int | None = None,
+        as_of: int | str | datetime | date | None = None,
+    ) -> Any:
+        """The rows of the table as a DataFrame of a session, classic or Connect, at its head, a version, or a time.
+
+        SQL says which files there are, and which of them can have rows for ``filter``, a condition as that of ``scan``.
+        Spark's own Parquet reader reads them, without Python; files with deletion vectors are read by Python tasks. The
+        DataFrame stays at its version, however often it is computed.
+        """
+        return self._catalog.frame_of_snapshot(spark, self.snapshot(version, as_of), columns, filter)
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """The commits, newest first."""

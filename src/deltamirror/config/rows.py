@@ -17,7 +17,7 @@ class RowsSettings(msgspec.Struct, frozen=True, kw_only=True):
         COUNTING,
         described(
             "A data file is closed, and another one begun, when it has about this size. The table property "
-            "`delta.targetFileSize`, in bytes, goes before it.",
+            "`delta.targetFileSize`, in bytes or as `128mb`, goes before it.",
             unit="bytes",
             reload=Reload.LIVE,
         ),

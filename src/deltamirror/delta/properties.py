@@ -20,8 +20,10 @@ __all__ = [
     "PROPERTIES",
     "PROTOCOL_PROPERTIES",
     "ROW_TRACKING",
+    "TARGET_FILE_SIZE",
     "Property",
     "append_only",
+    "byte_count",
     "canonical_properties",
     "change_data_feed",
     "checkpoint_interval",
@@ -46,6 +48,7 @@ CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 ROW_TRACKING = "delta.enableRowTracking"
+TARGET_FILE_SIZE = "delta.targetFileSize"
 LOWER_CASE = ("delta.checkpointPolicy", COLUMN_MAPPING_MODE)
 """Where a reader knows the words in lower case only: DuckDB the mode, Delta Spark the policy."""
 PROTOCOL_PROPERTIES = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
@@ -60,6 +63,8 @@ _UNITS_MS = {
     "second": 1_000,
     "millisecond": 1,
 }
+_BYTE_UNITS = ("", "k", "m", "g", "t")
+_BYTE_COUNT = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?")
 _INTERVAL_PART = re.compile(r"([+-]?\d+)\s+([a-z]+?)s?(?:\s+|$)")
 
 
@@ -72,6 +77,8 @@ class Property:
     expects: str
     accepts: Callable[[str], bool]
     internal: bool = False
+    is_wish: bool = False
+    """Whether writers may ignore it: where another one has set it to anything, it is as if it were absent."""
 
 
 def interval_ms(text: str) -> int:
@@ -90,6 +97,22 @@ def interval_ms(text: str) -> int:
             hint="write it like 'interval 30 days'; months and years are not accepted, say 365 days for a year",
         )
     return sum(int(count) * _UNITS_MS[unit] for count, unit in parts)
+
+
+def byte_count(text: str) -> int | None:
+    """The bytes of a size such as ``134217728``, ``128mb`` or ``1g``; None of another text.
+
+    >>> byte_count("128MB"), byte_count("many")
+    (134217728, None)
+    """
+    found = _BYTE_COUNT.fullmatch(text.strip().lower())
+    if found is None or not int(found[1]):
+        return None
+    return int(found[1]) << 10 * _BYTE_UNITS.index(found[2])
+
+
+def _is_byte_count(text: str) -> bool:
+    return byte_count(text) is not None
 
 
 def _is_boolean(text: str) -> bool:
@@ -178,7 +201,7 @@ _DEFINED = (
     _free("delta.autoOptimize.autoCompact"),
     _free("delta.autoOptimize.optimizeWrite"),
     _free("delta.tuneFileSizesForRewrites"),
-    _free("delta.targetFileSize"),
+    Property(TARGET_FILE_SIZE, None, "a number of bytes, such as 134217728 or 128mb", _is_byte_count, is_wish=True),
     _free("delta.parquet.compression.codec"),
     _free("delta.parquet.format.version"),
     _free("delta.universalFormat.enabledFormats"),
@@ -233,7 +256,7 @@ def find_invalid(configuration: Mapping[str, str]) -> Iterator[tuple[Property, s
     """The properties in force whose values Delta cannot read, with these values."""
     for key, value in configuration.items():
         known = PROPERTIES.get(key)
-        if known is not None and not known.accepts(value):
+        if known is not None and not known.is_wish and not known.accepts(value):
             yield known, value
 
 

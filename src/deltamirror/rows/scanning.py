@@ -147,7 +147,7 @@ class Scan:
         return [] if self.condition is None else mentioned(self.condition, self.layout.schema.fields)
 
     @cached_property
-    def _read_fields(self) -> tuple[Field, ...]:
+    def read_fields(self) -> tuple[Field, ...]:
         """The columns to be read: those that come out, and those that a filter needs afterwards."""
         return (*self.fields, *(each for each in self._needed if each not in self.fields))
 
@@ -205,7 +205,7 @@ class Scan:
     @cached_property
     def _renamed(self) -> Layout:
         """The layout from names in files to those that users know. NOT NULL was checked when rows were written."""
-        fields = tuple(replace(_swapped(each), name=each.name) for each in self._read_fields)
+        fields = tuple(replace(_swapped(each), name=each.name) for each in self.read_fields)
         own = tuple(replace(each, metadata={PHYSICAL_NAME: each.name}) for each in fields)
         return replace(self.layout, schema=StructType(own), mode="name")
 
@@ -215,7 +215,7 @@ class Scan:
 
     @cached_property
     def _columns(self) -> dict[str, pc.Expression]:
-        return {each.name: pc.field(self.layout.naming(each)) for each in self._read_fields}
+        return {each.name: pc.field(self.layout.naming(each)) for each in self.read_fields}
 
     def _fragment(self, file: Mapping[str, Any]) -> ds.ParquetFileFragment:
         source, system = self.opener.source(file["path"], file["size"])

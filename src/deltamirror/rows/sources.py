@@ -20,6 +20,7 @@ __all__ = [
     "RowSource",
     "is_row_data",
     "is_spark_frame",
+    "required_session",
     "row_source",
     "rows_of",
     "spark_session",
@@ -85,6 +86,13 @@ def spark_session(spark: object, data: object = None) -> Any:
             f"spark has to be a session of Spark, not {shown(spark)}", hint="leave it out, or give spark=spark"
         )
     return spark
+
+
+def required_session(spark: object) -> Any:
+    """The session that a caller has to name."""
+    if (session := spark_session(spark)) is None:
+        raise InvalidInput("a session of Spark is needed", hint="give the session: spark")
+    return session
 
 
 def _is_dataset(data: object) -> bool:

@@ -24,7 +24,7 @@ from deltamirror.config import RowsSettings
 from deltamirror.delta.actions import Add, Cdc, Metadata
 from deltamirror.delta.partitions import has_negative_fraction, partition_text
 from deltamirror.delta.paths import decode_path, encode_path, partition_directory
-from deltamirror.delta.properties import is_enabled
+from deltamirror.delta.properties import TARGET_FILE_SIZE, byte_count, is_enabled
 from deltamirror.delta.schema import DataType, Field
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, Transient, Unavailable
 from deltamirror.rows.casting import Caster
@@ -219,7 +219,7 @@ class RowFiles:
         if values not in self._open:
             if values not in self._counts:
                 self.order.accepted.require(self._named(values), self.layout.table)
-            self._open[values] = _OpenFile(self.layout, self._compression, self._group_bytes, self._threads)
+            self._open[values] = _OpenFile(self.order, self._compression, self._group_bytes, self._threads)
             self._memory += self._open[values].memory
         opened = self._open[values]
         before = opened.memory
@@ -258,7 +258,7 @@ class RowFiles:
             size=data.size,
             modification_time=self.clock(),
             data_change=True,
-            stats=opened.statistics.text(),
+            stats=opened.stats,
         )
 
     @property
@@ -355,15 +355,16 @@ def _done(work: Callable[[], T]) -> Future[T]:
 
 def target_file_size(metadata: Metadata, settings: RowsSettings) -> int:
     """About how many bytes a data file of a table is to have."""
-    size = _property(metadata, "delta.targetFileSize", str(settings.target_file_size))
-    return int(size) if size.isdecimal() else settings.target_file_size
+    size = byte_count(_property(metadata, TARGET_FILE_SIZE, ""))
+    return settings.target_file_size if size is None else size
 
 
 class _OpenFile:
-    """A Parquet file that is being written, in memory, with its statistics."""
+    """A Parquet file that is being written, in memory, with its statistics; change data has none in the log."""
 
-    def __init__(self, layout: Layout, compression: str, group_bytes: int, threads: ThreadPoolExecutor) -> None:
-        self.statistics = FileStatistics(layout)
+    def __init__(self, order: RowOrder, compression: str, group_bytes: int, threads: ThreadPoolExecutor) -> None:
+        layout = order.layout
+        self._statistics = None if order.is_change_data else FileStatistics(layout)
         self._group_bytes = group_bytes
         self._threads = threads
         self._schema = pa.schema([layout.arrow_field(each) for each in layout.data_fields])
@@ -372,6 +373,11 @@ class _OpenFile:
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.Table] = []
         self._pending_bytes = self._pending_rows = self._raw_bytes = 0
+
+    @property
+    def stats(self) -> str | None:
+        """The statistics of its rows, as the log has them."""
+        return None if self._statistics is None else self._statistics.text()
 
     @property
     def memory(self) -> int:
@@ -402,7 +408,7 @@ class _OpenFile:
 
     def _write_group(self) -> None:
         group = pa.concat_tables(self._pending).cast(self._schema)
-        see = partial(self.statistics.see, group)
+        see = partial(self._see, group)
         seen = self._threads.submit(see) if group.nbytes > _WORTH_A_THREAD else _done(see)
         if self._writer is None:
             dictionaries = columns_with_dictionaries(group)
@@ -413,6 +419,10 @@ class _OpenFile:
         seen.result()
         self._raw_bytes += self._pending_bytes
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
+
+    def _see(self, rows: pa.Table) -> None:
+        if self._statistics is not None:
+            self._statistics.see(rows)
 
 
 def _partition_text(value: pa.Scalar, kind: DataType) -> str | None:

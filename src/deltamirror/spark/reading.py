@@ -1,27 +1,24 @@
 """A table read by Spark: planned from SQL by the driver, file by file read by executors."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from deltamirror.catalog.catalog import Catalog
-from deltamirror.delta.schema import schema_string
-from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.errors import InvalidInput
-from deltamirror.executors.access import explaining
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.scanning import Scan, TableFiles, file_groups, scan_of
+from deltamirror.rows.scanning import file_groups
+from deltamirror.rows.spark_scan import GroupReader, spark_schema
 from deltamirror.spark.filters import condition_text
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["FileGroup", "TableReader", "group_reader", "spark_schema"]
+__all__ = ["FileGroup", "TableReader", "group_reader", "read_group"]
 
 
 @dataclass
@@ -29,28 +26,6 @@ class FileGroup(InputPartition):
     """Some files of a table, which one task reads."""
 
     files: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupReader:
-    """Reads columns of groups of files. It travels to executors, without credentials."""
-
-    layout: Layout
-    address: StoreAddress
-    columns: tuple[str, ...]
-    condition: str | None = None
-    """Of files that are left out; rows are not looked at."""
-
-    def scan(self, files: pa.Table) -> Scan:
-        """The files that may have rows."""
-        opener = TableFiles.of_executor(self.address)
-        return scan_of(self.layout, opener, files, columns=self.columns, condition=self.condition)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a group; the part that runs on executors."""
-        if isinstance(partition, FileGroup):
-            with with_hint(), explaining():
-                yield from replace(self.scan(_NO_FILES), files=partition.files).reader()
 
 
 class TableReader(DataSourceReader):
@@ -75,7 +50,14 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a group; the part that runs on executors."""
-        return self._rows.read(partition)
+        return read_group(self._rows, partition)
+
+
+def read_group(rows: GroupReader, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a group; the part that runs on executors."""
+    if isinstance(partition, FileGroup):
+        with with_hint():
+            yield from rows.batches(partition.files)
 
 
 def group_reader(catalog: Catalog, taken: Snapshot, schema: StructType) -> GroupReader:
@@ -86,17 +68,9 @@ def group_reader(catalog: Catalog, taken: Snapshot, schema: StructType) -> Group
     return GroupReader(layout, address, tuple(schema.fieldNames()))
 
 
-_NO_FILES: Final = pa.table({})
-
-
-def spark_schema(layout: Layout) -> StructType:
-    """The columns of a table in Spark's words; as with files, Spark takes all of them to be nullable."""
-    return StructType.fromJson(json.loads(schema_string(from_arrow(layout.arrow_schema))))
-
-
 def _require_columns(wanted: StructType, layout: Layout) -> None:
     """Refuse a schema of the caller's own with columns that the table lacks, or of other types."""
-    known = {each.name: each.dataType for each in spark_schema(layout)}
+    known = {each.name: each.dataType for each in spark_schema(layout.arrow_schema)}
     for each in wanted:
         if (kind := known.get(each.name)) != each.dataType:
             found = "lacks" if kind is None else f"has as {kind.simpleString()}"

@@ -13,8 +13,9 @@ from deltamirror.arguments import shown
 from deltamirror.errors import InvalidInput
 from deltamirror.executors.failures import translated
 from deltamirror.rows.layout import Layout
+from deltamirror.rows.spark_scan import spark_schema
 from deltamirror.spark.options import SourceOptions, with_hint
-from deltamirror.spark.reading import TableReader, spark_schema
+from deltamirror.spark.reading import TableReader
 from deltamirror.spark.streaming import TableStreamReader
 from deltamirror.spark.writing import TableStreamWriter, TableWriter
 
@@ -50,7 +51,7 @@ class DeltaMirrorSource(DataSource):
             with options.open() as catalog:
                 taken = options.snapshot(catalog)
         self._version = taken.version
-        return spark_schema(Layout.of(taken.table, taken.metadata, taken.protocol))
+        return spark_schema(Layout.of(taken.table, taken.metadata, taken.protocol).arrow_schema)
 
     def reader(self, schema: StructType) -> TableReader:
         """Reads the columns of a schema, which may be some of the table's."""

@@ -26,7 +26,7 @@ from deltamirror.delta.actions import Add
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.scanning import file_groups, listed_adds
 from deltamirror.spark.options import SourceOptions, with_hint
-from deltamirror.spark.reading import FileGroup, group_reader
+from deltamirror.spark.reading import FileGroup, group_reader, read_group
 from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
 from deltamirror.txnlog.tables.history import milliseconds_of
 
@@ -120,7 +120,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a group; the part that runs on executors."""
-        return self._rows.read(partition)
+        return read_group(self._rows, partition)
 
     def _first_place(self, catalog: Catalog) -> StreamPlace:
         options, here = self._options, StreamPlace(self._table_id, self._lineage, self._known_version, 0, True)

@@ -7,8 +7,8 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.errors import InvalidInput
-from tests.support.rows.frame_orders import ORDERS, assert_format_works, committed, data_files, ids, some
-from tests.support.spark.commands import FrameWrite
+from tests.support.rows.frame_orders import ORDERS, assert_format_works, committed, data_files, frame_rows, ids, some
+from tests.support.spark.commands import Edits, FrameOf, FrameWrite
 from tests.support.spark.runners import SparkRig
 
 pytestmark = [
@@ -66,6 +66,26 @@ def test_frames_are_written_over_spark_connect(
 
 def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
     assert_format_works(spark_connect.run_command, orders, url)
+
+
+def test_tables_are_read_by_sparks_own_reader_and_edited_over_spark_connect(
+    orders: Table, url: str, spark_connect: SparkRig
+) -> None:
+    orders.append(frame_rows(0, 20))
+    found, by_tasks = spark_connect.run_command(FrameOf(catalog=url, table="orders", where="id >= 5"))
+    assert not by_tasks
+    assert found.sort_by("id") == orders.to_arrow(filter="id >= 5").sort_by("id")
+    edits = Edits(
+        catalog=url,
+        table="orders",
+        update=({"amount": "amount + 100"}, "id < 3"),
+        delete="id >= 18",
+        source=some(17, 8, tasks=2),
+    )
+    assert spark_connect.run_command(edits) == 4
+    assert [each.operation for each in orders.history(3)] == ["MERGE", "DELETE", "UPDATE"]
+    assert ids(orders) == list(range(25))
+    assert orders.to_arrow(["amount"], "id < 3").column(0).to_pylist() == [100.0, 100.5, 101.0]
 
 
 def test_executors_write_to_s3_by_the_keys_of_their_environment(

@@ -1,13 +1,16 @@
 """A table of orders, statements that select rows for it, and what is there afterwards."""
 
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from deltamirror import Table
 from tests.support.spark.commands import Command, FrameLoad, FrameWrite
 
-__all__ = ["ORDERS", "assert_format_works", "committed", "data_files", "ids", "some"]
+__all__ = ["ORDERS", "assert_format_works", "committed", "data_files", "frame_rows", "ids", "some"]
 
 ORDERS = "id long not null, day date, amount double, `a.b` string"
 """The last column has a name that Spark takes for a field of a struct, unless it is told otherwise."""
@@ -16,6 +19,14 @@ ORDERS = "id long not null, day date, amount double, `a.b` string"
 def some(first: int, count: int, tasks: int) -> str:
     columns = "id, date_add(DATE'2024-05-01', int(id % 2)) day, id / 2 amount, concat('n', id) AS `a.b`"
     return f"SELECT {columns} FROM range({first}, {first + count}, 1, {tasks})"
+
+
+def frame_rows(first: int, count: int) -> pa.Table:
+    """The same rows as Arrow data."""
+    numbers = range(first, first + count)
+    days = [date(2024, 5, 1) + timedelta(days=number % 2) for number in numbers]
+    names = [f"n{number}" for number in numbers]
+    return pa.table({"id": list(numbers), "day": days, "amount": [number / 2 for number in numbers], "a.b": names})
 
 
 def ids(table: Table) -> list[int]:

@@ -1,11 +1,13 @@
 """What tests ask the driver of a Spark to do with tables of a catalog; a command travels pickled, and runs there."""
 
+import io
 import os
 import pickle
 import runpy
 import signal
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -27,6 +29,7 @@ __all__ = [
     "Edits",
     "ExampleRun",
     "FrameLoad",
+    "FrameOf",
     "FrameWrite",
     "Result",
     "StreamCopy",
@@ -129,6 +132,27 @@ class FrameLoad:
         deltamirror.spark.register(session)
         reader = session.read.format("deltamirror").option("catalog", self.catalog).options(**self.options)
         return reader.load(self.table).where(self.where).toArrow()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameOf:
+    """Rows of a table by ``Table.to_spark``; the answer is the rows, and whether Python tasks have read some."""
+
+    catalog: str
+    table: str
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    version: int | None = None
+    storage: StorageSettings = field(default_factory=StorageSettings)
+
+    def run(self, session: SparkSession) -> tuple[pa.Table, bool]:
+        """Read the rows."""
+        with Catalog(self.catalog, settings=Settings(storage=self.storage)) as catalog:
+            frame = catalog.table(self.table).to_spark(session, self.columns, self.where, version=self.version)
+            plan = io.StringIO()
+            with redirect_stdout(plan):
+                frame.explain()
+            return frame.toArrow(), "MapInArrow" in plan.getvalue()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

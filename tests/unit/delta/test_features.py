@@ -25,6 +25,7 @@ from deltamirror.delta.features import (
 from deltamirror.delta.order import champ_order
 from deltamirror.delta.properties import (
     append_only,
+    byte_count,
     canonical_properties,
     change_data_feed,
     checkpoint_interval,
@@ -33,6 +34,7 @@ from deltamirror.delta.properties import (
     deleted_file_retention_ms,
     deletion_vectors,
     expired_log_cleanup,
+    find_invalid,
     in_commit_timestamps,
     interval_ms,
     log_retention_ms,
@@ -372,12 +374,28 @@ def test_properties_are_stored_in_canonical_spelling_and_given_order() -> None:
         ("delta.inCommitTimestampEnablementVersion", "3"),
         ("delta.inCommitTimestampEnablementTimestamp", "3"),
         ("delta.rowTracking.materializedRowIdColumnName", "x"),
+        ("delta.targetFileSize", "x"),
+        ("delta.targetFileSize", "0"),
+        ("delta.targetFileSize", "1.5gb"),
         ("delta.noSuchThing", "x"),
     ],
 )
 def test_a_property_that_delta_would_not_take_is_refused_by_name(key: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=key):
         canonical_properties({key: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("134217728", 2**27), ("128mb", 2**27), ("1 GB", 2**30), ("2k", 2_048), ("1GiB", 2**30)],
+)
+def test_a_size_of_files_is_in_bytes_or_has_a_unit(text: str, size: int) -> None:
+    assert canonical_properties({"delta.targetFileSize": text}) == {"delta.targetFileSize": text}
+    assert byte_count(text) == size
+
+
+def test_a_wish_of_another_writer_that_cannot_be_read_is_no_fault_of_a_commit() -> None:
+    assert list(find_invalid({"delta.targetFileSize": "x"})) == []
 
 
 def test_a_property_in_two_spellings_is_refused() -> None:

@@ -17,6 +17,7 @@ from deltamirror.catalog.rows import removed_file
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import optimize_metrics, record_count
+from deltamirror.delta.properties import TARGET_FILE_SIZE
 from deltamirror.errors import InvalidInput
 from deltamirror.pipeline.run.compaction import Compactor, compactor_beside, open_compactor
 from deltamirror.rows.compaction import Bin
@@ -159,5 +160,5 @@ def _sound_size(size: int) -> int:
 
 def _sized(layout: Layout, size: int) -> Layout:
     """The layout of a table whose files are to have this size, whatever its properties say."""
-    configuration = {**layout.metadata.configuration, "delta.targetFileSize": str(size)}
+    configuration = {**layout.metadata.configuration, TARGET_FILE_SIZE: str(size)}
     return Layout.of(layout.table, replace(layout.metadata, configuration=configuration), layout.protocol)
