@@ -1,6 +1,7 @@
 """Statements of SQL in one transaction, in the session that tests share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,11 +44,13 @@ class TransactionJob:
     refused: Sequence[str] = ()
     """Statements, or paths to be loaded, that are tried in the transaction, which goes on after their errors."""
     stage: str | None = None
+    cached: str | None = None
+    """A query whose rows the session caches before."""
 
     def run(self, session: SparkSession) -> TransactionOutcome:
         """Run them one after the other."""
         outcome = TransactionOutcome()
-        with configured(session, self.settings):
+        with configured(session, self.settings), _cached(session, self.cached):
             try:
                 with transaction(session, stage=self.stage) as begun:
                     outcome.inside += [_rows(session, statement) for statement in self.statements]
@@ -61,6 +64,16 @@ class TransactionJob:
             except (DeltaMirrorError, PySparkException, Py4JJavaError) as error:
                 outcome.error = f"{type(error).__name__}: {error}"
         return outcome
+
+
+@contextmanager
+def _cached(session: SparkSession, query: str | None) -> Iterator[None]:
+    frame = None if query is None else session.sql(query).cache()
+    if frame is not None:
+        frame.count()
+    yield
+    if frame is not None:
+        frame.unpersist()
 
 
 def _rows(session: SparkSession, statement: str) -> list[Any]:

@@ -20,6 +20,7 @@ import java.util.stream.Stream;
  */
 final class SquashedCommit {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final String FEED = "delta.enableChangeDataFeed";
 
   private final Map<String, FileChange> files = new LinkedHashMap<>();
   private final Map<String, String> latest = new LinkedHashMap<>();
@@ -27,6 +28,8 @@ final class SquashedCommit {
   private final List<Action> statements = new ArrayList<>();
   private boolean hasFiles;
   private boolean isFollowedByRow;
+  private Boolean hasFeed;
+  private boolean togglesFeed;
 
   /** The last action of a file, and whether the table had the file before. */
   private record FileChange(String line, boolean isAdd, boolean wasLive) {}
@@ -44,6 +47,15 @@ final class SquashedCommit {
     /** Whether readers follow single rows by it: change data, or the version that row tracking gives to rows. */
     boolean followsRows() {
       return kind.equals("cdc") || body.has("defaultRowCommitVersion");
+    }
+
+    boolean isMetadata() {
+      return kind.equals("metaData");
+    }
+
+    /** Whether the table has a change data feed by it. */
+    boolean hasFeed() {
+      return body.path("configuration").path(FEED).asText().equalsIgnoreCase("true");
     }
 
     boolean isRewritten() {
@@ -119,9 +131,22 @@ final class SquashedCommit {
       throw refused(operation, "an earlier statement of it changed the table, whose change data feed or row tracking "
           + "takes one change a version; use one MERGE, or two transactions");
     }
+    boolean toggles = togglesFeed || actions.stream().anyMatch(this::toggles);
+    if (toggles && (hasFiles || actions.stream().anyMatch(Action::isOfFile))) {
+      throw refused(operation, "it turns the change data feed off and on again around a change of rows, which the feed "
+          + "would tell wrongly; change the property in a transaction of its own");
+    }
+  }
+
+  private boolean toggles(Action action) {
+    return action.isMetadata() && hasFeed != null && hasFeed != action.hasFeed();
   }
 
   private void take(Action action) {
+    if (action.isMetadata()) {
+      togglesFeed |= toggles(action);
+      hasFeed = action.hasFeed();
+    }
     switch (action.kind()) {
       case "commitInfo" -> statements.add(action);
       case "cdc" -> changeData.add(action.line());

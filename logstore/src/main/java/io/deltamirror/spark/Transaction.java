@@ -25,6 +25,7 @@ import org.apache.spark.sql.delta.DeltaLog;
  * are committed together in SQL, each at the version after the one that it was pinned at, and their objects are put.
  */
 public final class Transaction {
+  private static final System.Logger LOG = System.getLogger(Transaction.class.getName());
   private static final Map<String, Transaction> OPEN = new ConcurrentHashMap<>();
   private static final String POINTER = "_last_checkpoint";
   private static final String COMPACTION = "spark.databricks.delta.autoCompact.enabled";
@@ -95,7 +96,11 @@ public final class Transaction {
     return Optional.ofNullable(tables.get(table)).map(found -> found.seen().path());
   }
 
-  /** Commit all changes, or none; the versions of the changed tables by their names. The transaction has to be closed. */
+  /**
+   * Commit all changes, or none; the versions of the changed tables by their names. The transaction is over then.
+   *
+   * <p>What fails after the commit in SQL is no failure of it: the mirror puts what is missing.
+   */
   public synchronized Map<String, Long> commit() throws IOException {
     Map<PinnedTable, CommitFile> files = new LinkedHashMap<>();
     try {
@@ -106,6 +111,7 @@ public final class Transaction {
       }
       if (!files.isEmpty()) {
         ratify(files);
+        end();
         put(files);
       }
     } finally {
@@ -118,20 +124,21 @@ public final class Transaction {
     return versions;
   }
 
-  /** End it: the session is as before, and commits that were only staged are gone. */
-  public synchronized void close() throws IOException {
-    try {
+  /** End it, if it is open: the session is as before, and commits that were only staged are gone. */
+  public synchronized void close() {
+    if (OPEN.containsKey(id)) {
+      end();
+    }
+  }
+
+  private void end() {
+    attempt("let go of what statements have seen", () -> {
       tables.values().forEach(table -> DeltaLog.invalidateCache(session, table.seen().path()));
       new Path(TransactionPath.SCHEME, id, "/").getFileSystem(session.sessionState().newHadoopConf()).close();
-    } finally {
-      OPEN.remove(id);
-      settings.forEach(this::restore);
-    }
-    try {
-      stage.getFileSystem(outside).delete(stage, true);
-    } catch (IOException left) {
-      // A folder that is left disturbs nothing, and all may be committed.
-    }
+    });
+    OPEN.remove(id);
+    settings.forEach(this::restore);
+    attempt("delete the stage", () -> stage.getFileSystem(outside).delete(stage, true));
   }
 
   /** Commit in SQL, unless another commit came between; tables that were only read are as they were read, too. */
@@ -145,19 +152,24 @@ public final class Transaction {
   }
 
   /** Put the objects of all tables; that of a table which fails is left to the mirror. */
-  private void put(Map<PinnedTable, CommitFile> files) throws IOException {
-    IOException failure = null;
-    for (Map.Entry<PinnedTable, CommitFile> each : files.entrySet()) {
-      PinnedTable table = each.getKey();
-      try {
-        table.log().putCommitted(table.version(), each.getValue());
-      } catch (IOException error) {
-        failure = error;
-      }
-      session.catalog().refreshByPath(new TransactionPath(table.seen().path()).real().toString());
-    }
-    if (failure != null) {
-      throw failure;
+  private void put(Map<PinnedTable, CommitFile> files) {
+    files.forEach((table, file) -> {
+      attempt("put version " + table.version() + " of " + table.name(),
+          () -> table.log().putCommitted(table.version(), file));
+      attempt("refresh cached rows of " + table.name(),
+          () -> session.catalog().refreshByPath(new TransactionPath(table.seen().path()).real().toString()));
+    });
+  }
+
+  private interface Attempt {
+    void run() throws IOException;
+  }
+
+  private static void attempt(String what, Attempt step) {
+    try {
+      step.run();
+    } catch (IOException | RuntimeException error) {
+      LOG.log(System.Logger.Level.WARNING, "A transaction that is over could not {0}: {1}", what, error);
     }
   }
 
