@@ -16,6 +16,7 @@ from deltamirror.txnlog.commit.ratification import Head, ratify
 from deltamirror.txnlog.commit.request import Change
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.schema import heads, tables
+from deltamirror.txnlog.tables.registry import insert_table
 
 __all__ = ["begin_table", "commit_files", "committed_verbatim", "has_texts", "without_empty_tags"]
 
@@ -61,9 +62,8 @@ def begin_table(catalog: Catalog, name: str, first: bytes, *, location: str | No
     actions = decode_commit(first)
     with catalog.database.write() as session:
         table_id = int(session.execute(select(func.coalesce(func.max(tables.c.table_id), 0))).scalar_one()) + 1
-        row = {"table_id": table_id, "name": name, "location": location or f"file:///nowhere/{name}"}
-        row |= {"created_at": 0, "mirror_paused": False, "log_start": 0, "published_version": -1}
-        session.execute(insert(tables), row)
+        place = location or f"file:///nowhere/{name}"
+        insert_table(session, table_id, name=name, location=place, created_at=0)
         session.execute(insert(heads), {"table_id": table_id, "committed_at": 0, **_BEFORE_FIRST})
         protocol, metadata = _of(actions, Protocol), _of(actions, Metadata)
         state = TableState.of(
@@ -71,7 +71,7 @@ def begin_table(catalog: Catalog, name: str, first: bytes, *, location: str | No
             metadata,
             table_id=table_id,
             name=name,
-            location=row["location"],
+            location=place,
             committed_at=0,
             lineage=0,
             **_BEFORE_FIRST,
