@@ -41,7 +41,8 @@ from tests.support.spark.stock_jobs import (
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.requirement("R90")]
 
 ALREADY = "java.nio.file.FileAlreadyExistsException"
-REFUSED = "java.io.IOException: "
+REFUSED = ("java.io.IOException: ", "io.deltamirror.spark.CommitServer$Refused: ")
+"""How an ``IOException`` begins, and one of a server that refused."""
 STATEMENTS = (
     "INSERT INTO $t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
     "UPDATE $t SET name = 'u' WHERE id = 1",
