@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror.config import MaintenanceSettings
-from deltamirror.ops.maintenance.dues import TableFacts, due, pause_after, rest_after
+from deltamirror.ops.maintenance.dues import TableFacts, due, pause_after
+from deltamirror.pipeline.service.pace import rest_of_share
 from deltamirror.work import Chore
 
 pytestmark = pytest.mark.requirement("R89")
@@ -55,4 +56,4 @@ def test_pauses_after_failures_grow_to_an_hour() -> None:
 
 @pytest.mark.parametrize(("percent", "rest"), [(100, 0), (50, 7), (10, 63), (1, 693)])
 def test_work_has_its_share_of_the_time(percent: float, rest: float) -> None:
-    assert rest_after(7, percent) == pytest.approx(rest)
+    assert rest_of_share(7, percent) == pytest.approx(rest)

@@ -10,6 +10,7 @@ from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.ops.alerts.channels import HINT, open_channel, repeat_of
 from deltamirror.ops.alerts.messages import Message
 from deltamirror.ops.alerts.secrecy import without_secrets
+from deltamirror.pipeline.failures.backoff import growing_pause
 from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.alerts.deliveries import DeliveryClaim, channels_due, claim, record_failed, record_sent
@@ -61,7 +62,7 @@ class _Sender:
 
 def pause_after(attempts: int, settings: AlertSettings) -> float:
     """How many seconds pass before a message that failed so often is sent again."""
-    return min(settings.retry_base * 2.0 ** min(attempts, 30), settings.retry_max)
+    return growing_pause(settings.retry_base, attempts, settings.retry_max)
 
 
 class Dispatcher:

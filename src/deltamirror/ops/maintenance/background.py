@@ -8,12 +8,13 @@ from deltamirror.catalog import Catalog
 from deltamirror.config import LiveSettings
 from deltamirror.errors import Conflict, DeltaMirrorError, LeaseLost
 from deltamirror.ops.maintenance.chores import ChoreResult, Chores
-from deltamirror.ops.maintenance.dues import pause_after, rest_after
+from deltamirror.ops.maintenance.dues import pause_after
 from deltamirror.ops.maintenance.measuring import Measurements
 from deltamirror.ops.service_thread import ServiceThread
 from deltamirror.pipeline.failures.circuit import Breakers
 from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.run.runner import Runner
+from deltamirror.pipeline.service.pace import rest_of_share
 from deltamirror.pipeline.service.shutdown import Ending
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.telemetry import metrics
@@ -70,7 +71,7 @@ class BackgroundMaintenance(ServiceThread):
                 return
             begun = time.monotonic()
             if self._measured.chore_of(table) is not None and self._maintain(table):
-                rest = rest_after(time.monotonic() - begun, self._live.current.maintenance.share)
+                rest = rest_of_share(time.monotonic() - begun, self._live.current.maintenance.share)
                 if self._is_woken(rest):
                     return
 

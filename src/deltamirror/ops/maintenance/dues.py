@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltamirror.config import MaintenanceSettings
+from deltamirror.pipeline.failures.backoff import growing_pause
 from deltamirror.work import Chore
 
-__all__ = ["TableFacts", "due", "pause_after", "rest_after"]
+__all__ = ["TableFacts", "due", "pause_after"]
 
 _FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3_600.0
-_MOST_DOUBLINGS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,7 @@ def due(facts: TableFacts, wanted: MaintenanceSettings) -> Chore | None:
 
 def pause_after(attempts: int) -> float:
     """For how many seconds a chore is left that failed so many times in a row."""
-    return min(_FIRST_PAUSE * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE)
-
-
-def rest_after(took: float, percent: float) -> float:
-    """How many seconds of rest follow work of so many, so that it has this share of the time."""
-    return took * (100.0 - percent) / percent
+    return growing_pause(_FIRST_PAUSE, attempts - 1, _LONGEST_PAUSE)
 
 
 def _is_vacuum_due(facts: TableFacts, interval: float) -> bool:

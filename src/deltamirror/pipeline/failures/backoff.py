@@ -7,9 +7,9 @@ from deltamirror.config import MirrorSettings
 from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.pipeline.failures.policy import policy_of
 
-__all__ = ["RetryPolicy"]
+__all__ = ["RetryPolicy", "growing_pause"]
 
-_MOST_DOUBLINGS = 30
+_MOST_REPEATS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,13 @@ class RetryPolicy:
     def _nominal(self, error: DeltaMirrorError, attempts: int) -> float:
         if not policy_of(error.code).is_retried:
             return self.settings.retry_permanent
-        growth = self.settings.retry_factor ** min(attempts - 1, _MOST_DOUBLINGS)
-        return min(self.settings.retry_base * growth, self.settings.retry_max)
+        settings = self.settings
+        return growing_pause(settings.retry_base, attempts - 1, settings.retry_max, factor=settings.retry_factor)
+
+
+def growing_pause(first: float, repeats: int, longest: float, *, factor: float = 2.0) -> float:
+    """A pause that grows by a factor each time that it was of no use."""
+    return min(first * factor ** min(repeats, _MOST_REPEATS), longest)
 
 
 def _chance(least: float, most: float) -> float:

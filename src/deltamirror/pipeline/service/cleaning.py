@@ -16,9 +16,9 @@ from deltamirror.delta.properties import expired_log_cleanup, in_commit_timestam
 from deltamirror.deltalog.expiry import expired_objects, is_usable, pointed_version
 from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.deltalog.retention import DAY, Window, cutoff, starts
-from deltamirror.errors import DeltaMirrorError, LeaseLost, LogChanged
+from deltamirror.errors import LeaseLost, LogChanged
 from deltamirror.pipeline.failures.circuit import Breakers
-from deltamirror.pipeline.service.turns import Turns
+from deltamirror.pipeline.service.turns import Turns, logged_trouble
 from deltamirror.steps import Step
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
@@ -99,15 +99,9 @@ class Cleaner:
 
     def clean_after(self, outcome: CheckpointOutcome) -> None:
         """Clean the log of a table that has got a checkpoint, if that is due. Trouble is for the log of the service."""
-        try:
+        with logged_trouble(_log, outcome, "the log of table %r is not cleaned"):
             if self._is_due(outcome):
                 _say(self.clean(outcome.table, waits=False))
-        except LeaseLost:
-            what = "the log of table %r is not cleaned: another process holds the lease; no action needed"
-            _log.debug(what, outcome.table, extra=outcome.log_fields)
-        except DeltaMirrorError as error:
-            fields = {**outcome.log_fields, "code": error.code}
-            _log.warning("the log of table %r is not cleaned: %s", outcome.table, error, extra=fields)
 
     def _is_due(self, outcome: CheckpointOutcome) -> bool:
         settings = self._live.current

@@ -5,10 +5,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["LONGEST_REST", "Pace"]
+__all__ = ["LONGEST_REST", "Pace", "rest_of_share"]
 
 LONGEST_REST: Final = 300.0
 """Seconds: a job that hung, or that a suspended machine kept from ending, holds up no table for longer."""
+
+
+def rest_of_share(took: float, percent: float) -> float:
+    """How many seconds of rest follow work of so many, so that it has this share of the time."""
+    return took * (100.0 - percent) / percent
 
 
 class Pace:
@@ -26,10 +31,10 @@ class Pace:
 
     def worked(self, seconds: float) -> None:
         """A job took so long, and is over."""
-        share = self._percent() / 100
+        rest = rest_of_share(seconds, self._percent())
         with self._lock:
             begun = self._clock()
-            rested = max(self._rests_until, begun) + seconds * (1 - share) / share
+            rested = max(self._rests_until, begun) + rest
             self._rests_until = min(rested, begun + LONGEST_REST)
 
     def rest(self) -> float:

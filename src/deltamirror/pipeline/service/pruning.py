@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from deltamirror.config import LiveSettings, settings_for
 from deltamirror.deltalog.checkpoint.state import tombstones_after
 from deltamirror.deltalog.retention import DAY, cutoff
-from deltamirror.errors import DeltaMirrorError, LeaseLost, Refused
-from deltamirror.pipeline.service.turns import Turns
+from deltamirror.errors import Refused
+from deltamirror.pipeline.service.turns import Turns, logged_trouble
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.pruning import FirstKept, History, PruningTurn, first_kept, history_of
 from deltamirror.work import CheckpointOutcome
@@ -50,10 +50,12 @@ class Pruner:
         ``LeaseLost`` if another process has the turn, at once or after waiting for a while; ``Refused`` where neither
         the caller nor the settings say how long versions are kept.
         """
-        table_id = self._planned(table, keep)[1].table.id
+        known = self._known(table)
+        self._kept(known, keep)  # Refused before a turn is waited for
+        table_id = known.table.id
         with self._turns.at(table_id, table, waits=waits) as lease:
             turn = PruningTurn(self._database, lease, seconds=self._turns.seconds)
-            found, _, first = self._planned(table, keep)
+            found, first = self._planned(table, keep)
             if found.history_start > found.raised_from:
                 # A checkpoint that is being built may begin with the first version of the history.
                 with self._turns.without_checkpoints(table_id, table, waits=waits):
@@ -62,28 +64,25 @@ class Pruner:
 
     def prune_after(self, outcome: CheckpointOutcome) -> None:
         """Prune the history of a table that has got a checkpoint, if that is due. Trouble is for the service's log."""
-        try:
+        with logged_trouble(_log, outcome, "the history of table %r is not pruned"):
             if self._is_due(outcome.table):
                 _say(self.prune(outcome.table, waits=False))
-        except LeaseLost:
-            what = "the history of table %r is not pruned: another process holds the lease; no action needed"
-            _log.debug(what, outcome.table, extra=outcome.log_fields)
-        except DeltaMirrorError as error:
-            fields = {**outcome.log_fields, "code": error.code}
-            _log.warning("the history of table %r is not pruned: %s", outcome.table, error, extra=fields)
 
     def _is_due(self, table: str) -> bool:
-        with self._database.read() as connection:
-            known = history_of(connection, table)
+        known = self._known(table)
         if self._days(known) is None:
             return False
         found = self.plan(table)
         return known.is_unfinished or found.history_start > found.raised_from
 
-    def _planned(self, table: str, keep: int | None) -> tuple[Pruning, History, FirstKept]:
+    def _known(self, table: str) -> History:
+        with self._database.read() as connection:
+            return history_of(connection, table)
+
+    def _planned(self, table: str, keep: int | None) -> tuple[Pruning, FirstKept]:
         with self._database.read() as connection:
             known = history_of(connection, table)
-            until = cutoff(known.at, self._milliseconds(known) if keep is None else keep)
+            until = cutoff(known.at, self._kept(known, keep))
             first = first_kept(connection, known.table, cutoff=until)
         found = Pruning(
             table=table,
@@ -92,7 +91,7 @@ class Pruner:
             log_start=known.table.log_start,
             cutoff=until,
         )
-        return found, known, first
+        return found, first
 
     def _carried_out(self, found: Pruning, first: FirstKept, turn: PruningTurn) -> Pruning:
         """The bytes of commits go last: as long as there are any, the next pruning begins again."""
@@ -102,7 +101,10 @@ class Pruner:
         turn.delete_versions(first.version)
         return replace(found, num_files=deleted)
 
-    def _milliseconds(self, known: History) -> int:
+    def _kept(self, known: History, keep: int | None) -> int:
+        """For how many milliseconds versions are kept: as asked for, or as settings say."""
+        if keep is not None:
+            return keep
         if (days := self._days(known)) is None:
             hint = "say for how long: --keep 90d, or the setting history.keep"
             raise Refused(f"every version of table {known.table.name!r} is kept", hint=hint, table=known.table.name)

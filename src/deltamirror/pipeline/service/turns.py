@@ -1,5 +1,6 @@
 """Whose turn it is at a table: one at a time compares, repairs, rebuilds or cleans its log, or maintains its files."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +8,13 @@ from types import TracebackType
 from typing import Self
 
 from deltamirror.config import LiveSettings
-from deltamirror.errors import LeaseLost
+from deltamirror.errors import DeltaMirrorError, LeaseLost
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.leases import take
-from deltamirror.work import Lane, Lease
+from deltamirror.work import CheckpointOutcome, Lane, Lease
 
-__all__ = ["Turns"]
+__all__ = ["Turns", "logged_trouble"]
 
 _BUSY = {
     Lane.RECONCILIATION: "compares or cleans the log of",
@@ -79,3 +80,18 @@ class Turns:
 
     def _take(self, table_id: int, lane: Lane) -> Lease | None:
         return take(self._database, table_id, lane=lane, owner=self._owner, seconds=self.seconds)
+
+
+@contextmanager
+def logged_trouble(log: logging.Logger, outcome: CheckpointOutcome, what: str) -> Iterator[None]:
+    """What follows a checkpoint, and may be left for the next one: trouble is for the log of the service.
+
+    ``what`` names the table by ``%r``, as in "the log of table %r is not cleaned".
+    """
+    try:
+        yield
+    except LeaseLost:
+        reason = "another process holds the lease; no action needed"
+        log.debug(f"{what}: %s", outcome.table, reason, extra=outcome.log_fields)
+    except DeltaMirrorError as error:
+        log.warning(f"{what}: %s", outcome.table, error, extra={**outcome.log_fields, "code": error.code})
