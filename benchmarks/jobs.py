@@ -28,8 +28,6 @@ __all__ = ["run"]
 
 _STARTS_WITHIN = 60
 _INLINE = MirrorSettings(inline=True, inline_timeout=60.0)
-_UNTIMED = {"delta.enableInCommitTimestamps": "false"}
-"""So that clients need not know the time of the last commit."""
 
 
 def run(lab: Lab) -> Result:
@@ -75,11 +73,8 @@ def _commits(lab: Lab) -> dict[str, Any]:
     with lab.place(OVER_HTTP.engine, catalog=False) as place:
         with Catalog(place.url) as catalog:
             catalog.init()
-            partition_by = [PARTITION_COLUMN]
             location = f"{place.folder}/table"
-            catalog.create_table(
-                TABLE, location=location, schema=SCHEMA, partition_by=partition_by, properties=_UNTIMED
-            )
+            catalog.create_table(TABLE, location=location, schema=SCHEMA, partition_by=[PARTITION_COLUMN])
         with _server(place, {**os.environ, "DELTAMIRROR_CATALOG__URL": place.url}) as access:
             access.write(place)
             over_http = crowd.once(OVER_HTTP, place, seconds)

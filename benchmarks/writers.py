@@ -1,8 +1,6 @@
 """Who commits: deltamirror, delta-rs, or nobody but the database driver."""
 
 import json
-import random
-import time
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -32,10 +30,6 @@ __all__ = [
     "open_writer",
     "prepare",
 ]
-
-
-_LONGEST_PAUSE = 0.05
-_COMMIT_INFO = b'{"commitInfo":{"timestamp":1700000000000,"operation":"WRITE","operationParameters":{}}}\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,31 +118,20 @@ class HttpAccess:
 
 
 class OverHttp:
-    """A client of the commit API: it sends its lines as the version that it takes for the next, until it is.
-
-    After a conflict it pauses for a moment, as clients of a shared table should.
-    """
+    """A client of the commit API: it sends its action to become the next version, whichever that is."""
 
     def __init__(self, place: Place) -> None:
         access = HttpAccess.read(place)
         self._connection = HTTPConnection("127.0.0.1", access.port)
         self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/x-ndjson"}
-        self._next = 1
 
     def commit(self, add: Add) -> None:
-        body = _COMMIT_INFO + encode(add) + b"\n"
-        while not self._is_committed(body):
-            time.sleep(random.uniform(0.0, _LONGEST_PAUSE))
-
-    def _is_committed(self, body: bytes) -> bool:
         headers = {**self._headers, "Idempotency-Key": str(uuid4())}
-        self._connection.request("POST", f"/api/v1/tables/{TABLE}/commits/{self._next}", body, headers)
+        self._connection.request("POST", f"/api/v1/tables/{TABLE}/commits", encode(add) + b"\n", headers)
         answer = self._connection.getresponse()
         told = json.loads(answer.read())
-        if answer.status not in (201, 409):
+        if answer.status != 201:
             raise RuntimeError(told["detail"])
-        self._next = 1 + (told["head"] if answer.status == 409 else self._next)
-        return answer.status == 201
 
     def close(self) -> None:
         self._connection.close()

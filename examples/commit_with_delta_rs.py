@@ -2,8 +2,8 @@
 
     python commit_with_delta_rs.py http://127.0.0.1:8765 sales.orders
 
-delta-rs writes the data files, into a folder of their own within the table. Their lines become the next version of the
-table by the commit API. It is for tables on disk; elsewhere, read that log by the library of your
+delta-rs writes the data files, into a folder of their own within the table. The commit API adds them to the table, as
+its next version. It is for tables on disk; elsewhere, read that log by the library of your
 store. The variable TOKEN has a token that may write: `deltamirror token issue loader --rights write`.
 """
 
@@ -25,19 +25,10 @@ from deltalake import write_deltalake
 
 def main(server: str, table: str) -> None:
     head = ask(server, f"tables/{table}/head")
-    folder = f"load-{uuid4()}"
-    files = written_files(head["location"], folder, pa.table({"id": [1, 2, 3]}))
-    while True:
-        version = head["head"] + 1
-        try:
-            ask(server, f"tables/{table}/commits/{version}", commit(files, head["timestamp"]))
-        except urllib.error.HTTPError as error:
-            if error.code != 409:
-                raise SystemExit(error.read().decode()) from error
-            head = ask(server, f"tables/{table}/head")  # another writer was first: files are appended after it
-        else:
-            print(f"{table} has version {version}")
-            return
+    files = written_files(head["location"], f"load-{uuid4()}", pa.table({"id": [1, 2, 3]}))
+    actions = "".join(json.dumps({"add": file}) + "\n" for file in files)
+    committed = ask(server, f"tables/{table}/commits", actions.encode())
+    print(f"{table} has version {committed['versions'][table]}")
 
 
 def written_files(location: str, folder: str, rows: pa.Table) -> list[dict[str, Any]]:
@@ -51,14 +42,6 @@ def written_files(location: str, folder: str, rows: pa.Table) -> list[dict[str, 
     return [{**add, "path": f"{folder}/{add['path']}"} for add in adds]
 
 
-def commit(files: list[dict[str, Any]], after: int) -> bytes:
-    """The content of a commit file. Its time is later than that of the version before."""
-    moment = max(time.time_ns() // 1_000_000, after + 1)
-    info = {"inCommitTimestamp": moment, "timestamp": moment, "operation": "WRITE", "operationParameters": {}}
-    actions = [{"commitInfo": info}, *({"add": file} for file in files)]
-    return "".join(json.dumps(action) + "\n" for action in actions).encode()
-
-
 def ask(server: str, path: str, body: bytes | None = None) -> dict[str, Any]:
     """Send a request until there is an answer: a commit has a key, and is one commit however often it is sent."""
     headers = {"Authorization": f"Bearer {os.environ['TOKEN']}", "Idempotency-Key": str(uuid4())}
@@ -70,7 +53,7 @@ def ask(server: str, path: str, body: bytes | None = None) -> dict[str, Any]:
                 return found
         except urllib.error.HTTPError as error:
             if error.code != 503:
-                raise
+                raise SystemExit(error.read().decode()) from error
         except OSError:
             pass  # the server is away, or its answer was lost
         time.sleep(pause)

@@ -28,8 +28,7 @@ def issued(
 
 
 def verified(catalog: Catalog, text: str) -> AccessToken | None:
-    with catalog.database.read() as connection:
-        return verified_token(connection, text)
+    return verified_token(catalog.database, text)
 
 
 def test_a_token_is_what_it_was_issued_as_until_it_is_revoked(catalog: Catalog) -> None:

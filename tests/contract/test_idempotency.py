@@ -13,8 +13,10 @@ from deltamirror.delta.actions import Action
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict, InvalidAction, TokenReused
 from deltamirror.txnlog.commit.request import Change, Request
+from deltamirror.txnlog.commit.tokens import TokenUse
+from deltamirror.txnlog.content.superseded import txn_token
 from tests.support.faults.transactions import losing_replies
-from tests.support.lakes.lake import add, create, opened, paths, remove_of, row_counts
+from tests.support.lakes.lake import add, create, execute, opened, paths, remove_of, row_counts
 
 pytestmark = pytest.mark.requirement("R38")
 
@@ -300,10 +302,10 @@ def test_the_content_of_a_token_is_all_that_is_asked_for(lake: Catalog) -> None:
 
 
 @pytest.mark.parametrize("commits", [0, 1, 2])
-def test_a_token_does_not_answer_for_a_table_that_was_made_again(lake: Catalog, commits: int) -> None:
-    create(lake).append([add("a")], token="once")
-    lake.drop_table("t", unpublished=True)
-    table = create(lake)
+def test_a_token_does_not_answer_for_a_table_that_was_made_again(catalog: Catalog, commits: int) -> None:
+    create(catalog).append([add("a")], token="once")
+    catalog.drop_table("t", unpublished=True)
+    table = create(catalog)
     for number in range(commits):
         table.append([add(str(number))])
     with pytest.raises(Conflict) as caught:
@@ -312,11 +314,27 @@ def test_a_token_does_not_answer_for_a_table_that_was_made_again(lake: Catalog, 
     assert table.append([add("a")], token="another").versions == {"t": commits + 1}
 
 
-def test_a_token_of_a_dropped_table_keeps_its_answer(lake: Catalog) -> None:
-    table = create(lake)
+def test_a_token_of_a_dropped_table_keeps_its_answer(catalog: Catalog) -> None:
+    table = create(catalog)
     first = table.append([add("a")], token="once")
-    lake.drop_table("t", unpublished=True)
+    catalog.drop_table("t", unpublished=True)
     assert table.append([add("a")], token="once").versions == first.versions
+
+
+def test_a_transaction_that_came_back_from_a_log_is_not_applied_again(catalog: Catalog, table: Table) -> None:
+    """A restored database lacks the token; the log that was adopted has the id of its transaction."""
+    first = table.append([add("a")], token="once")
+    adopted = txn_token(TokenUse("once", token_content(catalog)).txn_id)
+    execute(catalog, "UPDATE dl_commit_tokens SET token = :adopted", adopted=adopted)
+    table.remove(["a"])
+    execute(catalog, "DELETE FROM dl_files")  # as pruning does
+    again = table.append([add("a")], token="once")
+    assert (again.versions, again.already_applied, paths(table)) == (first.versions, True, [])
+
+
+def token_content(catalog: Catalog) -> bytes:
+    with catalog.database.read() as connection:
+        return bytes(connection.execute(text("SELECT content FROM dl_commit_tokens")).scalar_one())
 
 
 @pytest.mark.parametrize("names", ["t", "tu"])

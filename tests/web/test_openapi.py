@@ -19,7 +19,10 @@ from tests.support.mirrors.local import make_table
 
 pytestmark = pytest.mark.requirement("R36")
 
-api = schemathesis.openapi.from_dict(description())
+_REFUSALS = ["400", "401", "403", "404", "409", "414", "422", "429", "503"]
+_CONFIGURATION = {"checks": {"negative_data_rejection": {"expected-statuses": _REFUSALS}}}
+
+api = schemathesis.openapi.from_dict(description(), config=schemathesis.Config.from_dict(_CONFIGURATION))
 
 
 @schemathesis.serializer(NDJSON, FRAMES)

@@ -16,9 +16,9 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer, moment
 from deltamirror.cli.parameters import not_empty, seconds, whole_number
+from deltamirror.delta.action_lines import ActionLines
 from deltamirror.delta.bounds import LONGEST_LINE
 from deltamirror.delta.lines import read_ndjson
-from deltamirror.errors import InvalidAction, InvalidLine
 
 __all__ = ["commit"]
 
@@ -116,41 +116,6 @@ def commit(
         _answer(invocation, table, result)
 
 
-class _Lines:
-    """The lines of the input, which knows where each action stood."""
-
-    def __init__(self, stream: IO[bytes], name: str) -> None:
-        self.name = name
-        self._stream = stream
-        self._blank: list[int] = []
-
-    def __iter__(self) -> Iterator[bytes]:
-        # One byte more than the longest that is taken tells a line that is too long, without reading all of it.
-        for number, line in enumerate(iter(partial(self._stream.readline, LONGEST_LINE + 1), b""), 1):
-            if line.isspace():
-                self._blank.append(number)
-            yield line
-
-    @contextmanager
-    def named_in_errors(self) -> Iterator[None]:
-        """Name the line of what is wrong with the input, unless the error does so already."""
-        try:
-            yield
-        except (InvalidAction, InvalidLine) as error:
-            if error.message.startswith("line "):
-                raise replace(error, message=f"{self.name}, {error.message}") from error
-            index = error.index if isinstance(error, InvalidAction) else None
-            if index is None or error.message.startswith(f"{self.name}, line "):
-                raise
-            raise replace(error, message=f"{self.name}, line {self._line(index)}: {error.message}") from error
-
-    def _line(self, index: int) -> int:
-        line = index + 1
-        for blank in self._blank:
-            line += blank <= line
-        return line
-
-
 def _require_consistent(
     *, at_version: int | None, read_version: int | None, verbatim: bool, operation: str | None
 ) -> None:
@@ -163,13 +128,18 @@ def _require_consistent(
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[_Lines]:
+def _opened(file: Path) -> Iterator[ActionLines]:
     if str(file) == "-":
         logger.info("reading standard input")
-        yield _Lines(sys.stdin.buffer, "standard input")
+        yield ActionLines(_lines(sys.stdin.buffer), "standard input")
     else:
         with file.open("rb") as stream:
-            yield _Lines(stream, str(file))
+            yield ActionLines(_lines(stream), str(file))
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    # One byte more than the longest that is taken tells a line that is too long, without reading all of it.
+    return iter(partial(stream.readline, LONGEST_LINE + 1), b"")
 
 
 def _answer(invocation: Invocation, table: str, result: Committed) -> None:

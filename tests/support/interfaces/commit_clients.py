@@ -1,8 +1,9 @@
 """Writers that commit over HTTP, and the lines that they send."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from deltamirror.txnlog.access.tokens import Right
 from tests.support.interfaces.status_pages import Answer, Client, Served
 
-__all__ = ["UNTIMED", "Writer", "commit_lines", "framed", "unframed", "writer_of"]
+__all__ = ["UNTIMED", "Writer", "action_lines", "commit_lines", "framed", "unframed", "writer_of"]
 
 UNTIMED = {"delta.enableInCommitTimestamps": "false"}
 """Of tables to which lines with any time may be committed."""
@@ -19,15 +20,32 @@ UNTIMED = {"delta.enableInCommitTimestamps": "false"}
 def commit_lines(*paths: str, operation: str = "WRITE") -> bytes:
     """The file of a commit that adds these data files, as another writer makes it."""
     info = {"timestamp": 1_700_000_000_000, "operation": operation, "operationParameters": {}}
+    return msgspec.json.encode({"commitInfo": info}) + b"\n" + action_lines(*paths)
+
+
+def action_lines(*added: str, removed: Sequence[str] = ()) -> bytes:
+    """Actions that add and remove data files."""
     file = {"partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
-    actions: list[Any] = [{"commitInfo": info}, *({"add": {"path": path, **file}} for path in paths)]
+    gone = {"deletionTimestamp": 1, "dataChange": True}
+    actions: list[Any] = [{"add": {"path": path, **file}} for path in added]
+    actions += [{"remove": {"path": path, **gone}} for path in removed]
     return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
 
 
-def framed(*commits: tuple[str, int, bytes]) -> bytes:
-    """Commits of several tables in one body."""
+def framed(*commits: tuple[str, int | None, bytes], **more: object) -> bytes:
+    """Commits of several tables in one body; without a version they are actions, of which ``more`` is said."""
     return b"".join(
-        msgspec.json.encode({"commit": {"table": table, "version": version, "bytes": len(data)}}) + b"\n" + data
+        msgspec.json.encode(
+            {
+                "commit": {
+                    "table": table,
+                    **(more if version is None else {"version": version}),
+                    "bytes": len(data),
+                }
+            }
+        )
+        + b"\n"
+        + data
         for table, version, data in commits
     )
 
@@ -59,6 +77,10 @@ class Writer:
 
     def commit(self, table: str, version: int, body: bytes | Iterator[bytes], key: str | None = None) -> Answer:
         return self.post(f"/tables/{table}/commits/{version}", body, key)
+
+    def append(self, table: str, body: bytes | Iterator[bytes], key: str | None = None, **query: object) -> Answer:
+        """Commit actions as the next version."""
+        return self.post(f"/tables/{table}/commits?{urlencode(query)}", body, key)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}

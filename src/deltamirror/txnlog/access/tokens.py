@@ -7,14 +7,13 @@ salt nor stretching, and is compared in constant time.
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import Connection, insert, or_, select, update
-from sqlalchemy.engine import Row
+from sqlalchemy import Connection, bindparam, insert, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
 from deltamirror.errors import AlreadyExists, InvalidInput, NotFound
@@ -106,7 +105,7 @@ def issue_token(
                 expires_at=lasts,
             )
         )
-        row = session.execute(_ALL.where(access_tokens.c.token_id == token_id)).one()
+        row = session.execute(_ALL.where(access_tokens.c.token_id == token_id)).mappings().one()
     return Issued(_token(row), f"dm_{token_id}_{secret}")
 
 
@@ -119,13 +118,13 @@ def revoke_token(database: Database, name: str) -> AccessToken:
             raise NotFound(f"there is no token {name!r}", hint="`deltamirror token list` shows all of them")
         own = access_tokens.c.token_id == found.token_id
         session.execute(update(access_tokens).where(own).values(revoked_at=CLOCK))
-        return _token(session.execute(_ALL.where(own)).one())
+        return _token(session.execute(_ALL.where(own)).mappings().one())
 
 
 def all_tokens(connection: Connection) -> list[AccessToken]:
     """All tokens, revoked ones included, by name."""
     ordered = _ALL.order_by(access_tokens.c.name, access_tokens.c.created_at)
-    return [_token(row) for row in connection.execute(ordered)]
+    return [_token(row) for row in connection.execute(ordered).mappings()]
 
 
 def has_tokens(connection: Connection, right: Right) -> bool:
@@ -135,17 +134,18 @@ def has_tokens(connection: Connection, right: Right) -> bool:
 
 def token_by_id(connection: Connection, token_id: str) -> AccessToken | None:
     """A token that can be used; None once it is revoked or past its end."""
-    row = connection.execute(_ALL.where(access_tokens.c.token_id == token_id, _LIVE)).first()
+    row = connection.execute(_LIVE_BY_ID, {"token_id": token_id}).mappings().first()
     return None if row is None else _token(row)
 
 
-def verified_token(connection: Connection, text: str) -> AccessToken | None:
-    """The token of this text, if it can be used; None for any other text."""
+def verified_token(database: Database, text: str) -> AccessToken | None:
+    """The token of this text, if it can be used; None for any other text. Asked with every request of a writer."""
     parts = _TOKEN.fullmatch(text)
-    row = None if parts is None else connection.execute(_ALL.where(access_tokens.c.token_id == parts[1], _LIVE)).first()
-    stored = _UNKNOWN if row is None else bytes(row.digest)
+    rows = [] if parts is None else database.glance(_LIVE_BY_ID, {"token_id": parts[1]})
+    found = dict(zip(_COLUMNS, rows[0], strict=True)) if rows else None
+    stored = _UNKNOWN if found is None else bytes(found["digest"])
     is_equal = hmac.compare_digest(stored, _digest(text if parts is None else parts[2]))
-    return _token(row) if row is not None and is_equal else None
+    return _token(found) if found is not None and is_equal else None
 
 
 def touch_token(database: Database, token_id: str) -> None:
@@ -163,17 +163,19 @@ _LIVE: Final[ColumnElement[bool]] = access_tokens.c.revoked_at.is_(None) & or_(
     access_tokens.c.expires_at.is_(None), access_tokens.c.expires_at > CLOCK
 )
 _ALL: Final = select(access_tokens, _LIVE.label("is_live"))
+_COLUMNS: Final = tuple(column.name for column in _ALL.selected_columns)
+_LIVE_BY_ID: Final = _ALL.where(access_tokens.c.token_id == bindparam("token_id"), _LIVE)
 
 
-def _token(row: Row[Any]) -> AccessToken:
+def _token(row: Mapping[Any, Any]) -> AccessToken:
     return AccessToken(
-        id=row.token_id,
-        name=row.name,
-        rights=tuple(Right(right) for right in row.rights.split(",")),
-        tables=TablePattern(row.tables),
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-        last_used_at=row.last_used_at,
-        is_live=bool(row.is_live),
+        id=row["token_id"],
+        name=row["name"],
+        rights=tuple(Right(right) for right in row["rights"].split(",")),
+        tables=TablePattern(row["tables"]),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+        last_used_at=row["last_used_at"],
+        is_live=bool(row["is_live"]),
     )

@@ -151,9 +151,15 @@ class Committing:
             preparation.discard()
 
     def _attempt(self, *, fresh: bool) -> Committed:
-        if (found := self._known_token()) is not None:
+        # An append in one statement looks for its token itself; else it is looked for before any work is done.
+        if not self._may_fit_one_statement and (found := self._known_token()) is not None:
             return found
-        drafts = [self._draft(preparation, fresh=fresh) for preparation in self._preparations]
+        try:
+            drafts = [self._draft(preparation, fresh=fresh) for preparation in self._preparations]
+        except DeltaMirrorError:
+            if self._may_fit_one_statement and (found := self._known_token()) is not None:
+                return found  # of the table as it was then
+            raise
         for state in (draft.state for draft in drafts):
             self._after.setdefault(state.table_id, (state.name, state.version))
         if not any(draft.writes for draft in drafts):
@@ -173,7 +179,7 @@ class Committing:
         if not self._fits_one_statement(drafts):
             return None
         [draft] = drafts
-        row = self._database.append(_append_values(draft, self.txn_id, self._engine_info))
+        row = self._database.append(_append_values(draft, self.txn_id, self._engine_info, self._token_use))
         if row is None:
             self._tables.forget(draft.state.name)
             return None
@@ -182,14 +188,21 @@ class Committing:
         self._tables.see(draft.state.at(version, committed_at))
         return Committed(versions={name: version}, timestamp=committed_at)
 
-    def _fits_one_statement(self, drafts: Sequence[Draft]) -> bool:
-        draft = drafts[0]
+    @property
+    def _may_fit_one_statement(self) -> bool:
+        """Whether nothing but what the draft comes to speaks against it."""
         return (
             self._database.appends_in_one_statement
             and not self._in_doubt
-            and len(drafts) == 1
-            and self._request.token is None
             and self._settings.writer.backlog_limit is None
+            and len(self._preparations) == 1
+            and self._preparations[0].may_be_stale
+        )
+
+    def _fits_one_statement(self, drafts: Sequence[Draft]) -> bool:
+        draft = drafts[0]
+        return (
+            self._may_fit_one_statement
             and draft.standing is None
             and draft.staged is None
             and not draft.is_verbatim
@@ -258,9 +271,12 @@ class Committing:
     @property
     def txn_id(self) -> str:
         """The id of the transaction; of one with a token, known once all of it was read."""
-        if self._request.token is None:
-            return self._random_id
-        return TokenUse(self._request.token, self._content()).txn_id
+        return self._random_id if (use := self._token_use) is None else use.txn_id
+
+    @property
+    def _token_use(self) -> TokenUse | None:
+        """The token, for what it is used; known once all of that was read."""
+        return None if self._request.token is None else TokenUse(self._request.token, self._content())
 
     @property
     def _changed(self) -> list[str]:
@@ -309,18 +325,17 @@ class Committing:
         return find_applied(session.connection, progress)
 
     def _token_in(self, session: Session) -> Committed | None:
-        if self._request.token is None:
+        if (use := self._token_use) is None:
             return None
-        use = TokenUse(self._request.token, self._content())
         rows = session.rows(FIND_TOKEN, use.values)
         return use.answer(session.connection, rows, self._changed) if rows else None
 
     def _insert_token(self, session: Session, versions: Mapping[str, int], timestamp: int) -> None:
-        if self._request.token is not None:
+        if (use := self._token_use) is not None:
             row = {
-                "token": self._request.token,
-                "content": self._content(),
-                "txn_id": self.txn_id,
+                "token": use.token,
+                "content": use.content,
+                "txn_id": use.txn_id,
                 "committed_at": timestamp,
                 "versions": msgspec.json.encode(versions).decode(),
             }
@@ -401,7 +416,7 @@ def _sound(request: Request) -> Request:
 _FILE_COLUMNS = tuple(column.name for column in files.columns)
 
 
-def _append_values(draft: Draft, txn_id: str, engine_info: str) -> dict[str, object]:
+def _append_values(draft: Draft, txn_id: str, engine_info: str, token: TokenUse | None) -> dict[str, object]:
     """The arguments of the one statement; the database puts its time in front of ``rest``."""
     info = authored_info(draft, time=0, txn_id=txn_id, engine_info=engine_info)
     timestamped = draft.state.timestamped
@@ -423,4 +438,7 @@ def _append_values(draft: Draft, txn_id: str, engine_info: str) -> dict[str, obj
         "read": draft.read_version,
         "lines": 1 + len(draft.body),
         "files": msgspec.json.encode([dict(zip(_FILE_COLUMNS, row, strict=True)) for row in rows]).decode(),
+        "name": msgspec.json.encode(draft.state.name).decode(),
+        "content": None if token is None else token.content,
+        **({"token": None, "adopted": None} if token is None else token.values),
     }

@@ -250,7 +250,7 @@ class Preparation:
         if version > state.version:
             raise NotFound(
                 f"table {state.name!r} has no version {version}: its head is {state.version}",
-                hint="--read-version is the version that the commit was computed from",
+                hint="read_version is the version that the commit was computed from",
                 table=state.name,
                 version=version,
             )

@@ -15,6 +15,7 @@ CREATE_APPEND_FUNCTION = """
 CREATE FUNCTION dl_append(
     p_table bigint, p_commit bigint, p_metadata bigint, p_protocol bigint, p_at bigint, p_timestamped boolean,
     p_lineage bigint, p_rest bytea, p_txn text, p_operation text, p_read bigint, p_lines integer, p_files text,
+    p_name text, p_token text, p_adopted text, p_content bytea,
     OUT outcome text, OUT at_version bigint, OUT at_time bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -44,6 +45,19 @@ BEGIN
     END IF;
     at_version := head.version + 1;
     at_time := greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint, head.committed_at + 1);
+    -- The token first: where it has an answer already, nothing else was written yet.
+    IF p_token IS NOT NULL THEN
+        PERFORM 1 FROM dl_commit_tokens t WHERE t.token = p_adopted;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        INSERT INTO dl_commit_tokens (token, content, txn_id, committed_at, versions)
+            VALUES (p_token, p_content, p_txn, at_time, '{' || p_name || ':' || at_version || '}')
+            ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
     file := convert_to(
         '{"commitInfo":{' || CASE WHEN p_timestamped THEN '"inCommitTimestamp":' || at_time || ',' ELSE '' END
         || '"timestamp":' || at_time, 'UTF8') || p_rest;
@@ -74,7 +88,7 @@ $$
 
 _PARAMETERS = (
     "table", "commit", "metadata", "protocol", "at", "timestamped", "lineage", "rest", "txn", "operation", "read",
-    "lines", "files"
+    "lines", "files", "name", "token", "adopted", "content"
 )  # fmt: skip
 
 # The function is called for a row of the catalog that has our schema version: for none, where a later release upgraded

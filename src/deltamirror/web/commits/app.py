@@ -6,6 +6,7 @@ reaches and however often, is one commit, and gets the same answer.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from typing import IO, Any, Final, Protocol, TypeAlias
 
@@ -17,12 +18,24 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from deltamirror.catalog import Catalog, Committed
+from deltamirror.delta.action_lines import ActionLines
+from deltamirror.delta.lines import read_ndjson
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.imports.first_contact import FirstContact, Offer
 from deltamirror.txnlog.access.tokens import AccessToken, Right
 from deltamirror.txnlog.tables.registry import TableInfo
-from deltamirror.web.commits.bodies import FRAMES, NDJSON, Part, ReadPart, frame_head, framed_parts, part_lines, spooled
+from deltamirror.web.commits.bodies import (
+    FRAMES,
+    NDJSON,
+    Part,
+    ReadPart,
+    frame_head,
+    framed_parts,
+    part_lines,
+    require_one_version,
+    spooled,
+)
 from deltamirror.web.commits.description import Publisher, description
 from deltamirror.web.listener import grant_time
 from deltamirror.web.pages.asked import number_of
@@ -41,6 +54,7 @@ _MOST_VERSIONS: Final = 1_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """An answer ends with the version that reaches this; the client asks for the next ones again."""
 _LONGEST_KEY: Final = 200
+_SMALL_BODY: Final = 64 * 1024
 _PLAIN: Final = "identity"
 _READERS: Final = (Right.READ, Right.WRITE)
 _WRITERS: Final = (Right.WRITE,)
@@ -63,7 +77,7 @@ class InThread(Protocol):
 def bounds_its_body(scope: Scope) -> bool:
     """Whether a request is one whose body may be large: it is bounded once the token was looked at."""
     path: str = scope["path"]
-    in_table = path.startswith("/api/v1/tables/") and "/commits/" in path
+    in_table = path.startswith("/api/v1/tables/") and (path.endswith("/commits") or "/commits/" in path)
     return scope["method"] == "POST" and (path in ("/api/v1/commits", "/api/v1/tables") or in_table)
 
 
@@ -83,7 +97,7 @@ class CommitApi:
             Route("/api/v1/commits", self._several, methods=["POST"]),
             Route("/api/v1/tables", _either(self._read(self._located), self._new_table), methods=both),
             Route("/api/v1/tables/{name}/head", self._read(self._head)),
-            Route("/api/v1/tables/{name}/commits", self._read(self._range)),
+            Route("/api/v1/tables/{name}/commits", _either(self._read(self._range), self._next), methods=both),
             Route("/api/v1/tables/{name}/publish", self._publish, methods=["POST"]),
             Route("/api/v1/tables/{name}/commits/{version}", _either(self._read(self._file), self._one), methods=both),
         ]
@@ -94,7 +108,11 @@ class CommitApi:
     # Commits
 
     async def _one(self, request: Request) -> Response:
-        """Commit the lines of a body to one table."""
+        """Commit the lines of a body to one table, as exactly one version."""
+        return await self._received(request, _whole_body)
+
+    async def _next(self, request: Request) -> Response:
+        """Commit the actions of a body to one table, as whichever version comes next."""
         return await self._received(request, _whole_body)
 
     async def _several(self, request: Request) -> Response:
@@ -102,35 +120,49 @@ class CommitApi:
         return await self._received(request, lambda _, file: framed_parts(file))
 
     async def _received(self, request: Request, parts: Parts) -> Response:
-        """Look at the token before the body is taken, and commit when all of it is there."""
-        await self._in_thread(self._admitted, request)
-        grant_time(request.scope, _LONGEST)
+        """Look at the token before a large body is taken, and commit when all of it is there."""
+        if not _is_small(request):
+            await self._in_thread(self._admitted, request)
         async with spooled(request, self._engine.settings.serve.commit_bytes) as file:
             return await self._in_thread(self._committed, request, file, parts, threads=self._committers)
 
     def _admitted(self, request: Request) -> Response:
         """Refuse a writer before anything is read of what it sends."""
+        self._writer_of(request)
+        return Response()
+
+    def _writer_of(self, request: Request) -> AccessToken:
         writer = self._bearer(request, _WRITERS)
         if (name := request.path_params.get("name")) is not None:
             _require_covered(writer, name)
         _key_of(request)
         _require_plain(request)
-        return Response()
+        grant_time(request.scope, _LONGEST)
+        return writer
 
     def _committed(self, request: Request, file: IO[bytes], parts: Parts) -> Response:
-        writer, asked = self._bearer(request, _WRITERS), parts(request, file)
+        writer, asked = self._writer_of(request), parts(request, file)
         for part in asked:
             _require_covered(writer, part.table)
         _require_distinct(asked)
-        # The engine that wrote complete lines has checked the rows, which the log cannot show.
-        with self._catalog.transaction(token=_key_of(request), rows_checked=True) as tx:
+        with self._catalog.transaction(
+            token=_key_of(request),
+            operation=_operation_of(request, asked),
+            rows_checked=_are_rows_checked(request, asked),
+        ) as tx:
+            named = ExitStack()
             for part in asked:
                 match part:
-                    case Part():
-                        tx.stage_lines(part.table, part_lines(file, part), at_version=part.version)
                     case ReadPart():
                         tx.read(part.table, version=part.version)
-            committed = tx.commit()
+                    case Part(version=None):
+                        lines = ActionLines(part_lines(file, part), part.table)
+                        named.enter_context(lines.named_in_errors(of_table=part.table))
+                        tx.stage(part.table, read_ndjson(lines, source=part.table), read_version=part.read_version)
+                    case Part(version=int(version)):
+                        tx.stage_lines(part.table, part_lines(file, part), at_version=version)
+            with named:
+                committed = tx.commit()
         _log.info("%s committed %s over HTTP", writer.name, dict(committed.versions))
         return _json(_outcome(committed), 201)
 
@@ -267,9 +299,36 @@ def _either(read: Endpoint, write: Endpoint) -> Endpoint:
     return endpoint
 
 
+def _is_small(request: Request) -> bool:
+    """Whether a body is said to be so small that it may be taken before the token is looked at."""
+    length = request.headers.get("content-length", "")
+    return length.isdigit() and int(length) <= _SMALL_BODY
+
+
 def _whole_body(request: Request, file: IO[bytes]) -> list[Part]:
-    version = number_of(request.path_params, "version") or 0
-    return [Part(request.path_params["name"], version, 0, file.seek(0, 2))]
+    _require_single(request)
+    exact = number_of(request.path_params, "version")
+    read = number_of(request.query_params, "read_version")
+    require_one_version(request.path_params["name"], exact, read)
+    return [Part(request.path_params["name"], exact, read, 0, file.seek(0, 2))]
+
+
+def _are_rows_checked(request: Request, parts: Sequence[Part | ReadPart]) -> bool:
+    """Whether rows were held against rules that the log cannot show; the writer of complete lines has done that."""
+    asked = request.query_params.get("rows_checked", "false")
+    if asked not in ("true", "false"):
+        raise InvalidInput(f"rows_checked: {asked[:20]!r} is neither true nor false")
+    return asked == "true" or not any(isinstance(part, Part) and part.version is None for part in parts)
+
+
+def _operation_of(request: Request, parts: Sequence[Part | ReadPart]) -> str | None:
+    """What the history shows of actions; complete lines say it themselves."""
+    name = request.query_params.get("operation")
+    if name is not None and not (name.strip() and name.isprintable()):
+        raise InvalidInput("operation: the name is empty, or has letters that cannot be printed")
+    if name is not None and any(isinstance(part, Part) and part.version is not None for part in parts):
+        raise InvalidInput("complete lines name their operation themselves", hint="leave operation out of the address")
+    return name
 
 
 def _location_of(request: Request) -> str:

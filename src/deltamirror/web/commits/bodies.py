@@ -2,8 +2,9 @@
 
 So a client that sends slowly, or goes away half-way, holds no thread, no connection to the database and no stage; and
 a commit of any size takes a bounded part of the memory. Several commits in one body, or in one answer, are frames: a
-line ``{"commit":{"table":"orders","version":7,"bytes":1234}}``, then exactly so many bytes of that commit file. A line
-``{"read":{"table":"rates","version":3}}`` says which version of a table the commits beside it were computed from.
+line ``{"commit":{"table":"orders","version":7,"bytes":1234}}``, then exactly so many bytes of that commit file. Without
+a version they are actions, which become the next one. A line ``{"read":{"table":"rates","version":3}}`` says which
+version of a table the commits beside it were computed from.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +21,17 @@ from deltamirror.delta.bounds import LONGEST_LINE
 from deltamirror.errors import CapacityExceeded, InvalidInput
 from deltamirror.web.problems import BodyTooLarge
 
-__all__ = ["FRAMES", "NDJSON", "Part", "ReadPart", "frame_head", "framed_parts", "part_lines", "spooled"]
+__all__ = [
+    "FRAMES",
+    "NDJSON",
+    "Part",
+    "ReadPart",
+    "frame_head",
+    "framed_parts",
+    "part_lines",
+    "require_one_version",
+    "spooled",
+]
 
 NDJSON: Final = "application/x-ndjson"
 FRAMES: Final = "application/vnd.deltamirror.commits"
@@ -31,9 +42,10 @@ _MOST_PARTS: Final = 100
 _FORM: Final = 'each commit begins with a line {"commit":{"table":"orders","version":7,"bytes":1234}}'
 
 
-class _Frame(msgspec.Struct, forbid_unknown_fields=True):
+class _Frame(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     table: str
-    version: int
+    version: int | None = None
+    read_version: int | None = None
     bytes: int
 
 
@@ -54,7 +66,10 @@ class Part:
     """The commit of one table in a body: which version it is to become, and where its lines are."""
 
     table: str
-    version: int
+    version: int | None
+    """The version that complete lines become; None: they are actions, and become the next one."""
+    read_version: int | None
+    """The version that actions were computed from."""
     start: int
     size: int
 
@@ -82,7 +97,10 @@ async def spooled(request: Request, limit: int) -> AsyncIterator[IO[bytes]]:
             waiting += piece
             if len(waiting) > _IN_MEMORY:
                 await _written(file, waiting)
-        await _written(file, waiting)
+        if taken > _IN_MEMORY:
+            await _written(file, waiting)
+        else:
+            file.write(waiting)  # no disk is touched
         yield file
 
 
@@ -123,9 +141,16 @@ def part_lines(file: IO[bytes], part: Part) -> Iterator[bytes]:
         yield line
 
 
+def require_one_version(table: str, version: int | None, read_version: int | None) -> None:
+    """Refuse complete lines that name a version that they were computed from: it is the one before theirs."""
+    if version is not None and read_version is not None:
+        hint = "leave read_version out: complete lines are computed from the version before theirs"
+        raise InvalidInput(f"the commit of {table[:255]} has both version and read_version", hint=hint)
+
+
 def frame_head(table: str, version: int, size: int) -> bytes:
     """The line that begins a frame."""
-    return msgspec.json.encode(_Head(_Frame(table, version, size))) + b"\n"
+    return msgspec.json.encode(_Head(_Frame(table=table, version=version, bytes=size))) + b"\n"
 
 
 def _part(head: bytes, start: int, number: int) -> Part | ReadPart:
@@ -138,5 +163,6 @@ def _part(head: bytes, start: int, number: int) -> Part | ReadPart:
         case _Head(commit=None, read=_ReadFrame() as read) if head.endswith(b"\n"):
             return ReadPart(read.table, read.version)
         case _Head(commit=_Frame() as frame, read=None) if frame.bytes >= 0 and head.endswith(b"\n"):
-            return Part(frame.table, frame.version, start, frame.bytes)
+            require_one_version(frame.table, frame.version, frame.read_version)
+            return Part(frame.table, frame.version, frame.read_version, start, frame.bytes)
     raise InvalidInput(f"commit {number} of the body has no head that can be read", hint=_FORM)

@@ -28,12 +28,13 @@ _PROBLEMS: Final[Mapping[int, str]] = {
     409: "Another commit has the version (`code` is `conflict`, `head` the version that the table has), or the "
     "state of the table forbids it.",
     413: "The body is larger than `serve.commit_bytes`.",
+    414: "The address is longer than 2 KiB.",
     422: "The request, or a line of it, is wrong; or the key was used for another commit (`token-reused`).",
     429: "Too many wrong tokens.",
     503: "Try again, with the same key: the database is busy or does not answer. `Retry-After` says when.",
 }
-_READ: Final = (401, 403, 404, 422, 429, 503)
-_COMMIT: Final = (401, 403, 404, 409, 413, 422, 429, 503)
+_READ: Final = (401, 403, 404, 414, 422, 429, 503)
+_COMMIT: Final = (401, 403, 404, 409, 413, 414, 422, 429, 503)
 _FRAMES_TEXT: Final = (
     'Each commit begins with a line `{"commit":{"table":"orders","version":7,"bytes":1234}}`; exactly so many bytes, '
     "those of the commit file, follow."
@@ -47,15 +48,15 @@ def description() -> _Document:
         "info": {
             "title": "deltamirror commit API",
             "version": "1",
-            "description": "Commit complete lines of Delta Lake at exact versions, and read them. Served by "
-            "`deltamirror serve`; any number of servers of one catalog are alike.",
+            "description": "Commit actions of Delta Lake, or complete lines at exact versions, and read them. Served "
+            "by `deltamirror serve`; any number of servers of one catalog are alike.",
         },
         "security": [{"token": []}],
         "paths": {
             "/api/v1/commits": {"post": _several()},
             "/api/v1/tables": {"get": _located(), "post": _new_table()},
             "/api/v1/tables/{name}/head": {"get": _head()},
-            "/api/v1/tables/{name}/commits": {"get": _range()},
+            "/api/v1/tables/{name}/commits": {"get": _range(), "post": _next()},
             "/api/v1/tables/{name}/publish": {"post": _publish()},
             "/api/v1/tables/{name}/commits/{version}": {"get": _file(), "post": _one()},
         },
@@ -77,12 +78,26 @@ def _one() -> _Document:
     )
 
 
+def _next() -> _Document:
+    return _operation(
+        "commitNext",
+        "Commit actions, one a line, as the next version of a table, whichever that is; the server writes `commitInfo`."
+        " Files that are only added go after everything but a change of schema or properties. With `read_version`, the "
+        "version that the actions were computed from, later commits are checked by Delta's rules for conflicts.",
+        parameters=[_NAME, _version("read_version", required=False), _OPERATION, _ROWS_CHECKED, _KEY],
+        body={NDJSON: {"schema": {"type": "string"}}},
+        answers={"201": _json("It is committed, by this request or by an earlier one with its key.", "Committed")},
+        problems=_COMMIT,
+    )
+
+
 def _several() -> _Document:
     return _operation(
         "commitTables",
-        f"Commit to several tables: all of them, or none. {_FRAMES_TEXT} A line "
+        f"Commit to several tables: all of them, or none. {_FRAMES_TEXT} Without `version` the bytes are actions, "
+        "which become the next version; `read_version` is the one that they were computed from. A line "
         '`{"read":{"table":"rates","version":3}}` names a table that was read for them: later changes of it conflict.',
-        parameters=[_KEY],
+        parameters=[_OPERATION, _ROWS_CHECKED, _KEY],
         body={FRAMES: {"schema": {"type": "string", "format": "binary"}}},
         answers={"201": _json("All are committed.", "Committed")},
         problems=_COMMIT,
@@ -110,7 +125,7 @@ def _publish() -> _Document:
         "reply changes nothing: send it again.",
         parameters=[_NAME, _version("version", required=False)],
         answers={"200": _json("They are published; the table.", "Table")},
-        problems=(401, 403, 404, 409, 422, 429, 503),
+        problems=(401, 403, 404, 409, 414, 422, 429, 503),
     )
 
 
@@ -230,6 +245,21 @@ def _problem() -> _Document:
 _LOCATION: Final[_Document] = {"name": "location", "in": "query", "required": True, "schema": {"type": "string"}}
 _NAME: Final[_Document] = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 _VERSION: Final = _version("version", where="path")
+_OPERATION: Final[_Document] = {
+    "name": "operation",
+    "in": "query",
+    "required": False,
+    "description": "What the history shows of actions, such as WRITE or DELETE.",
+    "schema": {"type": "string", "minLength": 1},
+}
+_ROWS_CHECKED: Final[_Document] = {
+    "name": "rows_checked",
+    "in": "query",
+    "required": False,
+    "description": "The rows of the files that actions add were checked against the constraints of the table, which "
+    "the log cannot show.",
+    "schema": {"type": "boolean"},
+}
 _KEY: Final[_Document] = {
     "name": "Idempotency-Key",
     "in": "header",

@@ -125,8 +125,7 @@ class Doorkeeper:
 
     def _checked(self, text: str, client: str, right: Right | None = Right.READ) -> AccessToken:
         """The token of this text; ``Unknown`` if it is none, or does not allow what is asked for."""
-        with self._database.read() as connection:
-            token = verified_token(connection, text)
+        token = verified_token(self._database, text)
         if token is None or not (right is None or token.allows(right)):
             wrong = self._throttle.was_wrong(client)
             if wrong.is_news:
