@@ -3,7 +3,7 @@
 >>> from deltamirror import Add, Catalog
 >>> catalog = Catalog("sqlite:///:memory:")
 >>> catalog.init()
-7
+8
 >>> orders = catalog.create_table(
 ...     "sales.orders", location="/lake/orders", schema="id long, day date", partition_by=["day"]
 ... )
