@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,46 @@ def test_an_overwrite_that_an_append_comes_before_is_none(catalog: Catalog, tabl
     with pytest.raises(InvalidAction) as caught, catalog.transaction() as tx:
         tx.stage("t", actions)
     assert caught.value.rule == "metaData.change.type"
+
+
+def restored(
+    catalog: Catalog, table: Table, metadata: Metadata, *, removes: list[Add], adds: list[Add], operation: str
+) -> None:
+    """Complete lines of another engine that bring earlier metadata back."""
+    told = CommitInfo(operation=operation, in_commit_timestamp=table.snapshot().timestamp + 1)
+    lines = encode_commit([told, metadata, *map(remove_of, removes), *adds])
+    with catalog.transaction() as tx:
+        tx.stage_lines("t", lines, at_version=table.info().head + 1)
+
+
+@pytest.mark.parametrize("again", [[], MANY], ids=["small", "large"])
+def test_a_stock_restore_goes_back_past_a_column_that_no_file_has(
+    catalog: Catalog, table: Table, again: list[Add]
+) -> None:
+    """Delta Spark restores across ADD COLUMN; what is left was in the table when it had these columns."""
+    before, late = table.snapshot().metadata, add("late", stats='{"numRecords":1}')
+    table.alter(columns="more int")
+    table.append([late])
+    act = partial(restored, catalog, table, before, adds=again)
+    for removes, operation in (([], "RESTORE"), ([FILES[0]], "RESTORE"), ([late], "WRITE")):
+        with pytest.raises(InvalidAction, match="more is gone") as caught:
+            act(removes=removes, operation=operation)
+        assert caught.value.table == "t"
+    act(removes=[late], operation="RESTORE")
+    assert table.snapshot().metadata.schema_string == before.schema_string
+    assert paths(table) == sorted(file.path for file in (*FILES, *again))
+
+
+def test_a_stock_restore_to_columns_that_the_table_never_had_is_refused(catalog: Catalog, table: Table) -> None:
+    table.alter(columns="more int")
+    with pytest.raises(InvalidAction):
+        restored(catalog, table, typed(table, "id", "string"), removes=[], adds=[], operation="RESTORE")
+    late = add("late", stats='{"numRecords":1}')
+    table.append([late])
+    renewed = msgspec.structs.replace(late, deletion_vector=None, data_change=False)
+    before = catalog.table("t").snapshot(version=1).metadata
+    with pytest.raises(InvalidAction, match="more is gone"):  # it stays, though the commit ends and adds it
+        restored(catalog, table, before, removes=[], adds=[renewed], operation="RESTORE")
 
 
 def test_row_tracking_is_enabled_once_every_file_has_ids(catalog: Catalog, table: Table) -> None:

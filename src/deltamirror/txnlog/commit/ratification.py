@@ -368,14 +368,20 @@ def _require_lawful(draft: Draft, *, doubled: Sequence[LiveFile], left: Remainin
         require_live_once(doubled)
         metadata = next((action for action in draft.small_actions if isinstance(action, Metadata)), None)
         if metadata is not None and state.version >= 0 and not change.restores:
-            protocol, _ = after(state, draft.small_actions)
-            checked = draft.is_verbatim or change.rows_checked
-            check_change(state.metadata, metadata, protocol=protocol, left=left, rows_checked=checked)
+            if not (_restores(draft) and left.were_there_under(metadata)):
+                protocol, _ = after(state, draft.small_actions)
+                checked = draft.is_verbatim or change.rows_checked
+                check_change(state.metadata, metadata, protocol=protocol, left=left, rows_checked=checked)
             if draft.is_verbatim:
                 require_provenance(draft, metadata)
     except InvalidAction as error:
         error.table = state.name
         raise
+
+
+def _restores(draft: Draft) -> bool:
+    """Whether complete lines of another writer say that they bring back an earlier version."""
+    return draft.is_verbatim and draft.info is not None and draft.info.operation == "RESTORE"
 
 
 def _commits_since(connection: Connection, table_id: int, version: int) -> Sequence[int]:

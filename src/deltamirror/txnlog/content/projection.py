@@ -11,6 +11,7 @@ from sqlalchemy.sql import ColumnElement, Select
 from deltamirror.batches import batched
 from deltamirror.delta.actions import Action, Add, FileKey, Metadata, Remove
 from deltamirror.delta.paths import path_identity
+from deltamirror.delta.properties import column_mapping_mode
 from deltamirror.delta.replay import reconciliation_key
 from deltamirror.delta.validation.rules import violation
 from deltamirror.txnlog.content.rows import file_row, path_hash, remove_row, small_row
@@ -238,13 +239,41 @@ class RemainingFiles:
         lines = self.session.execute(select(metadata.c.line).where(metadata.c.table_id == self.table_id)).scalars()
         return [decoded_line(line, Metadata) for line in lines]
 
-    def _finds(self, query: Select[Any]) -> bool:
+    def were_there_under(self, wanted: Metadata) -> bool:
+        """Whether the table had such columns at a version at which all of them were in it: then readers can read them.
+
+        It is said only of versions that the history still has.
+        """
+        history = select(metadata.c.version, metadata.c.line).where(metadata.c.table_id == self.table_id)
+        rows = self.session.execute(history.order_by(metadata.c.version)).all()
+        ends = [following.version - 1 for following in rows[1:]]
+        alike = [end for row, end in zip(rows, ends, strict=False) if _has_columns_of(row.line, wanted)]
+        own = versions.c.table_id == self.table_id
+        if not alike or not self.session.execute(select(1).where(own, versions.c.version == alike[-1])).first():
+            return False
+        later = select(versions.c.commit_id).where(own, versions.c.version > alike[-1])
+        return not self._finds(_LIVE.where(files.c.commit_id.in_(later)), gone=not self.kept)
+
+    def _finds(self, query: Select[Any], *, gone: bool = True) -> bool:
+        """Whether a query finds one of them; without ``gone``, also of those that the commit ends."""
         query = query.where(files.c.table_id == self.table_id)
+        if not gone:
+            return self.session.execute(query.limit(1)).first() is not None
         if self.stage is not None:
             query = query.where(~_ended_in(self.stage))
-        gone = {(file.commit_id, file.ordinal) for file in self.ended}
-        rows = self.session.execute(query.limit(len(gone) + 1)).all()
-        return any((row.commit_id, row.ordinal) not in gone for row in rows)
+        ended = {(file.commit_id, file.ordinal) for file in self.ended}
+        rows = self.session.execute(query.limit(len(ended) + 1)).all()
+        return any((row.commit_id, row.ordinal) not in ended for row in rows)
+
+
+def _has_columns_of(line: str, wanted: Metadata) -> bool:
+    """Whether a metaData action has the same columns, partitioned and mapped to files alike."""
+    found = decoded_line(line, Metadata)
+    return (found.schema_string, found.partition_columns, column_mapping_mode(found)) == (
+        wanted.schema_string,
+        wanted.partition_columns,
+        column_mapping_mode(wanted),
+    )
 
 
 def _ended_in(stage: int) -> ColumnElement[bool]:
