@@ -17,6 +17,7 @@ from tests.support.readers.rows import row_texts
 __all__ = [
     "LogStoreListing",
     "LogStoreRace",
+    "LogStoreRead",
     "LogStoreWrite",
     "StockJob",
     "StreamedTable",
@@ -85,10 +86,23 @@ class LogStoreWrite:
     settings: Mapping[str, str]
     path: str
     lines: Sequence[str]
+    overwrites: bool = False
 
     def run(self, session: SparkSession) -> str:
         """Write the file."""
-        return _Jvm(session, self.settings).write(self.path, self.lines)
+        return _Jvm(session, self.settings).write(self.path, self.lines, overwrites=self.overwrites)
+
+
+@dataclass(frozen=True, slots=True)
+class LogStoreRead:
+    """The lines that the LogStore reads of a file."""
+
+    settings: Mapping[str, str]
+    path: str
+
+    def run(self, session: SparkSession) -> list[str]:
+        """Read the file."""
+        return _Jvm(session, self.settings).lines(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,25 +160,30 @@ class _Jvm:
         arguments[0] = self._configuration
         self._store = constructor.newInstance(arguments)
 
-    def write(self, path: str, lines: Sequence[str]) -> str:
+    def write(self, path: str, lines: Sequence[str], *, overwrites: bool = False) -> str:
         given = self._jvm.java.util.ArrayList()
         for line in lines:
             given.add(line)
         try:
-            self._store.write(self._path(path), given.iterator(), False, self._configuration)
+            self._store.write(self._path(path), given.iterator(), overwrites, self._configuration)
         except Py4JJavaError as error:
             return str(error.java_exception.toString())
         return ""
 
+    def lines(self, path: str) -> list[str]:
+        return [str(line) for line in _each(self._store.read(self._path(path), self._configuration))]
+
     def names(self, path: str) -> list[str]:
         found = self._store.listFrom(self._path(path), self._configuration)
-        names = []
-        while found.hasNext():
-            names.append(str(found.next().getPath().getName()))
-        return names
+        return [str(each.getPath().getName()) for each in _each(found)]
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
+
+
+def _each(iterator: Any) -> Iterator[Any]:
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 @dataclass(frozen=True, slots=True)
