@@ -1,7 +1,8 @@
 """What the processes do that measure rows; each has a fresh process for itself."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
 ROWS = "id long, customer long, amount double, note string, at timestamp"
 _FEW = 1_000
 _WARM = 5
+_ROUNDS = 3
 
 
 def write_source(*, path: str, count: int) -> None:
@@ -74,17 +76,28 @@ def single_by_delta_rs(*, place: dict[str, str], count: int) -> float:
 
 
 def frames(*, place: dict[str, str], source: str, count: int) -> dict[str, dict[str, float]]:
-    """Ours and Delta Spark's figures in one session, each after a small run of the same."""
+    """Ours and Delta Spark's figures in one session, in turns: a JVM compiles its code as it goes."""
     where = Place(**place)
     spark = stock_session()
     register(spark)
     frame, changes = spark.read.parquet(source), _changes(spark, count)
-    few = frame.limit(_FEW).cache()
     with Catalog(where.url) as catalog:
-        ours = _ours(catalog, where.url, spark, frame=frame, few=few, changes=changes)
-    theirs = _delta_spark(f"{where.folder}/stock", spark, frame=frame, few=few, changes=changes)
+        sides = {
+            "deltamirror": _ours(catalog, where.url, spark, changes=changes),
+            "Delta Spark": _delta_spark(f"{where.folder}/stock", spark, changes=changes),
+        }
+        for few in (side["append"] for side in sides.values()):
+            few(frame.limit(_FEW))
+        found = _in_turns({name: partial(side["append"], frame) for name, side in sides.items()}, "append")
+        for side in sides.values():
+            side["overwrite"](frame)
+        for way in ("scan by the format", "scan by to_spark"):
+            for name, figures in _in_turns({name: side[way] for name, side in sides.items()}, way).items():
+                found[name] |= figures
+        for name, side in sides.items():
+            found[name]["merge"] = _seconds(side["merge"])
     spark.stop()
-    return {"deltamirror": ours, "Delta Spark": theirs}
+    return found
 
 
 def single_by_delta_spark(*, place: dict[str, str], count: int) -> float:
@@ -105,38 +118,35 @@ def single_by_delta_spark(*, place: dict[str, str], count: int) -> float:
     return found
 
 
-def _ours(
-    catalog: Catalog, url: str, spark: SparkSession, *, frame: DataFrame, few: DataFrame, changes: DataFrame
-) -> dict[str, float]:
+def _ours(catalog: Catalog, url: str, spark: SparkSession, *, changes: DataFrame) -> dict[str, Callable[..., object]]:
+    """What is measured of our tables, by name."""
     table = catalog.table(TABLE)
-    table.append(few)
-    figures = {"append": _best(lambda: table.append(frame))}
-    table.overwrite(frame)
     reader = spark.read.format("deltamirror").option("catalog", url)
-    _read(reader.load(TABLE).limit(_FEW))
-    figures["scan by the format"] = _best(lambda: _read(reader.load(TABLE)))
-    _read(table.to_spark(spark).limit(_FEW))
-    figures["scan by to_spark"] = _best(lambda: _read(table.to_spark(spark)))
-    figures["merge"] = _seconds(
-        lambda: table.merge(changes, ["id"], matched=Update(), not_matched=Insert(), spark=spark)
-    )
-    return figures
+    return {
+        "append": table.append,
+        "overwrite": table.overwrite,
+        "scan by the format": lambda: _read(reader.load(TABLE)),
+        "scan by to_spark": lambda: _read(table.to_spark(spark)),
+        "merge": lambda: table.merge(changes, ["id"], matched=Update(), not_matched=Insert(), spark=spark),
+    }
 
 
-def _delta_spark(
-    folder: str, spark: SparkSession, *, frame: DataFrame, few: DataFrame, changes: DataFrame
-) -> dict[str, float]:
-    few.write.format("delta").save(folder)
-    figures = {"append": _best(lambda: frame.write.format("delta").mode("append").save(folder))}
-    frame.write.format("delta").mode("overwrite").save(folder)
-    _read(spark.read.format("delta").load(folder).limit(_FEW))
-    read = _best(lambda: _read(spark.read.format("delta").load(folder)))
-    figures["scan by the format"] = figures["scan by to_spark"] = read
+def _delta_spark(folder: str, spark: SparkSession, *, changes: DataFrame) -> dict[str, Callable[..., object]]:
+    """The same of a table of Delta Spark."""
     changes.createOrReplaceTempView("changes")
     into = f"MERGE INTO delta.`{folder}` t USING changes s ON t.id = s.id"
     statement = f"{into} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-    figures["merge"] = _seconds(lambda: spark.sql(statement).collect())
-    return figures
+
+    def scan() -> None:
+        _read(spark.read.format("delta").load(folder))
+
+    return {
+        "append": lambda rows: rows.write.format("delta").mode("append").save(folder),
+        "overwrite": lambda rows: rows.write.format("delta").mode("overwrite").save(folder),
+        "scan by the format": scan,
+        "scan by to_spark": scan,
+        "merge": lambda: spark.sql(statement).collect(),
+    }
 
 
 def _read(frame: DataFrame) -> None:
@@ -162,9 +172,15 @@ def _rows(count: int, *, ids: Any = None) -> pa.Table:
     return pa.table(columns)
 
 
+def _in_turns(works: Mapping[str, Callable[[], object]], name: str) -> dict[str, dict[str, float]]:
+    """By side, the seconds of the quickest of three."""
+    rounds = [{side: _seconds(work) for side, work in works.items()} for _ in range(_ROUNDS)]
+    return {side: {name: min(each[side] for each in rounds)} for side in works}
+
+
 def _best(work: Callable[[], object]) -> float:
     """Seconds of the quickest of three: the first ones import modules and compile code."""
-    return min(_seconds(work) for _ in range(3))
+    return min(_seconds(work) for _ in range(_ROUNDS))
 
 
 def _seconds(work: Callable[[], object]) -> float:
