@@ -25,7 +25,7 @@ def test_a_fence_is_a_commit_and_its_end_is_another(catalog: Catalog) -> None:
     assert table.unfence() is not None
     assert table.snapshot().protocol == Protocol(min_reader_version=1, min_writer_version=2)
     assert info_of(table, 3)["operation"] == "DROP FEATURE"
-    assert info_of(table, 3)["operationParameters"] == {"featureName": FENCE_FEATURE, "truncateHistory": "false"}
+    assert info_of(table, 3)["operationParameters"] == {"featureName": FENCE_FEATURE, "truncateHistory": False}
     assert table.unfence() is None
     table.append([add("b")])
     assert (table.info().head, paths(table)) == (4, ["a", "b"])

@@ -204,8 +204,10 @@ def drop_constraint_parameters(name: str, expression: str | None) -> Parameters:
 
 
 def upgrade_protocol_parameters(protocol: Protocol) -> Parameters:
-    """UPGRADE PROTOCOL."""
-    return {"newProtocol": json_text(protocol)}
+    """UPGRADE PROTOCOL. Features are told, and be it as null, also of a protocol that has none."""
+    versions = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
+    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    return {"newProtocol": json_text({**versions, **features})}
 
 
 def vacuum_start_parameters(is_checked: bool, *, default: int, specified: int | None) -> Parameters:
@@ -275,7 +277,7 @@ def record_count(stats: str | None) -> str | None:
 
 def drop_feature_parameters(name: str) -> Parameters:
     """DROP FEATURE, of one that left nothing in the history that would have to be truncated."""
-    return {"featureName": name, "truncateHistory": "false"}
+    return {"featureName": name, "truncateHistory": False}
 
 
 class _Stats(msgspec.Struct):

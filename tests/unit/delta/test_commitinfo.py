@@ -77,7 +77,8 @@ FIELD_TEXT = r"{\"name\":\"newc\",\"type\":\"integer\",\"nullable\":true,\"metad
         (commitinfo.drop_constraint_parameters("c", None), '{"name":"c","existed":"false"}'),
         (
             commitinfo.upgrade_protocol_parameters(Protocol(min_reader_version=1, min_writer_version=4)),
-            r'{"newProtocol":"{\"minReaderVersion\":1,\"minWriterVersion\":4}"}',
+            r'{"newProtocol":"{\"minReaderVersion\":1,\"minWriterVersion\":4,'
+            r'\"readerFeatures\":null,\"writerFeatures\":null}"}',
         ),
         ({}, "{}"),
         ({"s": "\x1f", "n": None, "i": 1, "b": False}, r'{"s":"\u001F","n":null,"i":1,"b":false}'),
