@@ -1,5 +1,7 @@
 """Running the tests of a module against one of its mutants, in a process of its own."""
 
+import gc
+import importlib
 import multiprocessing
 import os
 import sys
@@ -9,24 +11,38 @@ from enum import StrEnum
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
+from itertools import repeat
 from pathlib import Path
 from types import CodeType, ModuleType
 
-import msgspec  # noqa: F401 - imported before processes fork, so that none of them has to
-import pyarrow.compute
-import pyarrow.parquet  # noqa: F401
 import pytest
-import sqlalchemy  # noqa: F401
+from hypothesis import Phase, settings
 
-__all__ = ["SOURCES", "Suite", "Verdict"]
+from tests.support.suite import examples  # noqa: F401 - its profile is the parent of the one below
+
+__all__ = ["SOURCES", "Suite", "Verdict", "prepare"]
 
 SOURCES = Path(__file__).parents[2] / "src"
-_QUIET = ("-q", "-x", "--no-header", "--no-summary", "-p", "no:cacheprovider")
-_WITH_FIXTURES = ("--fast", "-p", "no:xdist")
-_WITHOUT_FIXTURES = (
-    *("--noconftest", "-p", "pytest_timeout", "-p", "tests.support.suite.examples"),
-    *("-p", "tests.support.reference_logs.golden"),
+_IMPORTED_ONCE = (
+    "duckdb",
+    "hypothesis.strategies",
+    "msgspec",
+    "obstore",
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "sqlalchemy",
 )
+"""What tests import of others, imported before processes fork, so that none of them has to."""
+_OPTIONS = (
+    *("-q", "-x", "--no-header", "--no-summary", "--tb=no", "--assert=plain"),
+    *("--noconftest", "-p", "no:cacheprovider", "-p", "pytest_timeout"),
+)
+"""Without our fixtures, whose imports take seconds; and a failure is enough, none is explained."""
+_WITH_STORES = ("--fast", "-p", "tests.support.stores.any_store", "-p", "tests.support.suite.combinations")
+"""The fixtures of contract tests: stores on a disk and in memory."""
+
+settings.register_profile("mutants", settings.get_profile("deltamirror"), phases=[Phase.explicit, Phase.generate])
 
 
 class Verdict(StrEnum):
@@ -69,18 +85,19 @@ class Suite:
     module: Path
     """Relative to ``SOURCES``."""
     tests: str
-    has_fixtures: bool
 
-    def verdict(self, code: str, *, timeout: float | None = None) -> Verdict:
-        """What the tests make of the module with another source."""
+    def verdict(self, code: str, *, patience: int | None = None) -> Verdict:
+        """What the tests make of the module with another source, within so many seconds."""
         process = multiprocessing.get_context("fork").Process(target=self._run, args=(code,))
         process.start()
-        process.join(timeout)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            return Verdict.ENDLESS
-        return Verdict.SURVIVED if process.exitcode == 0 else Verdict.KILLED
+        # Second by second: a machine that stands still meanwhile takes one of them, and condemns no mutant.
+        for _ in repeat(None) if patience is None else range(patience):
+            process.join(1)
+            if not process.is_alive():
+                return Verdict.SURVIVED if process.exitcode == 0 else Verdict.KILLED
+        process.kill()
+        process.join()
+        return Verdict.ENDLESS
 
     def _run(self, code: str) -> None:
         silence = os.open(os.devnull, os.O_WRONLY)
@@ -90,7 +107,14 @@ class Suite:
         if "deltamirror" in sys.modules:
             os._exit(0)  # the mutant would not be imported: let it be seen that nothing notices it
         sys.meta_path.insert(0, _MutantFinder(name, SOURCES / self.module, code))
-        if not self.has_fixtures:
-            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        status = pytest.main([*_QUIET, *(_WITH_FIXTURES if self.has_fixtures else _WITHOUT_FIXTURES), self.tests])
-        os._exit(int(status))
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        settings.load_profile("mutants")
+        fixtures = _WITH_STORES if self.tests.startswith("tests/contract/") else ()
+        os._exit(int(pytest.main([*_OPTIONS, *fixtures, self.tests])))
+
+
+def prepare() -> None:
+    """Import, once for all processes, what does not depend on a mutant."""
+    for name in _IMPORTED_ONCE:
+        importlib.import_module(name)
+    gc.freeze()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.mutation.operators import code_lines, mutants_of
 from tests.mutation.running import SOURCES
+from tests.mutation.scores import PAGE, page, recorded
 from tests.mutation.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,10 @@ def test_every_mutant_is_another_program() -> None:
 def test_a_mutant_that_is_called_harmless_is_one_of_its_module(module: str) -> None:
     names = {mutant.name for mutant in mutants_of((SOURCES / module).read_text())}
     assert TARGETS[module].harmless.keys() <= names
+
+
+def test_the_page_has_the_scores_that_were_recorded() -> None:
+    assert PAGE.read_text() == page(recorded())
 
 
 @pytest.mark.requirement("R65")

@@ -145,3 +145,33 @@ def test_a_stream_has_lines_and_blanks_within_bounds() -> None:
         list(bounded([LINE, b"x" * LONGEST_LINE + b"x\n"], source="pipe"))
     with pytest.raises(InvalidLine, match=f"^pipe, line 3: more than {MOST_BLANKS:,} bytes of blank lines"):
         list(bounded([b"\n", LINE, b" " * MOST_BLANKS], source="pipe"))
+
+
+def test_an_admitted_line_that_is_none_is_named_by_its_number() -> None:
+    with pytest.raises(InvalidLine) as caught:
+        decode_admitted(b"x", number=7)
+    assert (caught.value.source, caught.value.line) == ("", 7)
+
+
+def test_a_commit_without_a_source_is_named_by_its_lines_alone() -> None:
+    with pytest.raises(InvalidLine) as caught:
+        decode_commit(LINE + b"\nx\n")
+    assert (caught.value.source, caught.value.line) == ("", 2)
+
+
+def test_fields_that_we_do_not_know_stay_out_of_the_view_of_a_commit() -> None:
+    assert decode_commit(b'{"txn":{"appId":"a","version":1,"future":1}}') == [TXN]
+
+
+def test_metrics_that_are_no_texts_may_stand_beside_fields_that_we_do_not_know() -> None:
+    action = decode(b'{"commitInfo":{"timestamp":1,"operationMetrics":{"numFiles":1},"future":"x"}}')
+    assert action == CommitInfo(timestamp=1, operation_metrics={"numFiles": "1"})
+
+
+def test_a_line_that_is_too_long_is_named_by_its_source() -> None:
+    long = [b"x" * (LONGEST_LINE + 1)]
+    with pytest.raises(InvalidLine) as named:
+        list(read_ndjson(long, source="input"))
+    with pytest.raises(InvalidLine) as unnamed:
+        list(bounded(long))
+    assert (named.value.source, unnamed.value.source) == ("input", "")

@@ -195,3 +195,7 @@ def test_a_sidecar_is_named_as_the_reference_writer_does() -> None:
 )
 def test_the_name_of_a_sidecar_may_tell_the_version_of_its_checkpoint(name: str, version: int | None) -> None:
     assert names.sidecar_version(name) == version
+
+
+def test_misspelt_names_are_values() -> None:
+    assert {parse("7.json"), parse("07.json")} == {Misspelt(7)}

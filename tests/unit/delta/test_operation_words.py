@@ -147,9 +147,9 @@ def test_a_restore_counts_files_and_bytes_of_both_directions() -> None:
 
 def test_an_optimize_has_the_quartiles_of_the_sizes_that_it_wrote() -> None:
     sizes = [80, 10, 70, 20, 60, 30, 50, 40]
-    assert commitinfo.optimize_metrics([add(size) for size in sizes], [add(1, vector=VECTOR), add(2)]) == {
-        "numRemovedFiles": "2",
-        "numRemovedBytes": "3",
+    assert commitinfo.optimize_metrics([add(size) for size in sizes], [add(1, vector=VECTOR), add(2), add(4)]) == {
+        "numRemovedFiles": "3",
+        "numRemovedBytes": "7",
         "numAddedFiles": "8",
         "numAddedBytes": "360",
         "numDeletionVectorsRemoved": "1",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltamirror.delta.order import champ_order, ordered
+from deltamirror.delta.order import champ_order, java_hash, ordered
 
 pytestmark = pytest.mark.requirement("R5")
 
@@ -51,3 +51,11 @@ def test_a_mapping_keeps_its_values() -> None:
     found = ordered(mapping)
     assert list(found) == champ_order("edcba") == ["e", "a", "b", "c", "d"]
     assert found == mapping
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("", 0), ("ab", 3105), ("中", 20013), ("中b", 620501), ("😀", 1772899), ("\ud800", 55296), ("zzzzzzz", 215481018)],
+)
+def test_a_hash_is_that_of_the_utf_16_units(text: str, wanted: int) -> None:
+    assert java_hash(text) == wanted
