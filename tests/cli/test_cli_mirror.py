@@ -14,7 +14,7 @@ from deltamirror import Catalog, MirrorEngine
 from deltamirror.cli import progress
 from deltamirror.cli.failure import EXIT_INTERRUPTED
 from deltamirror.cli.progress import LONG_BACKLOG
-from deltamirror.config import StorageSettings
+from deltamirror.config import Settings, StorageSettings
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine
 from deltamirror.work import Outcome, Unit
@@ -25,7 +25,6 @@ from tests.support.interfaces.commands import (
     variables,
 )
 from tests.support.interfaces.prompt import AddLine, Prompt
-from tests.support.lakes.lake import opened
 
 LOCAL = ("mirror", "--once", "--runner", "local")
 STARTING = "starting Spark…\n"
@@ -360,7 +359,7 @@ def test_a_service_on_spark_publishes_with_the_settings_of_the_command_and_ends_
     lines = [f"{name.rpartition('__')[2].lower()} = {_toml(value)}" for name, value in keys.items()]
     (tmp_path / "elsewhere.toml").write_text("\n".join(["[storage]", *lines]))
     common = ("--config", "elsewhere.toml", "--catalog", "sqlite:///mine.db")
-    with opened(f"sqlite:///{tmp_path / 'mine.db'}") as catalog:
+    with Catalog(f"sqlite:///{tmp_path / 'mine.db'}", settings=Settings(storage=s3_settings)) as catalog:
         catalog.init()
         catalog.create_table(
             "orders", location=f"s3://{s3_bucket}/orders", schema="id long, day date", partition_by=["day"]
