@@ -100,6 +100,7 @@ def test_without_java_the_tour_says_how_to_go_on(tmp_path: Path) -> None:
     assert "demo --runner local`" in done.stderr
 
 
+@pytest.mark.elsewhere  # the tour is typed above, in one process; test_cli_mirror has a service on Spark
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_tour_runs_on_spark_as_typed(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
+from deltamirror.cli import progress
 from deltamirror.cli.failure import EXIT_INTERRUPTED
 from deltamirror.cli.progress import LONG_BACKLOG
-from deltamirror.config import StorageSettings
+from deltamirror.config import Settings, StorageSettings
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine
 from deltamirror.work import Outcome, Unit
@@ -170,15 +171,20 @@ def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders:
     assert log_of(orders.folder, "orders") == commits(range(2))
 
 
-def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(orders: Prompt) -> None:
-    with_backlog(orders.folder, LONG_BACKLOG)
-    settings = {**PATIENT, "DELTAMIRROR_MIRROR__BATCH_VERSIONS": "50"}
-    done = typed(*LOCAL, folder=orders.folder, settings=settings)
-    total = LONG_BACKLOG + 1
-    assert done.stderr.splitlines() == [f"{n} of {total} versions published" for n in (50, 100, 150, 200, 201)]
-    with_backlog(orders.folder, LONG_BACKLOG + 1)
-    done = typed(*LOCAL, "--json", folder=orders.folder, settings=settings)
-    assert (done.stderr, json.loads(done.stdout)["versions"]) == ("", LONG_BACKLOG + 1)
+def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(
+    orders: Prompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LONG_BACKLOG", 20)
+    for name, value in {**PATIENT, "DELTAMIRROR_MIRROR__BATCH_VERSIONS": "5"}.items():
+        monkeypatch.setenv(name, value)
+    with_backlog(orders.folder, 18)
+    assert orders(*LOCAL).stderr == ""  # 19 versions are not many
+    with_backlog(orders.folder, 21)
+    told = orders(*LOCAL).stderr.splitlines()
+    assert told == [f"{n} of 21 versions published" for n in (5, 10, 15, 20, 21)]
+    with_backlog(orders.folder, 21)
+    done = orders(*LOCAL, "--json")
+    assert (done.stderr, json.loads(done.stdout)["versions"]) == ("", 21)
 
 
 def test_a_long_backlog_is_a_bar_on_a_terminal(orders: Prompt) -> None:
@@ -353,9 +359,11 @@ def test_a_service_on_spark_publishes_with_the_settings_of_the_command_and_ends_
     lines = [f"{name.rpartition('__')[2].lower()} = {_toml(value)}" for name, value in keys.items()]
     (tmp_path / "elsewhere.toml").write_text("\n".join(["[storage]", *lines]))
     common = ("--config", "elsewhere.toml", "--catalog", "sqlite:///mine.db")
-    create = ["table", "create", "orders", "--location", f"s3://{s3_bucket}/orders"]
-    for command in (["init"], [*create, "--schema", "id long, day date", "--partition-by", "day"]):
-        assert typed(*command, *common, folder=tmp_path).returncode == 0
+    with Catalog(f"sqlite:///{tmp_path / 'mine.db'}", settings=Settings(storage=s3_settings)) as catalog:
+        catalog.init()
+        catalog.create_table(
+            "orders", location=f"s3://{s3_bucket}/orders", schema="id long, day date", partition_by=["day"]
+        )
     with following("--master", "local[1]", *common, folder=tmp_path) as service:
         assert "on Spark (local[1])" in service.started
         waited = typed("commit", "orders", "-", "--wait", "300", *common, folder=tmp_path, stdin=add())

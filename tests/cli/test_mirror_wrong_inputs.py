@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror.config import Secret, StorageSettings
-from tests.support.interfaces.commands import can_mount, typed, typed_on_a_disk, variables
+from tests.support.interfaces.commands import can_mount, typed_on_a_disk, variables
 from tests.support.interfaces.prompt import AddLine, Prompt
 from tests.support.servers.seaweed_server import SeaweedServer
 from tests.support.suite.skips import missing_kernel_feature
@@ -27,9 +27,18 @@ def two(orders: Prompt) -> Prompt:
     return orders
 
 
+def typed(prompt: Prompt, *arguments: str, settings: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """What a command with these settings says, and how it ends."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in settings.items():
+            environment.setenv(name, value)
+        done = prompt(*arguments, exits=None)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
 def in_bucket(prompt: Prompt, bucket: str, settings: StorageSettings) -> None:
     create = ["table", "create", "broken", "--location", f"s3://{bucket}/broken", "--schema", "id long"]
-    done = typed(*create, folder=prompt.folder, settings=variables(settings))
+    done = typed(prompt, *create, settings=variables(settings))
     assert done.returncode == 0, done.stderr
 
 
@@ -52,7 +61,7 @@ def assert_only_one_table_fails(
 
 
 def published_after_repair(prompt: Prompt, settings: Mapping[str, str], *, table: str) -> None:
-    done = typed(*LOCAL, "--json", folder=prompt.folder, settings=settings)
+    done = typed(prompt, *LOCAL, "--json", settings=settings)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["tables"]) == {table}
 
@@ -61,7 +70,7 @@ def published_after_repair(prompt: Prompt, settings: Mapping[str, str], *, table
 def test_a_wrong_key_is_permission_denied(two: Prompt, s3_bucket: str, s3_settings: StorageSettings) -> None:
     in_bucket(two, s3_bucket, s3_settings)
     wrong = replace(s3_settings, secret_access_key=Secret(SECRET))
-    done = typed(*LOCAL, "--json", folder=two.folder, settings=variables(wrong))
+    done = typed(two, *LOCAL, "--json", settings=variables(wrong))
     assert_only_one_table_fails(two, done, table="broken", code="permission-denied", exits=21)
     published_after_repair(two, variables(s3_settings), table="broken")
 
@@ -72,14 +81,14 @@ def test_a_bucket_that_does_not_exist_is_not_found(
     vanishing = seaweed_server.create_bucket()
     in_bucket(two, vanishing, s3_settings)
     seaweed_server.delete_bucket(vanishing)
-    done = typed(*LOCAL, "--json", folder=two.folder, settings=variables(s3_settings))
+    done = typed(two, *LOCAL, "--json", settings=variables(s3_settings))
     failure = assert_only_one_table_fails(two, done, table="broken", code="not-found", exits=11)
     assert vanishing in failure["message"]
 
 
 def test_a_table_is_not_created_in_a_bucket_that_does_not_exist(two: Prompt, s3_settings: StorageSettings) -> None:
     create = ["table", "create", "broken", "--location", "s3://no-such-bucket/broken", "--schema", "id long"]
-    done = typed(*create, folder=two.folder, settings=variables(s3_settings))
+    done = typed(two, *create, settings=variables(s3_settings))
     assert done.returncode == 11
     assert "no-such-bucket" in done.stderr
 
@@ -90,7 +99,7 @@ def test_an_endpoint_that_is_down_is_unavailable(two: Prompt, s3_bucket: str, s3
         # Bound, but nobody listens: the port refuses, and is given to nobody else.
         nobody.bind(("127.0.0.1", 0))
         away = replace(s3_settings, endpoint=f"http://127.0.0.1:{nobody.getsockname()[1]}", retries=0)
-        done = typed(*LOCAL, "--json", folder=two.folder, settings=variables(away))
+        done = typed(two, *LOCAL, "--json", settings=variables(away))
     assert_only_one_table_fails(two, done, table="broken", code="unavailable", exits=20)
     published_after_repair(two, variables(s3_settings), table="broken")
 
@@ -98,7 +107,7 @@ def test_an_endpoint_that_is_down_is_unavailable(two: Prompt, s3_bucket: str, s3
 def test_a_location_that_is_a_file_is_invalid(two: Prompt) -> None:
     (two.folder / "lake").mkdir()
     (two.folder / "lake/orders").write_text("in the way")
-    done = typed(*LOCAL, "--json", folder=two.folder)
+    done = typed(two, *LOCAL, "--json", settings={})
     failure = assert_only_one_table_fails(two, done, table="orders", code="invalid-location", exits=10)
     assert "is a file" in failure["message"]
     (two.folder / "lake/orders").unlink()

@@ -51,6 +51,9 @@ def drop(catalog: Catalog) -> None:
     catalog.drop_table("u", unpublished=True)
 
 
+@pytest.mark.default_when(
+    parameters=lambda those: those["lake_url"] == "sqlite" or those["act"] in (append, change_everything)
+)
 @pytest.mark.requirement("R35")
 @pytest.mark.parametrize(
     "act", [append, append_many_under_a_token, change_everything, create_another, drop], ids=lambda act: act.__name__

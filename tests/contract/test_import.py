@@ -109,6 +109,7 @@ def test_what_a_commit_says_of_its_time_goes_before_the_time_of_its_file(there: 
     assert lake.table("t").history(limit=2)[1].timestamp == 1_700_000_000_001
 
 
+@pytest.mark.default_when(parameters=lambda those: those["any_place"] == "memory" or those["shape"] == "classic")
 @pytest.mark.parametrize("with_commit", [True, False])
 @pytest.mark.parametrize("shape", ["classic", "parts", "v2"])
 @pytest.mark.requirement("R33")

@@ -178,7 +178,7 @@ def test_the_next_commit_follows_the_imported_ones_and_is_published(catalog: Cat
     assert table.info().published == 14
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 @pytest.mark.parametrize("with_file", [True, False])
 def test_a_checkpoint_after_an_import_is_the_same_from_the_imported_one_and_from_the_rows(
     catalog: Catalog, tmp_path: Path, with_file: bool

@@ -200,7 +200,7 @@ def lawful(history: History) -> list[tuple[Action, ...]]:
     return commits
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 @pytest.mark.requirement("R33")
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=histories(), data=st.data())

@@ -62,7 +62,6 @@ def test_a_checkpoint_is_written_again_though_there_is_a_newer_one(
     assert len(deltalake.DeltaTable(log_of(table).parent, version=3).file_uris()) == 3
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
 def test_what_cannot_be_written_again_is_said_to_be_left_and_not_forgotten_for_a_newer_one(
     catalog: Catalog, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def test_the_newest_checkpoint_is_shown_and_why_the_next_is_not_there(catalog: C
 
 
 @pytest.mark.requirement("R33")
+@pytest.mark.default_on("sqlite")
 def test_a_pause_is_shown_be_it_of_one_table_or_of_all(catalog: Catalog) -> None:
     for name in ("a", "b"):
         create(catalog, name)
@@ -169,12 +170,14 @@ def test_a_pause_is_shown_be_it_of_one_table_or_of_all(catalog: Catalog) -> None
     assert [status_of(catalog, name).state for name in ("a", "b")] == ["paused", "active"]
 
 
+@pytest.mark.default_on("sqlite")
 def test_a_table_that_is_not_there_has_no_status(catalog: Catalog) -> None:
     assert statuses(catalog) == {}
     with pytest.raises(NotFound, match="no table 'ghost'"):
         status_of(catalog, "ghost")
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_how_far_a_table_is_published_is_cheap_to_ask(catalog: Catalog) -> None:
     table_id = create(catalog).info().id
     seen = []

@@ -56,6 +56,7 @@ def rows_of(catalog: Catalog) -> dict[str, list[str]]:
     return {name: sorted(map(repr, map(tuple, execute(catalog, f"SELECT * FROM {name}")))) for name in _DUMPED}
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_versions_that_the_log_does_not_hold_are_forgotten_and_all_others_stay(
     catalog: Catalog, tmp_path: Path, delta_rs: Reader
 ) -> None:

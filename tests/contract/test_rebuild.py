@@ -95,6 +95,7 @@ def test_any_store_gets_nothing_but_the_commits(lake: Catalog, tmp_path: Path, a
     assert objects(any_store) == {f"{LOG_DIRECTORY}/{name}": data for name, data in committed_files(table).items()}
 
 
+@pytest.mark.default_on("sqlite-memory", "sqlite-s3")
 def test_a_second_rebuild_finds_everything_there(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
     lived(lake, tmp_path)
     rebuild(lake.database, "t", to=any_store, checkpoints=True)
@@ -104,6 +105,7 @@ def test_a_second_rebuild_finds_everything_there(lake: Catalog, tmp_path: Path, 
     assert objects(any_store) == before
 
 
+@pytest.mark.default_on("sqlite-memory", "sqlite-s3")
 def test_what_is_missing_is_put_again(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
     table = lived(lake, tmp_path)
     rebuild(lake.database, "t", to=any_store)
@@ -113,6 +115,7 @@ def test_what_is_missing_is_put_again(lake: Catalog, tmp_path: Path, any_store: 
 
 
 @pytest.mark.requirement("R66")
+@pytest.mark.default_on("sqlite-memory", "sqlite-s3")
 def test_other_bytes_are_a_divergence_and_are_left_alone(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
     table = lived(lake, tmp_path)
     key = put(any_store, 5, b'{"commitInfo":{"operation":"WRITE"}}\n')
@@ -209,7 +212,6 @@ def test_the_log_of_an_imported_table_is_rebuilt_from_its_first_version(catalog:
     assert_same_versions(table, target, range(5, HEAD + 1))
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
 def test_an_imported_table_without_its_first_commit_begins_with_a_checkpoint(
     catalog: Catalog, tmp_path: Path, delta_rs: Reader
 ) -> None:

@@ -292,6 +292,7 @@ def test_what_is_being_published_is_taken_for_nobody_elses(catalog: Catalog, tmp
         assert engine.status("t")[0].published == 4
 
 
+@pytest.mark.elsewhere  # tests/fault/test_failed_versions.py has as many of as many tables, and another process
 @pytest.mark.requirement("R52")
 @pytest.mark.default_on("postgresql")
 def test_200_failed_versions_of_20_tables_are_published_in_order_by_somebody_else(

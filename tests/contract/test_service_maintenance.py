@@ -82,6 +82,7 @@ def is_done(engine: MirrorEngine, chore: Chore) -> bool:
     return found is not None and found.at is not None
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_small_files_are_put_together_once_there_are_enough(catalog: Catalog, tmp_path: Path) -> None:
     table = table_of(catalog, tmp_path)
     few = table_of(catalog, tmp_path, "few", files=2)
@@ -101,6 +102,7 @@ def test_small_files_are_put_together_once_there_are_enough(catalog: Catalog, tm
     assert value("deltamirror_maintenance_total", chore="optimize", outcome="done") == done + 1
 
 
+@pytest.mark.default_on("sqlite")
 def test_a_vacuum_deletes_what_is_past_retention_and_is_not_repeated(catalog: Catalog, tmp_path: Path) -> None:
     retention = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
     table = table_of(catalog, tmp_path, files=1, properties=retention)

@@ -49,8 +49,10 @@ ODD = [
 
 
 @pytest.mark.default_on(*ENGINES)
-@pytest.mark.parametrize("lines", ODD, ids=range(len(ODD)))
-def test_lines_are_stored_byte_for_byte(catalog: Catalog, table: Table, lines: bytes) -> None:
+@pytest.mark.default_when(parameters=lambda those: those["lake_url"] == "sqlite" or not those["number"] % 4)
+@pytest.mark.parametrize("number", range(len(ODD)))
+def test_lines_are_stored_byte_for_byte(catalog: Catalog, table: Table, number: int) -> None:
+    lines = ODD[number]
     assert send(catalog, lines).versions == {"t": 1}
     assert table.commit_file(1) == lines
     entry = table.history(1)[0]

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.requirement("R35")]
 
 Dump = Mapping[str, list[tuple[Any, ...]]]
 _EVERYTHING = -3600.0
-_DEFAULT_ON = {"append": ("sqlite", "duckdb"), "two tables": ("sqlite", "postgresql")}
+_DEFAULT_ON = {"append": ("sqlite", "duckdb", "postgresql")}
 """Where the default suite has a scenario; the others on SQLite. What a transaction is, each database shows once."""
 
 

@@ -1,6 +1,9 @@
 """kill -9 before and after every step, on every database and store, and a restart: the state of a run without it.
 
 What a disk is left with does not depend on the database: on DuckDB and a disk, processes are struck at COMMITs alone.
+The default suite has every scene on SQLite and a disk; on PostgreSQL and S3 those with steps that S3 takes otherwise,
+and a stage of several transactions; on DuckDB that of a mirror. On each of them ``test_commit_kill.py`` strikes between
+the statements of a commit.
 Between two steps nothing changes, so that after one of them is before the next: the default suite strikes after each
 step, ``make soak`` before it, too.
 
@@ -45,10 +48,11 @@ def strikes_of(scene: str, engine: str, store: str) -> list[Strike]:
     return [strike for strike in strikes if strike.is_commit or not commits_only]
 
 
+DEFAULT_SCENES = {"duckdb": ("mirror",), "postgresql": ("large commit", "mirror", "sidecars", "clean")}
+
+
 def _marks(engine: str, store: str, scene: str, moment: Moment) -> list[pytest.MarkDecorator]:
-    """On DuckDB the default suite strikes each kind of COMMIT once: of a commit, of a stage, of an outcome."""
-    on_duckdb = (engine, store) == ("duckdb", "disk") and scene not in ("commit", "large commit", "mirror")
-    if on_duckdb or moment is Moment.BEFORE:
+    if scene not in DEFAULT_SCENES.get(engine, SCENES) or moment is Moment.BEFORE:
         return [pytest.mark.elsewhere]
     return [pytest.mark.postgres] if engine == "postgresql" else []
 

@@ -216,7 +216,7 @@ def test_spark_opens_the_version_that_sql_says_was_in_force_at_a_time(
 ) -> None:
     with opened(sqlite_lake) as catalog:
         table = make_table(catalog, tmp_path, properties={"delta.enableInCommitTimestamps": own_times})
-        for _ in range(3):
+        for _ in range(2):
             append(table)
         with mirror_of(catalog) as engine:
             engine.run(once=True)

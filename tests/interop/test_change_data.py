@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.requirement("R89"),
 ]
 
+COLUMNS = "id long, p string, v double"
 FEED = {"delta.enableChangeDataFeed": "true"}
 MAPPED = {**FEED, "delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"}
 ROWS = pa.table({"id": list(range(10)), "p": ["a", "b"] * 5, "v": [float(number) for number in range(10)]})
@@ -60,44 +61,61 @@ STEPS = (
         lambda table: table.overwrite(pa.table({"id": [13], "p": ["ü/ö"], "v": [1.5]}), replace_where="p = 'ü/ö'"),
     ),
 )
-BY_EXECUTORS = (
-    "UPDATE {t} SET v = -v WHERE id = 2 OR id = 8",
-    "DELETE FROM {t} WHERE id = 9 OR id = 13",
-    "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+kinds_of_columns = pytest.mark.parametrize(
+    "properties", [FEED, pytest.param(MAPPED, marks=pytest.mark.soak)], ids=["plain", "mapped"]
 )
 
 
-@pytest.mark.parametrize("properties", [FEED, pytest.param(MAPPED, marks=pytest.mark.soak)], ids=["plain", "mapped"])
+def with_rows(catalog: Catalog, folder: Path, properties: dict[str, str]) -> Table:
+    table = catalog.create_table(
+        folder.name, location=folder, schema=COLUMNS, partition_by=["p"], properties=properties
+    )
+    table.append(ROWS)
+    return table
+
+
+@kinds_of_columns
 def test_the_feed_has_the_changes_that_delta_spark_would_have_recorded(
-    properties: dict[str, str], sqlite_lake: str, tmp_path: Path, delta_spark: Reader
+    properties: dict[str, str], lake: Catalog, tmp_path: Path, delta_spark: Reader
 ) -> None:
     theirs, source = f"delta.`{tmp_path / 'theirs'}`", f"parquet.`{tmp_path / 'source.parquet'}`"
     pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-    columns = "id long, p string, v double"
     pq.write_table(ROWS, tmp_path / "rows.parquet")
     pq.write_table(SOURCE, tmp_path / "source.parquet")
-    delta_spark.sql(f"CREATE TABLE {theirs} ({columns}) USING delta PARTITIONED BY (p) TBLPROPERTIES ({pairs})")
+    delta_spark.sql(f"CREATE TABLE {theirs} ({COLUMNS}) USING delta PARTITIONED BY (p) TBLPROPERTIES ({pairs})")
     delta_spark.sql(f"INSERT INTO {theirs} SELECT * FROM parquet.`{tmp_path / 'rows.parquet'}`")
-    for statement in (*(each.sql for each in STEPS), *BY_EXECUTORS):
-        delta_spark.sql(statement.format(t=theirs, s=source))
-    with Catalog(sqlite_lake) as catalog:
-        ours = catalog.create_table(
-            "t", location=tmp_path / "ours", schema=columns, partition_by=["p"], properties=properties
-        )
-        ours.append(ROWS)
-        for step in STEPS:
-            step.ours(ours)
-        changed = Edits(
-            catalog=sqlite_lake,
-            table="t",
-            update=({"v": "-v"}, "id = 2 OR id = 8"),
-            delete="id = 9 OR id = 13",
-            source=f"SELECT * FROM {source}",
-        )
-        assert delta_spark.run(changed) == 1 + len(STEPS) + len(BY_EXECUTORS)
-        with mirror_of(catalog) as engine:
-            engine.run(once=True)
+    ours = with_rows(lake, tmp_path / "ours", properties)
+    for step in STEPS:
+        delta_spark.sql(step.sql.format(t=theirs, s=source))
+        step.ours(ours)
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
     assert feed(delta_spark, tmp_path / "ours") == feed(delta_spark, tmp_path / "theirs")
+
+
+@kinds_of_columns
+def test_executors_record_the_changes_that_this_process_records(
+    properties: dict[str, str], lake: Catalog, sqlite_lake: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    update, delete = ({"v": "-v"}, "id = 2 OR id = 8"), "id = 4 OR id = 9"
+    pq.write_table(SOURCE, tmp_path / "source.parquet")
+    by_executors, here = (with_rows(lake, tmp_path / name, properties) for name in ("executors", "here"))
+    edits = Edits(
+        catalog=sqlite_lake,
+        table=by_executors.name,
+        update=update,
+        delete=delete,
+        source=f"SELECT * FROM parquet.`{tmp_path / 'source.parquet'}`",
+    )
+    assert delta_spark.run(edits) == 4
+    here.update(*update)
+    here.delete(delete)
+    here.merge(SOURCE, ["id"], matched=Update(), not_matched=Insert())
+    with mirror_of(lake) as engine:
+        engine.run(once=True)
+    recorded = feed(delta_spark, tmp_path / "executors")
+    assert {kind for _, kind, *_ in recorded} == {"insert", "delete", "update_preimage", "update_postimage"}
+    assert recorded == feed(delta_spark, tmp_path / "here")
 
 
 def feed(spark: Reader, folder: Path) -> list[tuple[Any, ...]]:

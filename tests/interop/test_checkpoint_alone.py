@@ -142,7 +142,7 @@ def alone(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 @pytest.mark.requirement("R12")
 @pytest.mark.default_when(
     parameters=lambda those: (
-        those["reader"] != "delta-spark"
+        those["reader"] in ("delta-rs", "duckdb")
         or those["name"].startswith("without ")
         or (those["name"], those["way"]) == ("classic", OTHER)
     )

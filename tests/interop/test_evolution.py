@@ -170,6 +170,7 @@ CHANGES_BY_SPARK = [
 ]
 
 
+@pytest.mark.elsewhere  # the reference logs have such changes, which tests/contract/test_reference_logs.py commits
 def test_every_change_that_delta_spark_makes_is_taken(sqlite_lake: str, tmp_path: Path, delta_spark: Reader) -> None:
     folder = tmp_path / "spark"
     name = f"t{uuid.uuid4().hex}"

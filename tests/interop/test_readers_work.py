@@ -52,7 +52,7 @@ def spark_table(tmp_path_factory: pytest.TempPathFactory, delta_spark: Reader) -
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("version", [None, 0])
+@pytest.mark.parametrize("version", [None, pytest.param(0, marks=pytest.mark.elsewhere)])
 def test_all_readers_agree_on_a_table_of_delta_rs(
     delta_rs_table: Path, all_readers: tuple[Reader, ...], version: int | None
 ) -> None:
@@ -66,12 +66,14 @@ def test_all_readers_agree_on_a_table_of_delta_spark_on_disk_and_on_s3(
     spark_table: Path, all_readers: tuple[Reader, ...], s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
     place = copy_table(Place(str(spark_table)), Place(f"s3://{s3_bucket}/lake/t", s3_settings))
-    for version, rows in ((None, 2), (1, 3)):
-        on_disk = [reader.snapshot(spark_table, version, rows=True) for reader in all_readers]
-        on_s3 = [reader.snapshot(place.location, version, rows=True, store=s3_settings) for reader in all_readers]
-        assert_same_table([*on_disk, *on_s3])
-        assert on_s3 == on_disk
-        assert {table.row_count for table in on_disk} == {rows}
+    before = [reader.snapshot(spark_table, 1, rows=True) for reader in all_readers]
+    assert_same_table(before)
+    assert {table.row_count for table in before} == {3}
+    on_disk = [reader.snapshot(spark_table, rows=True) for reader in all_readers]
+    on_s3 = [reader.snapshot(place.location, rows=True, store=s3_settings) for reader in all_readers]
+    assert_same_table([*on_disk, *on_s3])
+    assert on_s3 == on_disk
+    assert {table.row_count for table in on_disk} == {2}
 
 
 @pytest.mark.spark

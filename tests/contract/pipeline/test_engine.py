@@ -42,7 +42,7 @@ def checkpoints(table: Table) -> list[int]:
     return sorted(int(path.name[:20]) for path in log_of(table).glob("*.checkpoint.parquet"))
 
 
-@pytest.mark.default_on(*ENGINES)
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R1")
 @pytest.mark.requirement("R2")
 def test_every_commit_becomes_one_file_with_the_bytes_that_sql_has(catalog: Catalog, tmp_path: Path) -> None:
@@ -234,7 +234,6 @@ def test_a_checkpoint_that_fails_holds_up_no_commit_and_is_tried_again_alone(cat
         assert (status.checkpoint_error, checkpoints(table)) == (None, [2])
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R33")
 def test_a_paused_table_waits_while_others_go_on_and_catches_up_when_resumed(catalog: Catalog, tmp_path: Path) -> None:
     paused, active = make_table(catalog, tmp_path, "paused"), make_table(catalog, tmp_path, "active")

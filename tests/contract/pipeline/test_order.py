@@ -25,7 +25,7 @@ from tests.support.servers.seaweed_server import SeaweedServer
 
 SEED = 24
 TABLES = [f"t{number}" for number in range(5)]
-VERSIONS = 100
+VERSIONS = 40
 INTERVAL = 10
 _OBJECT = re.compile(
     r"[^/]+/lake/(?P<table>\w+)/_delta_log/(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)"
@@ -40,7 +40,7 @@ _CHANCES: dict[Fault, float] = {
     Reset.BEFORE: 0.02,
     Reset.WITHIN: 0.02,
     Reset.AFTER: 0.05,
-    Silence.AFTER: 0.005,
+    Silence.AFTER: 0.015,
     Truncate(10): 0.02,
     Throttle(200_000): 0.02,
     Delay(0.1): 0.02,

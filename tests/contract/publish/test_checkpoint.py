@@ -46,15 +46,17 @@ from tests.support.logs.checkpoints import (
     publish,
     put_commits,
 )
+from tests.support.stores.any_store import ON_S3_TOO
 from tests.support.stores.recording import RecordingStore
 
-pytestmark = [pytest.mark.default_on("memory", "s3"), pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
+pytestmark = [pytest.mark.default_on("memory"), pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
 JSON_KEY = "_delta_log/00000000000000000003.json"
 CHECKPOINT_KEY = "_delta_log/00000000000000000003.checkpoint.parquet"
 
 
 @KINDS
 @pytest.mark.requirement("R8")
+@ON_S3_TOO
 def test_the_checkpoint_holds_the_state_of_its_version(any_store: Store, commits: list[bytes]) -> None:
     put_commits(any_store, commits)
     outcome = publish(unit(commits, num_files=6), any_store)
@@ -112,6 +114,7 @@ def test_a_v2_checkpoint_has_the_lines_of_the_reference_in_its_order(any_store: 
     assert [field["name"] for field in json.loads(tags["sidecarFileSchema"])["fields"]] == ["add", "remove"]
 
 
+@ON_S3_TOO
 def test_sidecars_are_of_bounded_size_and_hold_ranges_of_paths(any_store: Store) -> None:
     put_commits(any_store, V2)
     publish(unit(V2), any_store)
@@ -183,6 +186,7 @@ def test_a_failure_at_any_put_is_cured_by_a_second_attempt_that_leaves_nothing_b
 
 
 @KINDS
+@ON_S3_TOO
 def test_a_second_attempt_after_success_puts_nothing(any_store: Store, commits: list[bytes]) -> None:
     put_commits(any_store, commits)
     first = publish(unit(commits), any_store)
@@ -217,6 +221,7 @@ def _delete_checkpoint(store: Store) -> None:
     store.delete([key for key in objects(store) if "checkpoint" in key])
 
 
+@ON_S3_TOO
 def test_a_checkpoint_of_another_writer_with_the_same_content_is_kept(any_store: Store) -> None:
     put_commits(any_store, CLASSIC)
     table = rows(replayed(CLASSIC))
@@ -274,6 +279,7 @@ def _put_checkpoint(store: Store, table: pa.Table) -> bytes:
 
 
 @pytest.mark.parametrize("garbage", [b"PAR1", b"\x00" * 100], ids=["half", "zeros"])
+@ON_S3_TOO
 def test_an_unreadable_checkpoint_is_replaced(any_store: Store, garbage: bytes) -> None:
     put_commits(any_store, CLASSIC)
     any_store.create(CHECKPOINT_KEY, garbage)
@@ -398,6 +404,7 @@ def test_a_plan_with_a_gap_publishes_nothing(any_store: Store, missing: int) -> 
 
 @KINDS
 @pytest.mark.requirement("R15")
+@ON_S3_TOO
 def test_an_older_checkpoint_that_comes_late_does_not_move_the_pointer_back(
     any_store: Store, commits: list[bytes]
 ) -> None:

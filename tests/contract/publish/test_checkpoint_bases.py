@@ -31,12 +31,14 @@ from tests.support.logs.checkpoints import (
     publish,
     put_commits,
 )
+from tests.support.stores.any_store import ON_S3_TOO
 from tests.support.stores.recording import RecordingStore
 
-pytestmark = [pytest.mark.default_on("memory", "s3"), pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
+pytestmark = [pytest.mark.default_on("memory"), pytest.mark.requirement("R9"), pytest.mark.requirement("R24")]
 
 
 @KINDS
+@ON_S3_TOO
 def test_a_checkpoint_from_a_base_is_the_one_from_the_whole_log(any_store: Store, commits: list[bytes]) -> None:
     put_commits(any_store, commits)
     base = base_of(publish(unit(commits), any_store))

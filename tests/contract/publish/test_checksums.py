@@ -24,8 +24,9 @@ from deltamirror.errors import LeaseLost, PermissionDenied, Transient
 from deltamirror.storage.store import Changed, Exists, Store
 from deltamirror.work import CommitOutcome, Stage
 from tests.support.logs.commit_units import commit_key, publish, unit_of, watched, work_of
+from tests.support.stores.any_store import ON_S3_TOO
 
-pytestmark = [pytest.mark.requirement("R15"), pytest.mark.default_on("memory", "s3")]
+pytestmark = [pytest.mark.requirement("R15"), pytest.mark.default_on("memory")]
 
 FEATURES = ["columnMapping", "domainMetadata", "inCommitTimestamp"]
 SCHEMA = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
@@ -81,6 +82,7 @@ def test_checksums_say_what_the_whole_state_amounts_to(any_store: Store) -> None
     assert (outcome.checksum, outcome.checksum_failure) == (encode(right(2)), None)
 
 
+@ON_S3_TOO
 def test_a_unit_continues_from_the_checksum_of_the_one_before(any_store: Store) -> None:
     first = publish(unit_of(WORK[:1]), any_store)
     second = publish(unit_of(WORK[1:], checksum=first.checksum), any_store)
@@ -115,6 +117,7 @@ def respelled(version: int) -> list[Checksum]:
 
 
 @pytest.mark.parametrize("number", range(7))
+@ON_S3_TOO
 def test_a_checksum_of_somebody_else_that_is_right_is_kept(any_store: Store, number: int) -> None:
     theirs = encode(respelled(1)[number])
     assert theirs != encode(right(1))

@@ -16,8 +16,9 @@ from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, 
 from deltamirror.storage.store import Created, Exists, Store
 from deltamirror.work import CommitOutcome, Stage, Verification
 from tests.support.logs.commit_units import commit_key, log_of, publish, unit_of, watched, work_of
+from tests.support.stores.any_store import ON_S3_TOO
 
-pytestmark = pytest.mark.default_on("memory", "s3")
+pytestmark = pytest.mark.default_on("memory")
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 METADATA = Metadata(
@@ -55,6 +56,7 @@ def commits_in(store: Store) -> dict[str, bytes]:
 
 @pytest.mark.requirement("R1")
 @pytest.mark.requirement("R2")
+@ON_S3_TOO
 def test_every_version_is_one_object_with_the_bytes_that_were_committed(any_store: Store) -> None:
     outcome = publish(UNIT, any_store)
     assert [(done.version, done.already, done.num_bytes) for done in outcome.published] == [
@@ -101,6 +103,7 @@ def test_a_put_that_fails_leaves_the_versions_before_it_and_a_second_run_finishe
 
 @pytest.mark.requirement("R29")
 @pytest.mark.parametrize("lost", range(5))
+@ON_S3_TOO
 def test_a_lost_reply_is_not_a_divergence(any_store: Store, lost: int) -> None:
     def lose(operation: str, key: str) -> None:
         if (operation, key) == ("create", commit_key(lost)):
@@ -116,6 +119,7 @@ def test_a_lost_reply_is_not_a_divergence(any_store: Store, lost: int) -> None:
 
 
 @pytest.mark.requirement("R29")
+@ON_S3_TOO
 def test_publishing_again_changes_nothing(any_store: Store) -> None:
     publish(UNIT, any_store)
     before = log_of(any_store)
@@ -127,6 +131,7 @@ def test_publishing_again_changes_nothing(any_store: Store) -> None:
 
 @pytest.mark.requirement("R39")
 @pytest.mark.parametrize("foreign", [b'{"commitInfo":{}}\n', COMMITS[2][:-1], COMMITS[2] + b"\n"])
+@ON_S3_TOO
 def test_what_somebody_else_wrote_is_never_overwritten_and_stops_the_table(any_store: Store, foreign: bytes) -> None:
     any_store.create(commit_key(2), foreign)
     outcome = publish(UNIT, any_store)
@@ -194,6 +199,7 @@ def pretending(turns: int) -> Callable[[str, str], object]:
     return answer
 
 
+@ON_S3_TOO
 def test_an_upload_of_somebody_else_that_comes_to_nothing_is_no_obstacle(any_store: Store) -> None:
     store, _ = watched(any_store, before=pretending(2))
     outcome = publish(UNIT, store)
@@ -211,6 +217,7 @@ def test_an_object_that_exists_and_is_not_there_is_tried_again_later(any_store: 
 
 
 @pytest.mark.requirement("R31")
+@ON_S3_TOO
 def test_a_large_commit_is_the_same_object_as_a_small_one(any_store: Store) -> None:
     data = commit(0, *(add(f"part-{number:05d}") for number in range(40_000)))
     work = work_of(0, data, lines=500)
@@ -238,6 +245,7 @@ def test_a_large_object_that_somebody_changed_is_found_out(any_store: Store, mon
 
 
 @pytest.mark.requirement("R43")
+@ON_S3_TOO
 def test_strict_verification_reads_back_what_was_put(any_store: Store) -> None:
     strict = unit_of(UNIT.commits, verify=Verification.STRICT)
     store, calls = watched(any_store)

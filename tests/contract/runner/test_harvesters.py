@@ -25,7 +25,7 @@ from tests.support.spark.runners import Rig
 NO_SETTINGS = StorageSettings()
 LAST = 40
 NEAR = pytest.mark.default_on("process", "local")
-"""What does not depend on how executors are reached."""
+"""What does not depend on how executors are reached; that the others read a log as well, they show on S3."""
 
 
 def store_in(folder: Path) -> Store:
@@ -53,6 +53,7 @@ def places(parts: Sequence[BasePart | CommitPart]) -> list[tuple[int, int]]:
     return [(part.version if isinstance(part, CommitPart) else -1, part.part) for part in parts]
 
 
+@NEAR
 @pytest.mark.requirement("R33")
 def test_a_log_is_the_same_parts_in_the_same_order_whoever_reads_it(any_rig: Rig, tmp_path: Path) -> None:
     store = store_in(tmp_path)

@@ -130,6 +130,7 @@ def test_a_jvm_that_ended_is_replaced(spark_local: SparkRig, tmp_path: Path) -> 
     assert outcome.failure is None
 
 
+@pytest.mark.elsewhere  # a Spark that ended is replaced: test_a_jvm_that_ended_is_replaced
 def test_a_connect_server_that_comes_back_is_used_again(
     spark_connect: SparkRig, connect_server: ConnectServer, tmp_path: Path
 ) -> None:

@@ -91,6 +91,9 @@ NOT_TOLD_BY_HEAD = {"ExpiredToken", "NoSuchBucket", "SlowDown"}
 TROUBLES = [(use, *told) for use in USES for told in TABLE if use != "head" or told[0].code not in NOT_TOLD_BY_HEAD]
 
 
+@pytest.mark.default_when(
+    parameters=lambda those: those["use"] in ("create", "read", "head", "list") or those["answer"].status == 403
+)
 @pytest.mark.requirement("R47")
 @pytest.mark.parametrize(
     ("use", "answer", "kind", "requests"), TROUBLES, ids=lambda value: getattr(value, "code", None)

@@ -1,6 +1,6 @@
 """How long each test file takes, which decides when it runs: ``pytest --record-durations`` writes what it measured.
 
-Recorded are seconds of one worker of two on the machine that measured; only their order matters.
+Recorded are seconds of one worker on the machine that measured; only their order matters.
 """
 
 import json

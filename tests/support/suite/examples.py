@@ -15,8 +15,8 @@ __all__ = ["long_examples"]
 
 
 def long_examples(count: int) -> int:
-    """How many of so many examples are tried that take a second each: a third of them in the default suite."""
-    return count if _RANDOM else -(-count // 3)
+    """How many of so many examples are tried that take a second each: a sixth of them in the default suite."""
+    return count if _RANDOM else -(-count // 6)
 
 
 settings.register_profile(

@@ -105,7 +105,7 @@ def test_a_long_chain_has_no_more_row_groups_than_a_file_from_all_lines_needs(li
     chain = Chain()
     found, _ = chain.next(life)
     taken = 0
-    for number in range(15):
+    for number in range(7):
         life.append(1 + number % 4)
         found, whole = chain.next(life)
         assert_same(found, whole)
@@ -116,7 +116,7 @@ def test_a_long_chain_has_no_more_row_groups_than_a_file_from_all_lines_needs(li
         bounds = [each.files for each in groups if each.files is not None]
         deepest = max(sum(least <= path <= most for least, most in bounds) for path, _ in bounds)
         assert deepest <= MOST_COVERING + 2
-    assert taken > 40
+    assert taken > 20
 
 
 def _without_statistics(data: bytes) -> bytes:
