@@ -29,6 +29,8 @@ from tests.support.lakes.lake import add, adds_of, execute, paths, remove_of
 from tests.support.logs.checkpoint_rows import assert_same_rows
 from tests.support.mirrors.local import append, log_of, make_table, mirror_of
 
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+
 
 def based(catalog: Catalog, *, with_file: bool = True, **kind: Any) -> Table:
     """The history from version 2 on, whose state is that of a checkpoint."""

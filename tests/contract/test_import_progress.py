@@ -19,6 +19,8 @@ from tests.support.imports.small_history import HISTORY, METADATA, commit, file,
 from tests.support.lakes.histories import PROTOCOL
 from tests.support.lakes.lake import adds_of, execute, row_counts
 
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+
 
 def test_an_abandoned_import_goes_on_where_it_was_with_another_owner(catalog: Catalog) -> None:
     importing = begun(catalog, owner="one")

@@ -42,6 +42,8 @@ from tests.support.lakes.histories import History, histories
 from tests.support.lakes.lake import add, adds_of, create, execute, paths, remove_of, row_counts
 from tests.support.mirrors.claims import status_of
 
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+
 
 def test_nothing_is_visible_before_the_import_is_complete(catalog: Catalog) -> None:
     other = create(catalog, "other")

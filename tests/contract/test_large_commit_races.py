@@ -12,6 +12,8 @@ from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.commit.staging import StagedBody
 from tests.support.lakes.lake import add, adds_of, create, execute, opened, paths, remove_of, row_counts
 
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+
 OLD = [add(f"old{number}") for number in range(15)]
 FRESH = [add(f"new{number}", size=7) for number in range(15)]
 

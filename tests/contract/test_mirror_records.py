@@ -40,7 +40,11 @@ from tests.support.mirrors.claims import (
     write_checkpoint,
 )
 
-pytestmark = [pytest.mark.requirement("R25"), pytest.mark.requirement("R26")]
+pytestmark = [
+    pytest.mark.requirement("R25"),
+    pytest.mark.requirement("R26"),
+    pytest.mark.default_on("sqlite", "postgresql"),
+]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import add, create, execute, opened
 from tests.support.mirrors.claims import claimed, failed, published, record, status_of, work_on, write_checkpoint
 
-pytestmark = pytest.mark.requirement("R27")
+pytestmark = [pytest.mark.requirement("R27"), pytest.mark.default_on("sqlite", "postgresql")]
 
 COMMIT = """
 import sys

@@ -22,6 +22,8 @@ from tests.support.lakes.lake import add, execute, opened, paths
 from tests.support.mirrors.reconcilers import reconciled
 from tests.support.readers.reader import Reader
 
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+
 MONTH = timedelta(days=30)
 KEPT = range(START, HEAD + 1)
 _STEPS = 6

@@ -13,7 +13,7 @@ from deltamirror.txnlog.commit.ratification import lock_heads
 from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import add, create, opened, paths
 
-pytestmark = pytest.mark.requirement("R92")
+pytestmark = [pytest.mark.requirement("R92"), pytest.mark.default_on("sqlite", "postgresql")]
 
 
 @pytest.fixture(params=["sqlite", "duckdb"])

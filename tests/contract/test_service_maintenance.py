@@ -26,7 +26,7 @@ from tests.support.lakes.lake import opened
 from tests.support.mirrors.local import following, local_settings, until
 from tests.support.monitoring.scraping import value
 
-pytestmark = pytest.mark.requirement("R89")
+pytestmark = [pytest.mark.requirement("R89"), pytest.mark.default_on("sqlite", "postgresql")]
 
 
 def maintaining(**more: Any) -> Settings:

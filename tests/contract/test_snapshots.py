@@ -9,6 +9,8 @@ from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.txnlog.tables.reading import FILES_SCHEMA
 from tests.support.lakes.lake import add, create, paths
 
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+
 ODD_NAMES = ["a.b", "a'b", 'a"b', "a/b", "a~b", "a\\b", "$", "é", "a[0]", "*"]
 
 

@@ -13,7 +13,7 @@ from deltamirror.errors import InvalidAction
 from deltamirror.txnlog.commit import ratification, staging
 from tests.support.lakes.lake import add, adds_of, body_of, create, opened, row_counts
 
-pytestmark = pytest.mark.requirement("R37")
+pytestmark = [pytest.mark.requirement("R37"), pytest.mark.default_on("sqlite", "postgresql")]
 
 ROWS = '{"numRecords":10}'
 TRACKED = {"delta.enableRowTracking": "true"}

@@ -16,6 +16,8 @@ from deltamirror.txnlog.database.schema import METADATA
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 from tests.support.lakes.lake import add, create, execute, opened, paths, row_counts
 
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+
 BUCKET = "s3://bucket/lake/t"
 
 

@@ -11,6 +11,7 @@ from deltamirror.txnlog.database.schema import tables
 __all__ = ["no_such_table"]
 
 _MOST_NEAR_NAMES: Final = 3
+_LONGEST_COMPARED_NAME: Final = 255
 _MOST_COMPARED_NAMES: Final = 500  # comparing costs some 20 µs a name, and asking whether a table exists comes this way
 
 
@@ -18,7 +19,8 @@ def no_such_table(connection: Connection, name: str) -> NotFound:
     """The error for a name that no table has; it names tables of nearly that name."""
     names = select(tables.c.name).where(tables.c.name.is_not(None)).limit(_MOST_COMPARED_NAMES)
     known = {known.lower(): known for known in connection.execute(names).scalars()}
-    near = [known[each] for each in get_close_matches(name.lower(), known, n=_MOST_NEAR_NAMES)]
+    compared = known if len(name) <= _LONGEST_COMPARED_NAME else {}
+    near = [known[each] for each in get_close_matches(name.lower(), compared, n=_MOST_NEAR_NAMES)]
     meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     hint = f"{meant}`deltamirror table list` shows the tables of this catalog"
     return NotFound(f"there is no table {name!r}", hint=hint, table=name)
