@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from deltamirror import Add, Catalog, Table
+from deltamirror import Add, Catalog, DeletionVector, Table
 from deltamirror.catalog.transaction import Transaction
 from deltamirror.delta.actions import Action, CommitInfo, Metadata, Protocol
 from deltamirror.delta.features import upgrade
@@ -175,34 +175,71 @@ def restored(
         tx.stage_lines("t", lines, at_version=table.info().head + 1)
 
 
-@pytest.mark.parametrize("again", [[], MANY], ids=["small", "large"])
+@pytest.mark.parametrize("again", [FILES[:1], MANY], ids=["small", "large"])
 def test_a_stock_restore_goes_back_past_a_column_that_no_file_has(
     catalog: Catalog, table: Table, again: list[Add]
 ) -> None:
-    """Delta Spark restores across ADD COLUMN; what is left was in the table when it had these columns."""
+    """Delta Spark restores across ADD COLUMN; the files that are left, or come back, are from before it."""
+    early = add("early", stats='{"numRecords":1}')
+    table.append([early, *(file for file in again if file not in FILES)])
     before, late = table.snapshot().metadata, add("late", stats='{"numRecords":1}')
     table.alter(columns="more int")
     table.append([late])
-    act = partial(restored, catalog, table, before, adds=again)
-    for removes, operation in (([], "RESTORE"), ([FILES[0]], "RESTORE"), ([late], "WRITE")):
+    table.remove([file.path for file in again])
+    act = partial(restored, catalog, table, before)
+    refused: list[tuple[list[Add], list[Add], str]] = [
+        ([], again, "RESTORE"),
+        ([FILES[1]], again, "RESTORE"),
+        ([late], again, "WRITE"),
+        ([late], [*again, add("new", stats='{"numRecords":1}')], "RESTORE"),
+    ]
+    for removes, adds, operation in refused:
         with pytest.raises(InvalidAction, match="more is gone") as caught:
-            act(removes=removes, operation=operation)
+            act(removes=removes, adds=adds, operation=operation)
         assert caught.value.table == "t"
-    act(removes=[late], operation="RESTORE")
+    act(removes=[late], adds=again, operation="RESTORE")
     assert table.snapshot().metadata.schema_string == before.schema_string
-    assert paths(table) == sorted(file.path for file in (*FILES, *again))
+    assert paths(table) == sorted({file.path for file in (early, *FILES, *again)})
+
+
+def test_a_stock_restore_takes_deletion_vectors_back(catalog: Catalog) -> None:
+    table = create(catalog, properties={"delta.enableDeletionVectors": "true"})
+    table.append(FILES)
+    before, late = table.snapshot().metadata, add("late", stats='{"numRecords":1}')
+    table.alter(columns="more int")
+    table.append([late])
+    vector = DeletionVector(storage_type="u", path_or_inline_dv="ab" * 10, offset=1, size_in_bytes=40, cardinality=1)
+    deleted = msgspec.structs.replace(FILES[0], deletion_vector=vector)
+    with catalog.transaction() as tx:
+        tx.stage("t", [remove_of(FILES[0]), deleted], read_version=table.info().head)
+    restored(catalog, table, before, removes=[deleted, late], adds=[FILES[0]], operation="RESTORE")
+    assert paths(table) == [file.path for file in FILES]
 
 
 def test_a_stock_restore_to_columns_that_the_table_never_had_is_refused(catalog: Catalog, table: Table) -> None:
     table.alter(columns="more int")
     with pytest.raises(InvalidAction):
         restored(catalog, table, typed(table, "id", "string"), removes=[], adds=[], operation="RESTORE")
-    late = add("late", stats='{"numRecords":1}')
-    table.append([late])
-    renewed = msgspec.structs.replace(late, deletion_vector=None, data_change=False)
-    before = catalog.table("t").snapshot(version=1).metadata
-    with pytest.raises(InvalidAction, match="more is gone"):  # it stays, though the commit ends and adds it
-        restored(catalog, table, before, removes=[], adds=[renewed], operation="RESTORE")
+
+
+def test_a_stock_restore_keeps_the_rules_that_are_not_about_columns(catalog: Catalog) -> None:
+    """Ids of columns that were dropped stay taken, and the table stays the one that it is."""
+    table = create(catalog, properties={"delta.columnMapping.mode": "name"})
+    table.append(FILES)
+    before = table.snapshot().metadata
+    table.alter(columns="more int")
+    forgotten = msgspec.structs.replace(
+        before, configuration={**before.configuration, "delta.columnMapping.maxColumnId": "1"}
+    )
+    tracked = msgspec.structs.replace(before, configuration={**before.configuration, **ROW_TRACKING})
+    for metadata in (forgotten, tracked, msgspec.structs.replace(before, id="00000000-0000-0000-0000-000000000000")):
+        with pytest.raises(InvalidAction):
+            restored(catalog, table, metadata, removes=[], adds=[], operation="RESTORE")
+    highest = table.snapshot().metadata.configuration["delta.columnMapping.maxColumnId"]
+    kept = {**before.configuration, "delta.columnMapping.maxColumnId": highest}
+    back = msgspec.structs.replace(before, configuration=kept)
+    restored(catalog, table, back, removes=[], adds=[], operation="RESTORE")
+    assert table.snapshot().metadata == back
 
 
 def test_row_tracking_is_enabled_once_every_file_has_ids(catalog: Catalog, table: Table) -> None:

@@ -167,6 +167,30 @@ def test_actions_that_were_computed_from_a_version_conflict_with_what_came_since
     assert page.catalog.table("t").info().head == 2
 
 
+def test_adds_that_were_computed_from_the_table_are_no_blind_append(page: Served, writer: Writer) -> None:
+    """As with INSERT … SELECT from the same table: a commit that changed its rows since is a conflict."""
+    assert writer.append("t", action_lines("a", "b")).status == 201
+    assert writer.append("t", action_lines(removed=["a"]), read_version=1).status == 201
+    late = writer.append("t", action_lines("both"), read_version=1)
+    assert (late.status, late.json["code"]) == (409, "conflict")
+    assert writer.append("t", action_lines("rest"), read_version=2).status == 201
+    assert writer.append("t", action_lines("c")).status == 201
+    assert [each.is_blind_append for each in page.catalog.table("t").history(limit=2)] == [True, False]
+
+
+def test_what_a_request_does_not_take_is_refused(page: Served, writer: Writer) -> None:
+    body = framed(("t", None, action_lines("a")))
+    assert writer.post("/commits?read_version=0", body).status == 422
+    assert writer.post("/tables/t/publish?to=1", b"").status == 422
+    for path in ("/tables/t/head?at=1", "/tables/t/commits?first=0", "/tables/t/commits/0?raw=1"):
+        assert writer.get(path).status == 422, path
+    empty = writer.post("/commits", framed(("t", None, action_lines("a")), ("sales.orders", None, b"\n")))
+    assert (empty.status, empty.json["detail"]) == (422, "the commit of sales.orders has no actions")
+    ahead = b'{"read":{"table":"sales.orders","version":9}}\n' + body
+    assert writer.post("/commits", ahead).status == 404
+    assert [table.head for table in page.catalog.tables()] == [0, 0]
+
+
 def test_actions_with_the_same_key_are_one_version_and_others_are_refused(page: Served, writer: Writer) -> None:
     first, again = (writer.append("t", action_lines("a"), "k") for _ in range(2))
     assert (first.status, again.status, again.json) == (201, 201, {**first.json, "already_applied": True})
@@ -206,6 +230,7 @@ def test_an_action_that_is_wrong_is_named_by_its_table_and_its_line(page: Served
         "rows_checked=1",
         "operation=",
         "operation=%0A",
+        "readVersion=0",
     ],
 )
 def test_an_address_of_actions_that_is_wrong_is_refused(page: Served, writer: Writer, query: str) -> None:

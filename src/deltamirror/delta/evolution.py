@@ -77,6 +77,10 @@ class Breach:
     """The struct that loses fields, by physical names."""
 
 
+_NOT_OF_COLUMNS = frozenset({"id", "max-column-id", "row-tracking", "rows-unchecked"})
+"""Rules about the table, which an earlier version of its columns says nothing of."""
+
+
 class FilesLeft(typing.Protocol):
     """The files that were in the table before the commit and are in it after."""
 
@@ -91,14 +95,23 @@ class FilesLeft(typing.Protocol):
 
 
 def check_change(
-    before: Metadata, after: Metadata, *, protocol: Protocol, left: FilesLeft, rows_checked: bool = False
+    before: Metadata,
+    after: Metadata,
+    *,
+    protocol: Protocol,
+    left: FilesLeft,
+    rows_checked: bool = False,
+    columns_known: bool = False,
 ) -> None:
     """Raise InvalidAction unless a table may go from one metadata to the other with the files that are left.
 
     ``protocol`` is in force after the change; ``rows_checked`` asserts that an engine checked the rows of the table
-    against demands that come with the change. ``left`` is asked only where it matters.
+    against demands that come with the change, ``columns_known`` that the files which are left were in the table when it
+    had these columns. ``left`` is asked only where it matters.
     """
     for breach in find_breaches(before, after, protocol=protocol):
+        if columns_known and breach.rule not in _NOT_OF_COLUMNS:
+            continue
         if _applies(breach, after, left, rows_checked=rows_checked):
             rule = f"metaData.change.{breach.rule}"
             raise violation(rule, action="metaData", index=None, field=breach.field, found=breach.found)

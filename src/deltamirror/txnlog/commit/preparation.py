@@ -9,7 +9,7 @@ from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protoco
 from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
 from deltamirror.delta.rowtracking import RowIds
-from deltamirror.errors import Conflict, InvalidAction, NotFound, Transient, Unavailable
+from deltamirror.errors import Conflict, InvalidAction, Transient, Unavailable
 from deltamirror.txnlog.commit.app_transactions import AppProgress, progress_of
 from deltamirror.txnlog.commit.conflicts import TableClaim, require_no_conflict
 from deltamirror.txnlog.commit.draft import (
@@ -24,7 +24,7 @@ from deltamirror.txnlog.commit.draft import (
 )
 from deltamirror.txnlog.commit.input import Gathered, InputBlock
 from deltamirror.txnlog.commit.ratification import caught_up, require_exact, row_id_mark
-from deltamirror.txnlog.commit.request import Change
+from deltamirror.txnlog.commit.request import Change, no_version
 from deltamirror.txnlog.commit.staged_row_ids import StagedIds, numbered
 from deltamirror.txnlog.commit.staging import Staged, StagedBody, discard, sweep_stages
 from deltamirror.txnlog.content.state import TableState, in_force
@@ -248,12 +248,7 @@ class Preparation:
         version = self._read_version
         assert version is not None  # noqa: S101 - narrows the type; both callers have set it
         if version > state.version:
-            raise NotFound(
-                f"table {state.name!r} has no version {version}: its head is {state.version}",
-                hint="read_version is the version that the commit was computed from",
-                table=state.name,
-                version=version,
-            )
+            raise no_version(state.name, version, head=state.version)
         if version == state.version:
             return self._claim(draft, state, version, state.protocol, state.metadata)
         with self._database.read() as connection:

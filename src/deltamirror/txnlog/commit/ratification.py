@@ -331,7 +331,8 @@ def _insert_files(session: Session, draft: Draft, actions: Sequence[Action]) -> 
     if missing and not draft.is_verbatim:
         raise not_in_table(draft.state.name, sorted(path for path, _ in missing))
     if met.doubled or draft.facts.metadata is not None:
-        left = RemainingFiles(session=session, table_id=table_id, ended=met.ended, kept=met.kept)
+        added = {path for path, _ in changes.added}
+        left = RemainingFiles(session=session, table_id=table_id, ended=met.ended, added=added, kept=met.kept)
         _require_lawful(draft, doubled=met.doubled, left=left)
     changes.insert(session, met.ended)
     return commit_id
@@ -368,10 +369,12 @@ def _require_lawful(draft: Draft, *, doubled: Sequence[LiveFile], left: Remainin
         require_live_once(doubled)
         metadata = next((action for action in draft.small_actions if isinstance(action, Metadata)), None)
         if metadata is not None and state.version >= 0 and not change.restores:
-            if not (_restores(draft) and left.were_there_under(metadata)):
-                protocol, _ = after(state, draft.small_actions)
-                checked = draft.is_verbatim or change.rows_checked
-                check_change(state.metadata, metadata, protocol=protocol, left=left, rows_checked=checked)
+            protocol, _ = after(state, draft.small_actions)
+            checked = draft.is_verbatim or change.rows_checked
+            known = _restores(draft) and left.were_there_under(metadata)
+            check_change(
+                state.metadata, metadata, protocol=protocol, left=left, rows_checked=checked, columns_known=known
+            )
             if draft.is_verbatim:
                 require_provenance(draft, metadata)
     except InvalidAction as error:

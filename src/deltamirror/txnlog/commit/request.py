@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from deltamirror.delta.actions import Action
 from deltamirror.delta.conflicts import ReadSet
+from deltamirror.errors import NotFound
 from deltamirror.txnlog.content.state import TableState
 
-__all__ = ["Change", "Committed", "Operation", "Request"]
+__all__ = ["Change", "Committed", "Operation", "Request", "no_version"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +87,13 @@ class Committed:
     timestamp: int
     already_applied: bool = False
     """It was in the log before: the same token, or application transactions at or below the latest."""
+
+
+def no_version(table: str, version: int, *, head: int) -> NotFound:
+    """The error for a version that something is said to be computed from, and that the table does not have yet."""
+    return NotFound(
+        f"table {table!r} has no version {version}: its head is {head}",
+        hint="name the version that was read, which the commit was computed from",
+        table=table,
+        version=version,
+    )

@@ -222,6 +222,8 @@ class RemainingFiles:
     session: Session
     table_id: int
     ended: Collection[LiveFile] = ()
+    added: Collection[str] = ()
+    """The paths that the commit adds, unless a stage has them."""
     kept: bool = False
     """Whether the commit adds some of the files again that it ends: they count as staying."""
     stage: int | None = None
@@ -240,9 +242,8 @@ class RemainingFiles:
         return [decoded_line(line, Metadata) for line in lines]
 
     def were_there_under(self, wanted: Metadata) -> bool:
-        """Whether the table had such columns at a version at which all of them were in it: then readers can read them.
-
-        It is said only of versions that the history still has.
+        """Whether the table had such columns at a version at which or before which all of them came into it, and all
+        files that the commit adds: then readers can read them. It is said only of versions that the history still has.
         """
         history = select(metadata.c.version, metadata.c.line).where(metadata.c.table_id == self.table_id)
         rows = self.session.execute(history.order_by(metadata.c.version)).all()
@@ -251,19 +252,41 @@ class RemainingFiles:
         own = versions.c.table_id == self.table_id
         if not alike or not self.session.execute(select(1).where(own, versions.c.version == alike[-1])).first():
             return False
-        later = select(versions.c.commit_id).where(own, versions.c.version > alike[-1])
-        return not self._finds(_LIVE.where(files.c.commit_id.in_(later)), gone=not self.kept)
+        commits = select(versions.c.commit_id).where(own)
+        earlier, later = (
+            commits.where(when) for when in (versions.c.version <= alike[-1], versions.c.version > alike[-1])
+        )
+        if self._finds(_LIVE.where(files.c.commit_id.in_(later), ~_has_row_of(earlier))):
+            return False
+        if self.stage is not None:
+            staged = select(1).where(files.c.table_id == self.table_id, files.c.commit_id == self.stage)
+            return self.session.execute(staged.where(~_has_row_of(earlier)).limit(1)).first() is None
+        return self._added_among(earlier)
 
-    def _finds(self, query: Select[Any], *, gone: bool = True) -> bool:
-        """Whether a query finds one of them; without ``gone``, also of those that the commit ends."""
+    def _added_among(self, commits: Select[Any]) -> bool:
+        """Whether all files that the commit adds were added by these commits before."""
+        found: set[str] = set()
+        for some in hash_batches(list(self.added)):
+            query = select(files.c.path).where(
+                files.c.table_id == self.table_id, files.c.path_hash.in_(some), files.c.commit_id.in_(commits)
+            )
+            found.update(map(path_identity, self.session.execute(query).scalars()))
+        return found.issuperset(self.added)
+
+    def _finds(self, query: Select[Any]) -> bool:
         query = query.where(files.c.table_id == self.table_id)
-        if not gone:
-            return self.session.execute(query.limit(1)).first() is not None
         if self.stage is not None:
             query = query.where(~_ended_in(self.stage))
         ended = {(file.commit_id, file.ordinal) for file in self.ended}
         rows = self.session.execute(query.limit(len(ended) + 1)).all()
         return any((row.commit_id, row.ordinal) not in ended for row in rows)
+
+
+def _has_row_of(commits: Select[Any]) -> ColumnElement[bool]:
+    """Whether one of these commits added the path of a row of ``dl_files``, with whichever deletion vector."""
+    same = files.alias("same")
+    is_same = (same.c.table_id == files.c.table_id) & (same.c.path_hash == files.c.path_hash)
+    return select(1).where(is_same, same.c.path == files.c.path, same.c.commit_id.in_(commits)).exists()
 
 
 def _has_columns_of(line: str, wanted: Metadata) -> bool:

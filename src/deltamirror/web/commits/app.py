@@ -5,7 +5,7 @@ reaches and however often, is one commit, and gets the same answer.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import IO, Any, Final, Protocol, TypeAlias
@@ -19,6 +19,7 @@ from starlette.types import Scope
 
 from deltamirror.catalog import Catalog, Committed
 from deltamirror.delta.action_lines import ActionLines
+from deltamirror.delta.actions import Action
 from deltamirror.delta.lines import read_ndjson
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.ops.engine import MirrorEngine
@@ -95,9 +96,13 @@ class CommitApi:
         return [
             Route("/api/v1/openapi.json", self._description),
             Route("/api/v1/commits", self._several, methods=["POST"]),
-            Route("/api/v1/tables", _either(self._read(self._located), self._new_table), methods=both),
+            Route("/api/v1/tables", _either(self._read(self._located, "location"), self._new_table), methods=both),
             Route("/api/v1/tables/{name}/head", self._read(self._head)),
-            Route("/api/v1/tables/{name}/commits", _either(self._read(self._range), self._next), methods=both),
+            Route(
+                "/api/v1/tables/{name}/commits",
+                _either(self._read(self._range, "from", "to"), self._next),
+                methods=both,
+            ),
             Route("/api/v1/tables/{name}/publish", self._publish, methods=["POST"]),
             Route("/api/v1/tables/{name}/commits/{version}", _either(self._read(self._file), self._one), methods=both),
         ]
@@ -117,13 +122,15 @@ class CommitApi:
 
     async def _several(self, request: Request) -> Response:
         """Commit the frames of a body, each to its table: all of them, or none."""
-        return await self._received(request, lambda _, file: framed_parts(file))
+        return await self._received(request, _frames_of_body)
 
     async def _received(self, request: Request, parts: Parts) -> Response:
         """Look at the token before a large body is taken, and commit when all of it is there."""
         if not _is_small(request):
             await self._in_thread(self._admitted, request)
+            grant_time(request.scope, _LONGEST)
         async with spooled(request, self._engine.settings.serve.commit_bytes) as file:
+            grant_time(request.scope, _LONGEST)  # all of it is there: the rest is for us to do
             return await self._in_thread(self._committed, request, file, parts, threads=self._committers)
 
     def _admitted(self, request: Request) -> Response:
@@ -137,7 +144,6 @@ class CommitApi:
             _require_covered(writer, name)
         _key_of(request)
         _require_plain(request)
-        grant_time(request.scope, _LONGEST)
         return writer
 
     def _committed(self, request: Request, file: IO[bytes], parts: Parts) -> Response:
@@ -158,7 +164,9 @@ class CommitApi:
                     case Part(version=None):
                         lines = ActionLines(part_lines(file, part), part.table)
                         named.enter_context(lines.named_in_errors(of_table=part.table))
-                        tx.stage(part.table, read_ndjson(lines, source=part.table), read_version=part.read_version)
+                        if part.read_version is not None:
+                            tx.read(part.table, version=part.read_version)
+                        tx.stage(part.table, _some(read_ndjson(lines, source=part.table), part.table))
                     case Part(version=int(version)):
                         tx.stage_lines(part.table, part_lines(file, part), at_version=version)
             with named:
@@ -173,7 +181,7 @@ class CommitApi:
 
     def _published(self, request: Request) -> Response:
         writer = self._bearer(request, _WRITERS)
-        _require_single(request)
+        _require_query(request, "version")
         name = _covered_name(request, writer)
         self._engine.mirror(name, number_of(request.query_params, "version"), checkpoint=False)
         return self._about(self._catalog.table(name).info(), writer)
@@ -189,7 +197,7 @@ class CommitApi:
 
     def _admitted_table(self, request: Request) -> Response:
         _require_plain(request)
-        _require_single(request)
+        _require_query(request, "location")
         self._offered(_location_of(request), self._bearer(request, _WRITERS))
         return Response()
 
@@ -270,15 +278,19 @@ class CommitApi:
                 break
         self._catalog.database.let_go()
 
-    def _read(self, answer: Callable[[Request, AccessToken], Response]) -> Endpoint:
+    def _read(self, answer: Callable[[Request, AccessToken], Response], *known: str) -> Endpoint:
+        """An endpoint that reads; ``known`` are the parameters of its address."""
+
         async def endpoint(request: Request) -> Response:
-            return await self._in_thread(self._answered, request, answer)
+            return await self._in_thread(self._answered, request, answer, known)
 
         return endpoint
 
-    def _answered(self, request: Request, answer: Callable[[Request, AccessToken], Response]) -> Response:
+    def _answered(
+        self, request: Request, answer: Callable[[Request, AccessToken], Response], known: Sequence[str]
+    ) -> Response:
         reader = self._bearer(request, _READERS)
-        _require_single(request)
+        _require_query(request, *known)
         return answer(request, reader)
 
     def _bearer(self, request: Request, rights: Sequence[Right]) -> AccessToken:
@@ -305,12 +317,26 @@ def _is_small(request: Request) -> bool:
     return length.isdigit() and int(length) <= _SMALL_BODY
 
 
+def _frames_of_body(request: Request, file: IO[bytes]) -> list[Part | ReadPart]:
+    _require_query(request, "operation", "rows_checked")
+    return framed_parts(file)
+
+
 def _whole_body(request: Request, file: IO[bytes]) -> list[Part]:
-    _require_single(request)
+    _require_query(request, "read_version", "operation", "rows_checked")
     exact = number_of(request.path_params, "version")
     read = number_of(request.query_params, "read_version")
     require_one_version(request.path_params["name"], exact, read)
     return [Part(request.path_params["name"], exact, read, 0, file.seek(0, 2))]
+
+
+def _some(actions: Iterable[Action], table: str) -> Iterator[Action]:
+    """The actions; there has to be one, or the table would be left out without a word."""
+    index = -1
+    for index, action in enumerate(actions):  # noqa: B007 - counted
+        yield action
+    if index < 0:
+        raise InvalidInput(f"the commit of {table} has no actions", hint="send one action a line, or leave it out")
 
 
 def _are_rows_checked(request: Request, parts: Sequence[Part | ReadPart]) -> bool:
@@ -373,11 +399,14 @@ def _require_plain(request: Request) -> None:
         )
 
 
-def _require_single(request: Request) -> None:
-    """Refuse a query that says one thing twice: which of them is meant is not known."""
+def _require_query(request: Request, *known: str) -> None:
+    """Refuse an address that says one thing twice, or another thing than is known: which was meant is a guess."""
     names = [name for name, _ in request.query_params.multi_items()]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InvalidInput(f"{twice[0][:20]!r} comes more than once in the address")
+    if unknown := [name for name in names if name not in known]:
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise InvalidInput(f"{unknown[0][:20]!r} is no parameter of this request", hint=takes)
 
 
 def _outcome(committed: Committed) -> dict[str, object]:

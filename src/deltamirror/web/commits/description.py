@@ -82,8 +82,9 @@ def _next() -> _Document:
     return _operation(
         "commitNext",
         "Commit actions, one a line, as the next version of a table, whichever that is; the server writes `commitInfo`."
-        " Files that are only added go after everything but a change of schema or properties. With `read_version`, the "
-        "version that the actions were computed from, later commits are checked by Delta's rules for conflicts.",
+        " Files that are only added go after everything that is there. With `read_version`, the version that the "
+        "actions were computed from, the whole table counts as read, and later commits are checked by Delta's rules "
+        "for conflicts.",
         parameters=[_NAME, _version("read_version", required=False), _OPERATION, _ROWS_CHECKED, _KEY],
         body={NDJSON: {"schema": {"type": "string"}}},
         answers={"201": _json("It is committed, by this request or by an earlier one with its key.", "Committed")},
