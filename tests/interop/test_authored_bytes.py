@@ -1,4 +1,4 @@
-"""What we author is, byte for byte, what Delta Lake on Spark writes for the same definition and the same actions."""
+"""What we author is, byte for byte, what Delta Lake on Spark writes for the same definition and actions (G4)."""
 
 import os
 from collections.abc import Iterator

@@ -46,12 +46,13 @@ def _append(random: Random, subject: Subject) -> Step:
 
 def _append_more(random: Random, subject: Subject) -> Step:
     """A column more than the table has."""
-    columns = [*subject.columns, _new_column(random)]
+    column = _new_column(random)
+    columns = [*subject.columns, column]
     rows, setting = _rows(random, columns), "spark.databricks.delta.schema.autoMerge.enabled"
     statement = f"INSERT INTO {subject.theirs} BY NAME SELECT * FROM {subject.source(rows)}"
     return Step(
         lambda table: table.append(rows, merge_schema=True),
-        [f"SET {setting} = true", statement, f"SET {setting} = false"],
+        [*_enabling(column, subject), f"SET {setting} = true", statement, f"SET {setting} = false"],
         columns,
     )
 
@@ -120,7 +121,8 @@ def _add_column(random: Random, subject: Subject) -> Step:
     at, column = random.randrange(len(subject.columns)), _new_column(random)
     columns = [*subject.columns[:at], subject.columns[at], column, *subject.columns[at + 1 :]]
     text = f"{sql_name(column.name)} {column.kind.sql} AFTER {sql_name(subject.columns[at].name)}"
-    return Step(lambda table: table.alter(columns=[text]), [f"ALTER TABLE {subject.theirs} ADD COLUMN {text}"], columns)
+    statements = [*_enabling(column, subject), f"ALTER TABLE {subject.theirs} ADD COLUMN {text}"]
+    return Step(lambda table: table.alter(columns=[text]), statements, columns)
 
 
 def _rename_column(random: Random, subject: Subject) -> Step | None:
@@ -153,6 +155,13 @@ def _free(subject: Subject) -> list[Column]:
 
 def _new_column(random: Random) -> Column:
     return Column(f"c{random.randrange(1_000_000)}", random.choice(KINDS))
+
+
+def _enabling(column: Column, subject: Subject) -> list[str]:
+    """What Delta Spark wants to be told before it takes a column of a new table feature; we enable it ourselves."""
+    if column.kind.sql != "timestamp_ntz":
+        return []
+    return [f"ALTER TABLE {subject.theirs} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"]
 
 
 OPERATIONS: Mapping[Operation, int] = {

@@ -5,7 +5,7 @@ reaches and however often, is one commit, and gets the same answer.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import IO, Any, Final, Protocol, TypeAlias
@@ -151,12 +151,12 @@ class CommitApi:
         for part in asked:
             _require_covered(writer, part.table)
         _require_distinct(asked)
-        with self._catalog.transaction(
+        transaction = self._catalog.transaction(
             token=_key_of(request),
             operation=_operation_of(request, asked),
             rows_checked=_are_rows_checked(request, asked),
-        ) as tx:
-            named = ExitStack()
+        )
+        with transaction as tx, ExitStack() as named:
             for part in asked:
                 match part:
                     case ReadPart():
@@ -169,8 +169,7 @@ class CommitApi:
                         tx.stage(part.table, _some(read_ndjson(lines, source=part.table), part.table))
                     case Part(version=int(version)):
                         tx.stage_lines(part.table, part_lines(file, part), at_version=version)
-            with named:
-                committed = tx.commit()
+            committed = tx.commit()
         _log.info("%s committed %s over HTTP", writer.name, dict(committed.versions))
         return _json(_outcome(committed), 201)
 
@@ -330,13 +329,12 @@ def _whole_body(request: Request, file: IO[bytes]) -> list[Part]:
     return [Part(request.path_params["name"], exact, read, 0, file.seek(0, 2))]
 
 
-def _some(actions: Iterable[Action], table: str) -> Iterator[Action]:
+def _some(actions: Iterator[Action], table: str) -> Iterator[Action]:
     """The actions; there has to be one, or the table would be left out without a word."""
-    index = -1
-    for index, action in enumerate(actions):  # noqa: B007 - counted
-        yield action
-    if index < 0:
+    first = next(actions, None)
+    if first is None:
         raise InvalidInput(f"the commit of {table} has no actions", hint="send one action a line, or leave it out")
+    yield from chain([first], actions)
 
 
 def _are_rows_checked(request: Request, parts: Sequence[Part | ReadPart]) -> bool:
