@@ -109,7 +109,8 @@ def test_statements_of_a_stock_job_are_commits_in_sql_with_the_bytes_that_delta_
     delta_spark: Reader, delta_rs: Reader, lake: Lake
 ) -> None:
     catalog, folder = lake.page.catalog, lake.folder
-    orders = catalog.create_table("orders", location=folder / "a b", schema="id long, name string")
+    vectors = {"delta.enableDeletionVectors": "true"}
+    orders = catalog.create_table("orders", location=folder / "a b", schema="id long, name string", properties=vectors)
     with mirror_of(catalog) as engine:
         engine.run(once=True)
     name = f"delta.`{folder}/a b`"

@@ -204,7 +204,7 @@ _FOCUSED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.elsewhere), "dark"])
 def test_the_rules_of_accessibility_are_kept(
     chromium: Browser, page_of: Served, scheme: Literal["light", "dark"]
 ) -> None:

@@ -25,7 +25,7 @@ from tests.support.servers.seaweed_server import SeaweedServer
 
 SEED = 24
 TABLES = [f"t{number}" for number in range(5)]
-VERSIONS = 40
+VERSIONS = 30
 INTERVAL = 10
 _OBJECT = re.compile(
     r"[^/]+/lake/(?P<table>\w+)/_delta_log/(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)"

@@ -65,6 +65,7 @@ def test_a_log_is_the_same_parts_in_the_same_order_whoever_reads_it(any_rig: Rig
     assert (parts, error) == harvested(LocalHarvester(Settings()), slices_of(store))
 
 
+@pytest.mark.default_on("standalone")  # where executors are other processes than the driver
 def test_a_log_on_s3_is_read_with_the_executors_own_keys(
     any_rig: Rig, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
