@@ -11,8 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from benchmarks import child, crowd, jobs_tasks
-from benchmarks.adds import PARTITION_COLUMN, SCHEMA
-from benchmarks.lab import TABLE, Lab, Place
+from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate
 from benchmarks.service import open_rig
 from benchmarks.writers import DELTA_RS, OVER_HTTP, HttpAccess
@@ -70,14 +69,12 @@ def _appends(lab: Lab) -> dict[str, tuple[float, float]]:
 
 def _commits(lab: Lab) -> dict[str, Any]:
     seconds = lab.pick(full=6.0, quick=2.0)
-    with lab.place(OVER_HTTP.engine, catalog=False) as place:
-        with Catalog(place.url) as catalog:
-            catalog.init()
-            location = f"{place.folder}/table"
-            catalog.create_table(TABLE, location=location, schema=SCHEMA, partition_by=[PARTITION_COLUMN])
-        with _server(place, {**os.environ, "DELTAMIRROR_CATALOG__URL": place.url}) as access:
-            access.write(place)
-            over_http = crowd.once(OVER_HTTP, place, seconds)
+    with (
+        lab.place(OVER_HTTP.engine) as place,
+        _server(place, {**os.environ, "DELTAMIRROR_CATALOG__URL": place.url}) as access,
+    ):
+        access.write(place)
+        over_http = crowd.once(OVER_HTTP, place, seconds)
     with lab.place(DELTA_RS.engine) as place:
         return {"HTTP": over_http, "delta-rs": crowd.once(DELTA_RS, place, seconds)}
 

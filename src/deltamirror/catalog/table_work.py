@@ -15,7 +15,7 @@ from deltamirror.delta.paths import PartitionValue, partition_text
 from deltamirror.delta.schema import parse_schema
 from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent
-from deltamirror.txnlog.commit.request import Committed, Operation
+from deltamirror.txnlog.commit.request import Committed, Operation, no_version
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds
 
@@ -114,6 +114,12 @@ class TableWork:
     def changes_metadata(self) -> bool:
         """Whether the table may have other metadata afterwards."""
         return bool(self.alterations) or any(rows.changes_schema for rows in self.rows)
+
+    def read_at(self, version: int | None, table: str) -> None:
+        """Count a version of the table as read, which it has to have."""
+        if version is not None and version > self.taken.version:
+            raise no_version(table, version, head=self.taken.version)
+        self.read_version = oldest(self.read_version, version)
 
     def require_consistent(self, table: str) -> None:
         """Refuse other changes of a table that is restored: they were made for its rows and columns as they are now."""

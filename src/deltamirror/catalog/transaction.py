@@ -46,7 +46,7 @@ from deltamirror.rows.layout import Layout
 from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source, rows_of, spark_session
 from deltamirror.rows.writing import WrittenRows, discard, discarded_if_refused
 from deltamirror.txnlog.commit.fingerprint import content_digest
-from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request, no_version
+from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.txnlog.writer import SqlTxnLogWriter
@@ -230,10 +230,8 @@ class Transaction:
     ) -> Snapshot:
         """Say what was read, in the newest version or in ``version``, so that only later commits to that conflict."""
         boxes, paths, whole = partition_reads(partitions), texts(files, "files"), flag(all, "all")
-        version, work = optional_number(version, "version"), self._taken(table)
-        if version is not None and version > work.taken.version:
-            raise no_version(table, version, head=work.taken.version)
-        work.read_version = oldest(work.read_version, version)
+        work = self._taken(table)
+        work.read_at(optional_number(version, "version"), table)
         work.reads = True
         work.whole_table |= whole or (partitions is None and files is None)
         work.files.update(paths)

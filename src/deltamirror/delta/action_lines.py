@@ -29,11 +29,11 @@ class ActionLines:
         try:
             yield
         except (InvalidAction, InvalidLine) as error:
-            if of_table is not None and getattr(error, "table", "") not in ("", of_table):
+            index, table = (error.index, error.table) if isinstance(error, InvalidAction) else (None, "")
+            if of_table is not None and table not in ("", of_table):
                 raise
             if error.message.startswith("line "):
                 raise replace(error, message=f"{self.name}, {error.message}") from error
-            index = error.index if isinstance(error, InvalidAction) else None
             if index is None or error.message.startswith(f"{self.name}, line "):
                 raise
             raise replace(error, message=f"{self.name}, line {self._line(index)}: {error.message}") from error

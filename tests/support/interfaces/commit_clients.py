@@ -34,20 +34,11 @@ def action_lines(*added: str, removed: Sequence[str] = ()) -> bytes:
 
 def framed(*commits: tuple[str, int | None, bytes], **more: object) -> bytes:
     """Commits of several tables in one body; without a version they are actions, of which ``more`` is said."""
-    return b"".join(
-        msgspec.json.encode(
-            {
-                "commit": {
-                    "table": table,
-                    **(more if version is None else {"version": version}),
-                    "bytes": len(data),
-                }
-            }
-        )
-        + b"\n"
-        + data
-        for table, version, data in commits
-    )
+    body = b""
+    for table, version, data in commits:
+        asked = more if version is None else {"version": version}
+        body += msgspec.json.encode({"commit": {"table": table, **asked, "bytes": len(data)}}) + b"\n" + data
+    return body
 
 
 def unframed(body: bytes) -> list[tuple[int, bytes]]:

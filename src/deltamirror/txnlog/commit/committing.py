@@ -152,19 +152,20 @@ class Committing:
 
     def _attempt(self, *, fresh: bool) -> Committed:
         # An append in one statement looks for its token itself; else it is looked for before any work is done.
-        if not self._may_fit_one_statement and (found := self._known_token()) is not None:
+        is_small = self._may_fit_one_statement
+        if not is_small and (found := self._known_token()) is not None:
             return found
         try:
             drafts = [self._draft(preparation, fresh=fresh) for preparation in self._preparations]
         except DeltaMirrorError:
-            if self._may_fit_one_statement and (found := self._known_token()) is not None:
+            if is_small and (found := self._known_token()) is not None:
                 return found  # of the table as it was then
             raise
         for state in (draft.state for draft in drafts):
             self._after.setdefault(state.table_id, (state.name, state.version))
         if not any(draft.writes for draft in drafts):
             raise InvalidInput("the transaction writes nothing", hint="give it at least one action")
-        return self._append(drafts) or self._ratify(drafts)
+        return (self._append(drafts[0]) if is_small else None) or self._ratify(drafts)
 
     def _draft(self, preparation: Preparation, *, fresh: bool) -> Draft:
         if not fresh and preparation.may_be_stale:
@@ -174,11 +175,10 @@ class Committing:
                 pass  # the table as it is may well allow what the remembered one does not
         return preparation.draft(self._tables.state(preparation.table))
 
-    def _append(self, drafts: Sequence[Draft]) -> Committed | None:
+    def _append(self, draft: Draft) -> Committed | None:
         """A small blind append in one statement, where the engine has that and nothing else has to be decided."""
-        if not self._fits_one_statement(drafts):
+        if not _fits_one_statement(draft):
             return None
-        [draft] = drafts
         row = self._database.append(_append_values(draft, self.txn_id, self._engine_info, self._token_use))
         if row is None:
             self._tables.forget(draft.state.name)
@@ -197,19 +197,6 @@ class Committing:
             and self._settings.writer.backlog_limit is None
             and len(self._preparations) == 1
             and self._preparations[0].may_be_stale
-        )
-
-    def _fits_one_statement(self, drafts: Sequence[Draft]) -> bool:
-        draft = drafts[0]
-        return (
-            self._may_fit_one_statement
-            and draft.standing is None
-            and draft.staged is None
-            and not draft.is_verbatim
-            and not draft.foundation
-            and 0 < len(draft.body) <= _FILES_IN_ONE_STATEMENT
-            and all(type(action) is Add for action in draft.body)
-            and not draft.tracks_rows
         )
 
     def _ratify(self, drafts: Sequence[Draft]) -> Committed:
@@ -414,6 +401,19 @@ def _sound(request: Request) -> Request:
 
 
 _FILE_COLUMNS = tuple(column.name for column in files.columns)
+
+
+def _fits_one_statement(draft: Draft) -> bool:
+    """Whether a draft is nothing but some adds, and leaves nothing else to decide."""
+    return (
+        draft.standing is None
+        and draft.staged is None
+        and not draft.is_verbatim
+        and not draft.foundation
+        and 0 < len(draft.body) <= _FILES_IN_ONE_STATEMENT
+        and all(type(action) is Add for action in draft.body)
+        and not draft.tracks_rows
+    )
 
 
 def _append_values(draft: Draft, txn_id: str, engine_info: str, token: TokenUse | None) -> dict[str, object]:

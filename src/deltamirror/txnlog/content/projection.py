@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, Table, and_, bindparam, func, select
@@ -238,17 +239,14 @@ class RemainingFiles:
 
     def written_under(self) -> list[Metadata]:
         """The metadata that they may have been written under: all that the table has had."""
-        lines = self.session.execute(select(metadata.c.line).where(metadata.c.table_id == self.table_id)).scalars()
-        return [decoded_line(line, Metadata) for line in lines]
+        return [each for _, each in self._metadata()]
 
     def were_there_under(self, wanted: Metadata) -> bool:
         """Whether the table had such columns at a version at which or before which all of them came into it, and all
         files that the commit adds: then readers can read them. It is said only of versions that the history still has.
         """
-        history = select(metadata.c.version, metadata.c.line).where(metadata.c.table_id == self.table_id)
-        rows = self.session.execute(history.order_by(metadata.c.version)).all()
-        ends = [following.version - 1 for following in rows[1:]]
-        alike = [end for row, end in zip(rows, ends, strict=False) if _has_columns_of(row.line, wanted)]
+        history = pairwise(self._metadata())
+        alike = [following - 1 for (_, each), (following, _) in history if _has_columns_of(each, wanted)]
         own = versions.c.table_id == self.table_id
         if not alike or not self.session.execute(select(1).where(own, versions.c.version == alike[-1])).first():
             return False
@@ -262,6 +260,12 @@ class RemainingFiles:
             staged = select(1).where(files.c.table_id == self.table_id, files.c.commit_id == self.stage)
             return self.session.execute(staged.where(~_has_row_of(earlier)).limit(1)).first() is None
         return self._added_among(earlier)
+
+    def _metadata(self) -> list[tuple[int, Metadata]]:
+        """All metadata that the table has had, each with the version that it came with."""
+        history = select(metadata.c.version, metadata.c.line).where(metadata.c.table_id == self.table_id)
+        rows = self.session.execute(history.order_by(metadata.c.version))
+        return [(row.version, decoded_line(row.line, Metadata)) for row in rows]
 
     def _added_among(self, commits: Select[Any]) -> bool:
         """Whether all files that the commit adds were added by these commits before."""
@@ -289,9 +293,8 @@ def _has_row_of(commits: Select[Any]) -> ColumnElement[bool]:
     return select(1).where(is_same, same.c.path == files.c.path, same.c.commit_id.in_(commits)).exists()
 
 
-def _has_columns_of(line: str, wanted: Metadata) -> bool:
-    """Whether a metaData action has the same columns, partitioned and mapped to files alike."""
-    found = decoded_line(line, Metadata)
+def _has_columns_of(found: Metadata, wanted: Metadata) -> bool:
+    """Whether both have the same columns, partitioned and mapped to files alike."""
     return (found.schema_string, found.partition_columns, column_mapping_mode(found)) == (
         wanted.schema_string,
         wanted.partition_columns,

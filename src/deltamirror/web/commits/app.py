@@ -100,7 +100,7 @@ class CommitApi:
             Route("/api/v1/tables/{name}/head", self._read(self._head)),
             Route(
                 "/api/v1/tables/{name}/commits",
-                _either(self._read(self._range, "from", "to"), self._next),
+                _either(self._read(self._range, "from", "to"), self._one),
                 methods=both,
             ),
             Route("/api/v1/tables/{name}/publish", self._publish, methods=["POST"]),
@@ -113,11 +113,7 @@ class CommitApi:
     # Commits
 
     async def _one(self, request: Request) -> Response:
-        """Commit the lines of a body to one table, as exactly one version."""
-        return await self._received(request, _whole_body)
-
-    async def _next(self, request: Request) -> Response:
-        """Commit the actions of a body to one table, as whichever version comes next."""
+        """Commit a body to one table: lines as exactly one version, or actions as whichever comes next."""
         return await self._received(request, _whole_body)
 
     async def _several(self, request: Request) -> Response:
