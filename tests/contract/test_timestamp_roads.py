@@ -55,13 +55,17 @@ class Moment:
 
 @pytest.fixture
 def before_lock(monkeypatch: pytest.MonkeyPatch) -> Moment:
-    moment, original = Moment(), Committing._append
+    moment = Moment()
 
-    def act_first(self: Committing, *rest: Any) -> Any:
-        moment.come()
-        return original(self, *rest)
+    def after_moment(step: Callable[..., Any]) -> Callable[..., Any]:
+        def act_first(*arguments: Any) -> Any:
+            moment.come()
+            return step(*arguments)
 
-    monkeypatch.setattr(Committing, "_append", act_first)
+        return act_first
+
+    for step in ("_append", "_ratify"):  # in one statement, or under a lock of the head
+        monkeypatch.setattr(Committing, step, after_moment(getattr(Committing, step)))
     return moment
 
 
