@@ -29,7 +29,7 @@ from deltamirror.errors import (
 from deltamirror.executors.access import executor_store
 from deltamirror.rows import spark as spark_rows
 from deltamirror.rows.sources import is_spark_frame
-from tests.support.spark.frames import DataFrame
+from tests.support.spark.frames import DataFrame, Settings, SparkSession
 
 pytestmark = pytest.mark.requirement("R89")
 
@@ -197,3 +197,16 @@ def test_a_task_outside_of_spark_has_the_number_zero(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     assert TaskContext.get() is None
     assert spark_rows._task_number() == 0
+
+
+def test_a_session_has_its_settings_again_after_a_write_and_after_one_that_failed(table: Table) -> None:
+    session = SparkSession(Settings({"spark.app.name": "theirs"}))
+    table.append(DataFrame([orders(1)], sparkSession=session))
+    with pytest.raises(DeltaMirrorError):
+        table.append(DataFrame([orders(None)], sparkSession=session))
+    assert session.conf.getAll == {"spark.app.name": "theirs"}
+
+
+def test_a_session_whose_settings_cannot_be_changed_writes_all_the_same(table: Table) -> None:
+    table.append(DataFrame([orders(1)], sparkSession=SparkSession(Settings(closed=True))))
+    assert table.to_arrow()["id"].to_pylist() == [1]

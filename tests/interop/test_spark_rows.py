@@ -22,7 +22,7 @@ from tests.support.readers.reader import Reader
 from tests.support.readers.rows import fingerprint
 from tests.support.rows.cases import CASES, folders, statistics
 from tests.support.rows.frame_orders import ORDERS, assert_format_works, data_files, frame_rows, ids, some
-from tests.support.spark.commands import FrameLoad, FrameOf, FrameWrite, StreamCopy, StreamRun
+from tests.support.spark.commands import BatchRows, FrameLoad, FrameOf, FrameWrite, StreamCopy, StreamRun
 
 pytestmark = [
     pytest.mark.spark,
@@ -51,6 +51,22 @@ def url(sqlite_lake: str) -> str:
 @pytest.fixture
 def orders(lake: Catalog, tmp_path: Path) -> Table:
     return lake.create_table("orders", location=tmp_path / "orders", schema=ORDERS, partition_by=["day"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings", "rows"),
+    [
+        ("id, struct(id AS a, id / 3 AS b) AS s", {}, 3000),
+        ("id, array(id) AS l", {}, 1024),
+        ("id, repeat('x', 65536) AS t", {"spark.sql.execution.arrow.maxBytesPerBatch": "65536000"}, 1000),
+        ("id, 'x' AS t", {"spark.sql.execution.arrow.maxRecordsPerBatch": "2000"}, 2000),
+    ],
+    ids=["fixed", "any size", "own bytes", "own rows"],
+)
+def test_batches_have_fewer_rows_if_these_may_be_of_any_size_and_no_setting_says_otherwise(
+    delta_spark: Reader, columns: str, settings: dict[str, str], rows: int
+) -> None:
+    assert delta_spark.run(BatchRows(f"SELECT {columns} FROM range(0, 3000, 1, 1)", settings)) == rows
 
 
 def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_delta_rs(

@@ -32,6 +32,7 @@ from deltamirror.rows.changes import Rewritten
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.rewriting import Rewriting
 from deltamirror.rows.scanning import TableFiles, file_groups
+from deltamirror.rows.spark_batches import batches_by_rows
 from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import is_of_one_machine
@@ -95,7 +96,10 @@ class SparkRows:
 
     def _answers(self, order: RowOrder, address: StoreAddress) -> list[TaskRows]:
         task = partial(write_task, order, address, tuple(self.schema.names))
-        with translated_query(f"write the rows of table {order.layout.table!r}"):
+        with (
+            translated_query(f"write the rows of table {order.layout.table!r}"),
+            batches_by_rows(self.frame.sparkSession, self.schema),
+        ):
             answers = self._numbered(order.layout).mapInArrow(task, _ANSWERS).toArrow().column(0)
         return [pickle.loads(each.as_buffer()) for each in answers]  # noqa: S301  our own executors wrote it
 

@@ -22,8 +22,11 @@ import deltamirror
 from deltamirror import Catalog, Insert, Update
 from deltamirror.config import Settings, StorageSettings, load
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.rows.spark import SparkRows
+from deltamirror.rows.spark_batches import batches_by_rows
 
 __all__ = [
+    "BatchRows",
     "Command",
     "DeltaSave",
     "Edits",
@@ -50,6 +53,28 @@ class Command(Protocol):
 
 Result: TypeAlias = Any
 """The answer of a command, or an error of ours. An error of Spark is its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """How many rows the largest batch has that executors get of a statement, in a session with settings of its own."""
+
+    statement: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, session: SparkSession) -> int:
+        """Count them; the session has to have no other settings afterwards."""
+        for name, value in self.settings.items():
+            session.conf.set(name, value)
+        before, rows = _arrow_settings(session), SparkRows.of(session.sql(self.statement))
+        try:
+            with batches_by_rows(session, rows.schema):
+                found = rows.frame.mapInArrow(_counted, "count long").toArrow().column(0).to_pylist()
+            assert _arrow_settings(session) == before
+        finally:
+            for name in self.settings:
+                session.conf.unset(name)
+        return max(map(int, found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +314,14 @@ def run_command(session: SparkSession, request: dict[str, Any]) -> str:
     except PySparkException as error:
         result = str(error)
     return b64encode(pickle.dumps(result)).decode()
+
+
+def _arrow_settings(session: SparkSession) -> dict[str, str]:
+    return {name: value for name, value in session.conf.getAll.items() if "arrow" in name}
+
+
+def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from (pa.record_batch([pa.array([each.num_rows])], names=["count"]) for each in batches)
 
 
 def _stumbling(frame: DataFrame, attempts: int) -> DataFrame:

@@ -2,18 +2,37 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from deltamirror.delta.schema import schema_string
 from deltamirror.delta.schema.arrow import from_arrow
 
-__all__ = ["DataFrame", "SparkSession"]
+__all__ = ["DataFrame", "Settings", "SparkSession"]
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a session; it sets no others if it is ``closed``."""
+
+    getAll: dict[str, str] = field(default_factory=dict)  # noqa: N815 - pyspark's name
+    closed: bool = False
+
+    def set(self, name: str, value: str) -> None:
+        """Set one."""
+        if self.closed:
+            raise PySparkException(f"{name} cannot be set")
+        self.getAll[name] = value
+
+    def unset(self, name: str) -> None:
+        """As if one had never been set."""
+        self.getAll.pop(name, None)
 
 
 @dataclass(frozen=True)
@@ -24,17 +43,13 @@ class DataFrame:
     fails: Exception | None = None
     isStreaming: bool = False  # noqa: N815 - pyspark's name
     jobs: list[Task] | None = None
+    sparkSession: "SparkSession" = field(default_factory=lambda: SparkSession())  # noqa: N815, PLW0108 - pyspark's name, and it follows
 
     @property
     def schema(self) -> Any:
         """The schema, as Spark tells it."""
         text = schema_string(from_arrow(self.tasks[0].schema))
         return SimpleNamespace(json=lambda: json.dumps(json.loads(text)))
-
-    @property
-    def sparkSession(self) -> "SparkSession":  # noqa: N802 - pyspark's name
-        """The session that made it."""
-        return SparkSession()
 
     def repartition(self, _: int) -> "DataFrame":
         """The same tasks."""
@@ -63,8 +78,11 @@ class DataFrame:
         return pa.Table.from_batches(found, pa.schema([("answer", pa.binary())]))
 
 
+@dataclass(frozen=True)
 class SparkSession:
     """A session that runs the tasks of its frames here."""
+
+    conf: Settings = field(default_factory=Settings)
 
     def createDataFrame(self, rows: Sequence[tuple[Any, ...]], _: str) -> DataFrame:  # noqa: N802 - pyspark's name
         """A frame of one column, a task a row."""
