@@ -47,7 +47,7 @@ def table(lake: Catalog, tmp_path: Path) -> Table:
 @pytest.fixture(autouse=True)
 def _task_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1_000))
-    monkeypatch.setattr(spark_rows, "_task_number", lambda: next(numbers))
+    monkeypatch.setattr(spark_rows, "task_number", lambda: next(numbers))
 
 
 def files(folder: Path) -> list[str]:
@@ -196,7 +196,7 @@ def test_frames_are_known_without_pyspark() -> None:
 def test_a_task_outside_of_spark_has_the_number_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert TaskContext.get() is None
-    assert spark_rows._task_number() == 0
+    assert spark_rows.task_number() == 0
 
 
 def test_a_session_has_its_settings_again_after_a_write_and_after_one_that_failed(table: Table) -> None:

@@ -272,7 +272,7 @@ class Sink:
 @pytest.fixture(autouse=True)
 def _task_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1_000))
-    monkeypatch.setattr(spark_rows, "_task_number", lambda: next(numbers))
+    monkeypatch.setattr(spark_rows, "task_number", lambda: next(numbers))
 
 
 def ids(table: Table) -> list[int]:

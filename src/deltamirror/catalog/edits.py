@@ -7,6 +7,7 @@ rows.
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -53,6 +54,7 @@ from deltamirror.rows.expressions import Mismatch, Value, assigned, literal_valu
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import Scope, condition_of, value_in
 from deltamirror.rows.predicates import Condition, conjuncts, partition_choices
+from deltamirror.rows.sources import LargeRows
 from deltamirror.rows.writing import WrittenRows
 from deltamirror.txnlog.commit.request import Operation
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds
@@ -85,6 +87,8 @@ class EditPlan:
     change: RowChange
     key_bounds: pc.Expression | None = None
     """What else has to be possible in a file with such rows."""
+    source: tuple[LargeRows, Layout] | None = None
+    """Rows that the change needs and that are too many to hold, with their columns."""
     removes_only: bool = False
     """All rows of the condition go: whole files need not be read where partition values decide."""
 
@@ -129,8 +133,8 @@ class Edit(Protocol):
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Check it against a table; InvalidInput or Refused say what is wrong."""
 
-    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
-        """The plan with the data that it needs, which is read once."""
+    def loading(self, plan: EditPlan, layout: Layout, most: int) -> AbstractContextManager[EditPlan]:
+        """The plan with the data that it needs, which is read once; Spark keeps data of more bytes than that."""
 
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
         """The numbers for the history."""
@@ -141,9 +145,9 @@ class _WithoutData:
 
     __slots__ = ()
 
-    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
+    def loading(self, plan: EditPlan, layout: Layout, most: int) -> AbstractContextManager[EditPlan]:
         """The same."""
-        return plan
+        return nullcontext(plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +254,10 @@ class Editor:
     def carry_out(self, edit: Edit, plan: EditPlan) -> Edited:
         """Find the rows of an edit, and write the files that take the place of theirs."""
         began = time.monotonic()
-        plan = edit.loaded(plan, self.layout)
-        files = self._candidates(plan)
-        found = time.monotonic()
-        rewritten = self._rewritten(plan, files)
+        with edit.loading(plan, self.layout, self.writer.settings.rows.memory) as loaded:
+            files = self._candidates(loaded)
+            found = time.monotonic()
+            rewritten = self._rewritten(loaded, files)
         store = self.writer.place(self.location)[1]
         written = WrittenRows(self.layout, store, rewritten.adds, rewritten.changes)
         rewrite = RewriteMetrics(
@@ -298,6 +302,10 @@ class Editor:
         opener = scanning.TableFiles(self.location, self.writer.settings.storage)
         address, store = self.writer.place(self.location)
         work = rewriting.Rewriting(order, plan.change)
+        if plan.source is not None:
+            merging = import_module("deltamirror.rows.spark_merging")
+            merged: Rewritten = merging.LargeMerge.of(*plan.source, work, address).run(files, store)
+            return merged
         if self.session is None:
             found: Rewritten = work.run(files, opener, store)
             return found

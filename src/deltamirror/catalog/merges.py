@@ -1,6 +1,7 @@
 """Merges: what becomes of the rows of a table that match those of a source, of those that do not, and of the others."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
@@ -20,7 +21,7 @@ from deltamirror.rows.layout import Layout
 from deltamirror.rows.merging import BY_SOURCE, INSERTED, SOURCE, TARGET, Clause, MergeRows
 from deltamirror.rows.parsing import Scope, condition_in
 from deltamirror.rows.predicates import Comparison, Condition, IsNull, Joined, Not, Related, conjuncts
-from deltamirror.rows.sources import RowSource
+from deltamirror.rows.sources import LargeRows, RowSource
 from deltamirror.rows.writing import with_rows
 
 __all__ = [
@@ -171,11 +172,19 @@ class Merge:
         """The columns of the source."""
         return from_arrow(plain_schema(self.rows.schema))
 
-    def loaded(self, plan: EditPlan, layout: Layout) -> EditPlan:
-        """The plan with the rows of the source, in the types of tables; files outside of their keys are left out."""
-        caster = Caster(self.rows.schema, replace(layout, table=SOURCE, schema=self.source_type, mode="none"))
-        batches = [caster.cast(batch) for batch in with_rows(self.rows.read())]
-        source = pa.Table.from_batches(batches, caster.schema)
+    @contextmanager
+    def loading(self, plan: EditPlan, layout: Layout, most: int) -> Iterator[EditPlan]:
+        """The plan with the rows of the source; files outside of their keys are left out, if it is held here."""
+        source = replace(layout, table=SOURCE, schema=self.source_type, mode="none")
+        with self.rows.reading(most) as found:
+            if isinstance(found, LargeRows):
+                self._taken.append(found.count)
+                yield replace(plan, source=(found, source))
+            else:
+                yield self._loaded(plan, Caster(self.rows.schema, source), found)
+
+    def _loaded(self, plan: EditPlan, caster: Caster, rows: pa.RecordBatchReader) -> EditPlan:
+        source = pa.Table.from_batches([caster.cast(batch) for batch in with_rows(rows)], caster.schema)
         self._taken.append(source.num_rows)
         assert isinstance(plan.change, MergeRows)  # noqa: S101 - narrows the type; `plan` has made it
         change = replace(plan.change, source=source)

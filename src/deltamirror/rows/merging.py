@@ -30,7 +30,7 @@ from deltamirror.rows.changes import (
 from deltamirror.rows.expressions import Path
 from deltamirror.rows.writing import row_numbers
 
-__all__ = ["BY_SOURCE", "INSERTED", "SOURCE", "TARGET", "Clause", "MergeRows"]
+__all__ = ["BY_SOURCE", "INSERTED", "SOURCE", "TARGET", "Clause", "MergeRows", "one_struct"]
 
 TARGET: Final = "target"
 SOURCE: Final = "source"
@@ -103,7 +103,10 @@ class MergeRows:
         """The rows that the source has and the table has not; to be asked once all files were looked at."""
         numbers = row_numbers(self.source.num_rows)
         missing = numbers.filter(pc.invert(pc.is_in(numbers, value_set=self.report())))
-        rows = self._source_rows.take(missing)
+        yield from self.insertions(self._source_rows.take(missing), counts)
+
+    def insertions(self, rows: pa.RecordBatch, counts: Counts) -> Iterator[pa.RecordBatch]:
+        """What rows of the source come to that match none of the table; they are counted."""
         acts = self._chosen(rows, self.not_matched)
         for number, clause in enumerate(self.not_matched):
             found = rows.filter(_equals(acts, number))
@@ -120,9 +123,17 @@ class MergeRows:
         """The merge that knows which rows of the source matched elsewhere."""
         return replace(self, _seen=list(reports))
 
+    def source_keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The keys of rows of the source, as values that are equal where rows may match."""
+        return self._comparable_keys(rows, [other for _, other in self.keys])
+
+    def target_keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The same of rows of the table, which have at least ``columns``."""
+        return self._comparable_keys(one_struct(rows, TARGET), [one for one, _ in self.keys])
+
     def _joined(self, rows: pa.RecordBatch) -> "_Joined":
         """The pairs of rows that match, with the number of the clause that each of them meets."""
-        target = _struct(rows, TARGET)
+        target = one_struct(rows, TARGET)
         keys = self._keys(target, [one for one, _ in self.keys])
         pairs = keys.join(self._source_keys, [str(number) for number in range(len(self.keys))], join_type="inner")
         targets, sources = (_array(pairs.column(name)) for name in (TARGET, SOURCE))
@@ -139,7 +150,7 @@ class MergeRows:
 
     @cached_property
     def _source_rows(self) -> pa.RecordBatch:
-        return _struct(_one_batch(self.source), SOURCE)
+        return one_struct(_one_batch(self.source), SOURCE)
 
     @cached_property
     def _source_keys(self) -> pa.Table:
@@ -147,9 +158,12 @@ class MergeRows:
 
     def _keys(self, rows: pa.RecordBatch, expressions: Sequence[pc.Expression]) -> pa.Table:
         """The keys of rows, and their numbers."""
-        columns = [_comparable(each) for each in evaluated(rows, expressions, self.table)]
+        columns = self._comparable_keys(rows, expressions)
         names = [str(number) for number in range(len(columns))]
         return pa.table([*columns, row_numbers(rows.num_rows)], names=[*names, rows.schema.names[0]])
+
+    def _comparable_keys(self, rows: pa.RecordBatch, expressions: Sequence[pc.Expression]) -> list[pa.Array]:
+        return [_comparable(each) for each in evaluated(rows, expressions, self.table)]
 
     def _chosen(self, rows: pa.RecordBatch, clauses: Sequence[Clause]) -> pa.Array:
         """The number of the first clause whose condition is true of each row; null: none."""
@@ -177,7 +191,7 @@ class MergeRows:
         several = found.filter(pc.greater(found.field("counts"), 1))
         if len(several):
             row = rows.slice(several[0]["values"].as_py(), 1)
-            values = evaluated(_struct(row, TARGET), [one for one, _ in self.keys], self.table)
+            values = evaluated(one_struct(row, TARGET), [one for one, _ in self.keys], self.table)
             shown = zip(self.key_paths, values, strict=True)
             key = ", ".join(
                 f"{'.'.join(path[1:]) if path else 'its key'} = {value[0].as_py()!r}" for path, value in shown
@@ -260,7 +274,7 @@ def _equals(acts: pa.Array, number: int) -> pa.BooleanArray:
     return pc.fill_null(pc.equal(acts, number), False)
 
 
-def _struct(rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
+def one_struct(rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
     """All columns as the fields of one."""
     column = pa.StructArray.from_arrays(rows.columns, names=rows.schema.names)
     return pa.RecordBatch.from_arrays([column], names=[name])

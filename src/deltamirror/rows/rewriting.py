@@ -62,11 +62,24 @@ class Rewriting:
         """Change the rows of some of the files."""
         return self._run(files, opener, store, lambda _: (), task=task)
 
-    def insert(self, store: Store) -> Rewritten:
-        """Write the rows that come beside those that tasks have changed."""
+    def insert(
+        self, store: Store, inserted: Callable[[Counts], Iterable[pa.RecordBatch]] | None = None, *, task: int = 0
+    ) -> Rewritten:
+        """Write the rows that come beside those that tasks have changed: these, or all that the change knows of."""
         counts: Counts = Counter()
-        adds, changes = self._write(lambda record: self._inserted(self.change.inserted(counts), record), store)
+        rows = (inserted or self.change.inserted)(counts)
+        adds, changes = self._write(lambda record: self._inserted(rows, record), store, task)
         return Rewritten(adds=adds, changes=changes, counts=counts)
+
+    def looked_at(self, file: Mapping[str, Any], opener: TableFiles) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, with the columns that say which of them change."""
+        for _, batch in self._scan(self.order.layout, self.looked_up, opener).numbered_rows(file):
+            yield batch
+
+    @cached_property
+    def looked_up(self) -> list[Field]:
+        """The columns that say which rows change."""
+        return [each for each in self.order.layout.schema.fields if each.name in self.change.columns]
 
     def _run(
         self,
@@ -130,8 +143,7 @@ class Rewriting:
         """How many rows of a file change, by what happens to them, and how many there are."""
         counts: Counts = Counter()
         rows = 0
-        fields = [each for each in self.order.layout.schema.fields if each.name in self.change.columns]
-        for _, batch in self._scan(self.order.layout, fields, opener).numbered_rows(file):
+        for batch in self.looked_at(file, opener):
             counts += self.change.look(batch)
             rows += batch.num_rows
         return counts, rows

@@ -1,6 +1,7 @@
 """Row data as programs have it: Arrow data of any library, written by this process, and DataFrames of Spark."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
@@ -16,6 +17,7 @@ from deltamirror.storage.store import Store
 
 __all__ = [
     "ArrowRows",
+    "LargeRows",
     "RowData",
     "RowSource",
     "is_row_data",
@@ -31,6 +33,17 @@ RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Any
 DataFrame of Spark."""
 
 
+@dataclass(frozen=True, slots=True)
+class LargeRows:
+    """Rows of a DataFrame that Spark keeps: one process may have no room for them."""
+
+    frame: Any
+    """Its columns go by number; the last, ``id``, tells rows apart."""
+    schema: pa.Schema
+    """Their columns."""
+    count: int
+
+
 class RowSource(Protocol):
     """Rows that wait to be written."""
 
@@ -38,8 +51,8 @@ class RowSource(Protocol):
     def schema(self) -> pa.Schema:
         """Their columns."""
 
-    def read(self) -> pa.RecordBatchReader:
-        """Bring them to this process, batch by batch or all at once."""
+    def reading(self, most: int) -> AbstractContextManager["pa.RecordBatchReader | LargeRows"]:
+        """Bring them to this process; rows of more bytes than that stay where they are, until the end."""
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write them to data files; the store is that at the address, with the credentials of this process."""
@@ -56,9 +69,9 @@ class ArrowRows:
         """Its columns."""
         return self.reader.schema
 
-    def read(self) -> pa.RecordBatchReader:
-        """The reader, which is used up."""
-        return self.reader
+    def reading(self, most: int) -> AbstractContextManager[pa.RecordBatchReader]:
+        """The reader, which is used up: the rows are of this process, however many there are."""
+        return nullcontext(self.reader)
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows; the reader is used up."""

@@ -10,6 +10,7 @@ tasks have written.
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -32,6 +33,7 @@ from deltamirror.rows.changes import Rewritten
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.rewriting import Rewriting
 from deltamirror.rows.scanning import TableFiles, file_groups
+from deltamirror.rows.sources import LargeRows
 from deltamirror.rows.spark_batches import batches_by_rows
 from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows
 from deltamirror.storage.address import StoreAddress
@@ -39,17 +41,26 @@ from deltamirror.storage.location import is_of_one_machine
 from deltamirror.storage.store import Store
 
 __all__ = [
+    "ANSWERS",
+    "ROW_ID",
     "SparkRows",
     "TaskEdit",
     "TaskRows",
+    "answered",
     "collected",
     "edit_task",
+    "edited",
     "edited_by_tasks",
+    "task_number",
+    "told",
     "write_task",
     "written_by_task",
 ]
 
-_ANSWERS: Final = "answer binary"
+ANSWERS: Final = "answer binary"
+"""What tasks tell, as a column of Spark."""
+ROW_ID: Final = "id"
+_SIZES: Final = "count long, bytes long"
 _FILES: Final = (attrgetter("adds"), attrgetter("changes"))
 _OPTIMISED: Final = "delta.autoOptimize.optimizeWrite"
 
@@ -85,10 +96,20 @@ class SparkRows:
             raise InvalidInput("the DataFrame has no columns", hint="select those that the table has")
         return cls(frame, to_arrow(columns))
 
-    def read(self) -> pa.RecordBatchReader:
-        """All rows, by one job."""
-        with translated_query("collect the DataFrame"):
-            return self.frame.toArrow().to_reader()
+    @contextmanager
+    def reading(self, most: int) -> Iterator[pa.RecordBatchReader | LargeRows]:
+        """The rows, which are computed once: in this process, unless they are of more bytes than that."""
+        with translated_query("compute the DataFrame"):
+            kept = self._numbered().selectExpr("*", f"monotonically_increasing_id() AS {ROW_ID}").persist()
+        try:
+            with translated_query("compute the DataFrame"):
+                sizes = kept.mapInArrow(_sizes, _SIZES).toArrow().to_pylist()
+                count, size = (sum(each[name] for each in sizes) for name in ("count", "bytes"))
+                found = None if size > most else kept.drop(ROW_ID).toArrow().rename_columns(self.schema.names)
+            yield LargeRows(kept, self.schema, count) if found is None else found.to_reader()
+        finally:
+            with suppress(Exception):  # the session may have ended, and the rows with it
+                kept.unpersist()
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows by one job. If a task fails, the files of the others are deleted again."""
@@ -100,15 +121,16 @@ class SparkRows:
             translated_query(f"write the rows of table {order.layout.table!r}"),
             batches_by_rows(self.frame.sparkSession, self.schema),
         ):
-            answers = self._numbered(order.layout).mapInArrow(task, _ANSWERS).toArrow().column(0)
-        return [pickle.loads(each.as_buffer()) for each in answers]  # noqa: S301  our own executors wrote it
+            answers = self._rebalanced(order.layout).mapInArrow(task, ANSWERS).toArrow().column(0)
+        return answered(answers)
 
-    def _numbered(self, layout: Layout) -> DataFrame:
-        """The rows, in tasks that are rebalanced by partitions where the table wants that; columns go by number.
+    def _numbered(self) -> DataFrame:
+        """Columns go by number: Spark looks them up by their names, and takes a dot in one for a field of a struct."""
+        return self.frame.toDF(*(str(number) for number in range(len(self.schema))))
 
-        Spark looks columns up by their names, and takes a dot in one for a field of a struct.
-        """
-        numbered = self.frame.toDF(*(str(number) for number in range(len(self.schema))))
+    def _rebalanced(self, layout: Layout) -> DataFrame:
+        """The rows, in tasks that are rebalanced by partitions where the table wants that."""
+        numbered = self._numbered()
         if not is_enabled(layout.metadata, _OPTIMISED):
             return numbered
         partitions = {each.name.lower() for each in layout.partition_fields}
@@ -116,19 +138,23 @@ class SparkRows:
         return numbered.hint("rebalance", *(numbered[each] for each in numbers))
 
 
+def _sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"count": [batch.num_rows], "bytes": [batch.nbytes]})
+
+
 def write_task(
     order: RowOrder, address: StoreAddress, names: Sequence[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The part that runs on executors: the rows of one task in, what it has written out."""
-    answer = pickle.dumps(written_by_task(order, address, names, batches))
-    yield pa.record_batch([pa.array([answer], pa.binary())], names=["answer"])
+    yield told(written_by_task(order, address, names, batches))
 
 
 def written_by_task(
     order: RowOrder, address: StoreAddress, names: Sequence[str], batches: Iterator[pa.RecordBatch]
 ) -> TaskRows:
     """Write the rows of the task that runs here; Spark may have other names for their columns."""
-    task = _task_number()
+    task = task_number()
     named = (pa.RecordBatch.from_arrays(batch.columns, names=list(names)) for batch in batches)
     if (first := next(named, None)) is None:
         return TaskRows(task)
@@ -199,7 +225,12 @@ def _edits(
     task = partial(edit_task, fresh, address)
     with translated_query(f"change the rows of table {rewriting.order.layout.table!r}"):
         frame = session.createDataFrame(groups, "files binary").repartition(len(groups))
-        answers = frame.mapInArrow(task, _ANSWERS).toArrow().column(0)
+        answers = frame.mapInArrow(task, ANSWERS).toArrow().column(0)
+    return answered(answers)
+
+
+def answered(answers: pa.ChunkedArray) -> list[Any]:
+    """What tasks told."""
     return [pickle.loads(each.as_buffer()) for each in answers]  # noqa: S301  our own executors wrote it
 
 
@@ -209,12 +240,17 @@ def edit_task(
     """The part that runs on executors: the files of one task in, what became of them out."""
     groups = [pickle.loads(each.as_buffer()) for batch in batches for each in batch.column(0)]  # noqa: S301  our driver's
     if groups:
-        answer = pickle.dumps(_edited(rewriting, address, list(chain(*groups))))
-        yield pa.record_batch([pa.array([answer], pa.binary())], names=["answer"])
+        yield told(edited(rewriting, address, list(chain(*groups))))
 
 
-def _edited(rewriting: Rewriting, address: StoreAddress, files: Sequence[Mapping[str, Any]]) -> TaskEdit:
-    task = _task_number()
+def told(answer: object) -> pa.RecordBatch:
+    """What a task tells the driver."""
+    return pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
+
+
+def edited(rewriting: Rewriting, address: StoreAddress, files: Sequence[Mapping[str, Any]]) -> TaskEdit:
+    """Change the rows of files in the task that runs here."""
+    task = task_number()
     try:
         opener = TableFiles.of_executor(address)
         found = rewriting.run_task(files, opener, executor_store(address), task=task)
@@ -223,7 +259,8 @@ def _edited(rewriting: Rewriting, address: StoreAddress, files: Sequence[Mapping
         return TaskEdit(TaskRows(task, error=explained(error)))
 
 
-def _task_number() -> int:
+def task_number() -> int:
+    """The number of the task that runs here, among those of its job."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 

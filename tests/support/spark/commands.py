@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import deltamirror
 from deltamirror import Catalog, Insert, Update
-from deltamirror.config import Settings, StorageSettings, load
+from deltamirror.config import RowsSettings, Settings, StorageSettings, load
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.rows.spark import SparkRows
 from deltamirror.rows.spark_batches import batches_by_rows
@@ -34,6 +35,7 @@ __all__ = [
     "FrameLoad",
     "FrameOf",
     "FrameWrite",
+    "LargeMerges",
     "Result",
     "StreamCopy",
     "StreamRun",
@@ -199,6 +201,23 @@ class Edits:
             table.delete(self.delete, spark=session)
             table.merge(session.sql(self.source), ["id"], matched=Update(), not_matched=Insert())
             return table.info().head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeMerges:
+    """Rows merged into tables that Spark joins, however few they are; the answer is the versions."""
+
+    catalog: str
+    merges: Mapping[str, Mapping[str, Any]]
+    """By the table: the arguments of ``Table.merge``, with a statement of SQL as the source."""
+
+    def run(self, session: SparkSession) -> dict[str, int]:
+        """Merge them."""
+        settings = replace(Settings(), rows=RowsSettings(memory=1))
+        with Catalog(self.catalog, settings=settings) as catalog:
+            for name, given in self.merges.items():
+                catalog.table(name).merge(**{**given, "source": session.sql(given["source"])})
+            return {name: catalog.table(name).info().head for name in self.merges}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
