@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from deltamirror import Catalog, Table
+from deltamirror import Catalog, Delete, Insert, Table
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.errors import InvalidInput
 from tests.support.rows.frame_orders import ORDERS, assert_format_works, committed, data_files, frame_rows, ids, some
-from tests.support.spark.commands import Edits, FrameOf, FrameWrite
+from tests.support.spark.commands import Edits, FrameOf, FrameWrite, LargeMerges
 from tests.support.spark.runners import SparkRig
 
 pytestmark = [
@@ -62,6 +62,17 @@ def test_frames_are_written_over_spark_connect(
     assert isinstance(found, InvalidInput)
     assert "'id' is NOT NULL" in found.message
     assert data_files(tmp_path / "orders") == committed(orders)
+    replaced = FrameWrite(catalog=url, frames={"orders": some(30, 4, tasks=2)}, overwrites={"orders": {}})
+    assert spark_connect.run_command(replaced) == {"orders": 2}
+    assert ids(orders) == list(range(30, 34))
+
+
+@pytest.mark.elsewhere  # on a classic session, such a merge is in the default suite
+def test_a_large_source_is_joined_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
+    orders.append(frame_rows(0, 20))
+    given = {"source": some(10, 20, tasks=2), "on": ["id"], "matched": Delete(), "not_matched": Insert()}
+    assert spark_connect.run_command(LargeMerges(catalog=url, merges={"orders": given})) == {"orders": 2}
+    assert ids(orders) == [*range(10), *range(20, 30)]
 
 
 def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
