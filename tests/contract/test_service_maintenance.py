@@ -20,7 +20,7 @@ from deltamirror.config import Settings
 from deltamirror.errors import Unavailable
 from deltamirror.pipeline.run.compaction import LocalCompactor
 from deltamirror.steps import Moment, Step, observed
-from deltamirror.txnlog.queue.maintenance import ChoreRecord
+from deltamirror.txnlog.queue.chore_records import ChoreRecord
 from deltamirror.work import Chore
 from tests.support.lakes.lake import opened
 from tests.support.mirrors.local import following, local_settings, until

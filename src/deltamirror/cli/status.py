@@ -18,7 +18,7 @@ from deltamirror.ops.advice import errors_of, remedy_of
 from deltamirror.ops.documents import status_document
 from deltamirror.ops.slo import report as slo_report
 from deltamirror.pipeline.failures.policy import way_out
-from deltamirror.txnlog.queue.maintenance import ChoreRecord
+from deltamirror.txnlog.queue.chore_records import ChoreRecord
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.work import Chore

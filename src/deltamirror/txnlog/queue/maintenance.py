@@ -3,13 +3,11 @@
 A service that optimizes or vacuums a table holds its lease of the lane MAINTENANCE: no other service does meanwhile.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, func, or_, select
-from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.config import Switch
@@ -22,13 +20,13 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import files, heads, maintenance, metadata, tables, versions
 from deltamirror.txnlog.database.upsert import upsert
+from deltamirror.txnlog.queue.chore_records import ChoreRecord, records_of
 from deltamirror.txnlog.queue.leases import under
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Chore, Lease
 
 __all__ = [
-    "ChoreRecord",
     "MaintainedTable",
     "count_small_files",
     "maintained_table",
@@ -36,28 +34,7 @@ __all__ = [
     "metadata_of",
     "record_done",
     "record_failure",
-    "records_of",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoreRecord:
-    """What services know of a chore of a table."""
-
-    chore: Chore
-    at: int | None
-    """When it was done last; None: never."""
-    version: int
-    """The version of the table that has nothing left to do; -1: there is none."""
-    num_files: int
-    """How many files it replaced or deleted then."""
-    num_bytes: int
-    attempts: int
-    """How often it failed since."""
-    next_attempt_at: int | None
-    """When it is tried again after a failure."""
-    error_code: str | None
-    error_message: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,15 +119,6 @@ def record_failure(
     _record(database, lease, chore, seconds=seconds, values={**failed, **named})
 
 
-def records_of(connection: Connection, wanted: ColumnElement[bool]) -> defaultdict[int, dict[Chore, ChoreRecord]]:
-    """What is recorded of the chores of these ``tables``, by table."""
-    own, found = maintenance.c.table_id == tables.c.table_id, defaultdict[int, dict[Chore, ChoreRecord]](dict)
-    for row in connection.execute(select(maintenance).join(tables, own).where(wanted).order_by(maintenance.c.chore)):
-        record = _chore_record(row)
-        found[row.table_id][record.chore] = record
-    return found
-
-
 _WELL = {"attempts": 0, "next_attempt_at": None, "error_code": None, "error_message": None}
 _NEVER = {"done_at": None, "version": -1, "num_files": 0, "num_bytes": 0}
 
@@ -190,17 +158,3 @@ def _record(database: Database, lease: Lease, chore: Chore, *, seconds: float, v
         again = {name: done.excluded[name] for name in values}
         key = [maintenance.c.table_id, maintenance.c.chore]
         session.execute(done.on_conflict_do_update(index_elements=key, set_=again))
-
-
-def _chore_record(row: Row[Any]) -> ChoreRecord:
-    return ChoreRecord(
-        chore=Chore(row.chore),
-        at=row.done_at,
-        version=row.version,
-        num_files=row.num_files,
-        num_bytes=row.num_bytes,
-        attempts=row.attempts,
-        next_attempt_at=row.next_attempt_at,
-        error_code=row.error_code,
-        error_message=row.error_message,
-    )

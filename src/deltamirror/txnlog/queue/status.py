@@ -24,7 +24,7 @@ from deltamirror.txnlog.database.schema import (
     tables,
     versions,
 )
-from deltamirror.txnlog.queue.maintenance import ChoreRecord, records_of
+from deltamirror.txnlog.queue.chore_records import ChoreRecord, records_of
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import MirrorState, table_info
 from deltamirror.txnlog.tables.switch import is_switched_on
