@@ -28,7 +28,8 @@ class RowsSettings(msgspec.Struct, frozen=True, kw_only=True):
         described(
             "How much all open data files of a write may hold in memory, and those of each task where Spark writes. "
             "Beyond it, the largest one is closed, "
-            "however small it is: data that is sorted by its partition columns makes larger files.",
+            "however small it is: data that is sorted by its partition columns makes larger files. A DataFrame of more "
+            "bytes than this stays with Spark when it is merged.",
             unit="bytes",
             reload=Reload.LIVE,
         ),
