@@ -150,6 +150,14 @@ def test_a_job_that_fails_is_one_error_of_ours_and_nothing_is_committed(
     assert table.info().head == 0
 
 
+@pytest.mark.parametrize("kind", [InvalidInput, PermissionDenied, Transient, Unavailable])
+def test_an_error_of_ours_that_a_task_raised_is_that_error(table: Table, kind: type[DeltaMirrorError]) -> None:
+    traceback = f"Traceback (most recent call last):\n  File x\ndeltamirror.errors.{kind.__name__}: told by a task\n"
+    with pytest.raises(kind, match=r"^told by a task$"):
+        table.append(DataFrame([orders(1)], fails=RuntimeError(f"Job aborted. {traceback}")))
+    assert table.info().head == 0
+
+
 def test_an_executor_without_access_says_where_it_looked_for_it(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: object) -> object:
         raise PermissionDenied("the store refuses us", hint="check the keys")

@@ -1,8 +1,9 @@
 """The one translator of what Spark raises: pyspark, py4j, grpc and sockets each have exceptions of their own."""
 
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -13,6 +14,7 @@ from deltamirror.errors import (
     InvalidInput,
     InvalidSettings,
     MissingExtra,
+    PermissionDenied,
     Transient,
     Unavailable,
 )
@@ -45,6 +47,13 @@ _GONE: Final = (
 
 # Words of Spark by which the end of an executor, or of a Python process on it, is known.
 _LOST: Final = ("ExecutorLostFailure", "Python worker exited unexpectedly", "Python worker failed to connect back")
+
+
+_OF_TASKS: Final[Mapping[str, type[DeltaMirrorError]]] = {
+    each.__name__: each for each in (InvalidInput, PermissionDenied, Transient, Unavailable)
+}
+_RAISED: Final = re.compile(rf"deltamirror\.errors\.({'|'.join(_OF_TASKS)}): (.+)")
+"""An error of ours that a task raised, in the words of Spark."""
 
 
 @contextmanager
@@ -93,6 +102,8 @@ def _of_query(found: DeltaMirrorError, text: str) -> DeltaMirrorError:
         return Unavailable(found.message, hint="nothing was committed; check that Spark runs, and write the rows again")
     if not isinstance(found, Internal):
         return found
+    if (raised := _RAISED.search(found.message)) is not None:
+        return _OF_TASKS[raised[1]](raised[2], hint="nothing was committed")
     if any(sign in text for sign in _LOST):
         hint = "nothing was committed; its log says why it ended, often for lack of memory; write the rows again"
         return Transient(found.message, hint=hint)
