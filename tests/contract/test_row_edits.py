@@ -217,7 +217,7 @@ def test_mapped_columns_keep_their_names_in_files(catalog: Catalog, tmp_path: Pa
     with pytest.raises(InvalidInput, match=r"'s\.x' is a field, which cannot be set alone") as caught:
         table.update({"s.x": "5"})
     assert "give 's' a whole value" in caught.value.hint
-    table.update({"a b": "`a b` * 10", "p": "'z'"}, "s.x = 3")
+    table.update({"`a b`": "`a b` * 10", "p": "'z'"}, "s.x = 3")
     expected = [{"a b": 2, "p": "x", "s": None}, {"a b": 30, "p": "z", "s": {"x": 3}}]
     assert sorted(table.to_arrow().to_pylist(), key=str) == expected
     physical = {each.physical_name for each in table.snapshot().schema.fields if each.name != "p"}

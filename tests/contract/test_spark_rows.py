@@ -29,6 +29,7 @@ from deltamirror.errors import (
 from deltamirror.executors.access import executor_store
 from deltamirror.rows import spark as spark_rows
 from deltamirror.rows.sources import is_spark_frame
+from deltamirror.rows.spark_batches import batches_by_rows
 from tests.support.spark.frames import DataFrame, Settings, SparkSession
 
 pytestmark = pytest.mark.requirement("R89")
@@ -218,3 +219,10 @@ def test_a_session_has_its_settings_again_after_a_write_and_after_one_that_faile
 def test_a_session_whose_settings_cannot_be_changed_writes_all_the_same(table: Table) -> None:
     table.append(DataFrame([orders(1)], sparkSession=SparkSession(Settings(closed=True))))
     assert table.to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_setting_that_is_made_during_a_write_stays() -> None:
+    session, name = SparkSession(), "spark.sql.execution.arrow.maxRecordsPerBatch"
+    with batches_by_rows(session):  # type: ignore[arg-type]
+        session.conf.set(name, "333")
+    assert session.conf.getAll == {name: "333"}

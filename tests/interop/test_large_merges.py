@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamirror import Catalog, Delete, Insert, Table, Update
-from deltamirror.errors import InvalidInput
+from deltamirror.errors import InvalidInput, Transient
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import row_texts
 from tests.support.spark.commands import LargeMerges
@@ -153,3 +153,28 @@ def test_two_rows_of_a_large_source_for_one_row_are_refused_and_leave_no_file(
         assert "2 rows of the source match the row with id = 20" in str(error)
         assert {path.name for path in (tmp_path / "t").rglob("*.parquet")} == files
         assert table.info().head == 5
+
+
+def test_rows_of_a_large_source_that_spark_computes_again_are_neither_lost_nor_doubled(
+    sqlite_lake: str, tmp_path: Path, delta_spark: Reader
+) -> None:
+    given = {
+        "source": "SELECT id * 10 + id % 2 AS id, 'p0' AS p, 1.0D AS f FROM range(0, 400, 1, 4)",
+        "on": ["id"],
+        "matched": Update({"p": "source.p"}),
+        "not_matched": Insert({"id": "source.id", "p": "source.p"}),
+    }
+    with Catalog(sqlite_lake) as catalog:
+        tables = [catalog.create_table(name, location=tmp_path / name, schema="id long, p string") for name in "ab"]
+        for table in tables:
+            table.append(pa.table({"id": [number * 10 for number in range(400)]}))
+        assert delta_spark.run(LargeMerges(catalog=sqlite_lake, merges={"a": given}, loses="cache")) == {"a": 2}
+        assert sorted(tables[0].to_arrow(filter="p = 'p0'")["id"].to_pylist()) == [
+            number * 10 + number % 2 for number in range(400)
+        ]
+        assert len(tables[0].to_arrow()) == 600
+        files = {path.name for path in (tmp_path / "b").rglob("*.parquet")}
+        error = delta_spark.run(LargeMerges(catalog=sqlite_lake, merges={"b": given}, loses="blocks"))
+        assert isinstance(error, Transient)
+        assert tables[1].info().head == 1
+        assert {path.name for path in (tmp_path / "b").rglob("*.parquet")} == files

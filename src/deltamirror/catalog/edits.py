@@ -7,7 +7,6 @@ rows.
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -133,7 +132,7 @@ class Edit(Protocol):
     def plan(self, layout: Layout, *, rows_checked: bool) -> EditPlan:
         """Check it against a table; InvalidInput or Refused say what is wrong."""
 
-    def loading(self, plan: EditPlan, layout: Layout, most: int) -> AbstractContextManager[EditPlan]:
+    def loaded(self, plan: EditPlan, layout: Layout, most: int) -> EditPlan:
         """The plan with the data that it needs, which is read once; Spark keeps data of more bytes than that."""
 
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
@@ -145,9 +144,9 @@ class _WithoutData:
 
     __slots__ = ()
 
-    def loading(self, plan: EditPlan, layout: Layout, most: int) -> AbstractContextManager[EditPlan]:
+    def loaded(self, plan: EditPlan, layout: Layout, most: int) -> EditPlan:
         """The same."""
-        return nullcontext(plan)
+        return plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +253,10 @@ class Editor:
     def carry_out(self, edit: Edit, plan: EditPlan) -> Edited:
         """Find the rows of an edit, and write the files that take the place of theirs."""
         began = time.monotonic()
-        with edit.loading(plan, self.layout, self.writer.settings.rows.memory) as loaded:
-            files = self._candidates(loaded)
-            found = time.monotonic()
-            rewritten = self._rewritten(loaded, files)
+        plan = edit.loaded(plan, self.layout, self.writer.settings.rows.memory)
+        files = self._candidates(plan)
+        found = time.monotonic()
+        rewritten = self._rewritten(plan, files)
         store = self.writer.place(self.location)[1]
         written = WrittenRows(self.layout, store, rewritten.adds, rewritten.changes)
         rewrite = RewriteMetrics(
@@ -350,10 +349,11 @@ def assigned_values(values: Assignments, layout: Layout, scope: Scope) -> dict[s
 
 
 def _settable(name: str, layout: Layout) -> Field:
-    if (column := layout.schema.get(name)) is None:
-        if (whole := _struct_around(name, layout)) is not None:
-            hint = f"give {whole.name!r} a whole value, or set the field in Spark"
-            raise InvalidInput(f"table {layout.table!r}: {name!r} is a field, which cannot be set alone", hint=hint)
+    path = () if layout.schema.get(name) is not None else _known_path(name, layout)
+    if len(path) > 1:
+        hint = f"give {path[0]!r} a whole value, or set the field in Spark"
+        raise InvalidInput(f"table {layout.table!r}: {name!r} is a field, which cannot be set alone", hint=hint)
+    if (column := layout.schema.get(*(path or (name,)))) is None:
         known = ", ".join(each.name for each in layout.schema.fields)
         hint = f"there are: {known}; of a struct, set the whole"
         raise InvalidInput(f"table {layout.table!r} has no column {name!r}", hint=hint)
@@ -366,13 +366,12 @@ def _settable(name: str, layout: Layout) -> Field:
     return column
 
 
-def _struct_around(name: str, layout: Layout) -> Field | None:
-    """The column that a name such as ``address.zip`` is a field of; None where there is no such field."""
+def _known_path(name: str, layout: Layout) -> Sequence[str]:
+    """The names of a column, or of a field such as ``address.zip``, in backticks or not; empty: there is none."""
     try:
-        path = resolved_path(layout.schema, column_path(name))
+        return resolved_path(layout.schema, column_path(name))
     except InvalidSchema:
-        return None
-    return layout.schema.get(path[0])
+        return ()
 
 
 def _value(value: object, scope: Scope, column: Field) -> Value:

@@ -1,7 +1,6 @@
 """Merges: what becomes of the rows of a table that match those of a source, of those that do not, and of the others."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
@@ -154,7 +153,11 @@ class Merge:
             require_writable_rows(layout, rows_checked=rows_checked)
         else:
             require_updatable_rows(layout, rows_checked=rows_checked)
+        require_castable(self.rows.schema, self._source_layout(layout))
         return _Planner(self, layout).plan()
+
+    def _source_layout(self, layout: Layout) -> Layout:
+        return replace(layout, table=SOURCE, schema=self.source_type, mode="none")
 
     def metrics(self, rewrite: RewriteMetrics, counts: Counts, *, is_counted: bool) -> dict[str, str]:
         """The metrics of a MERGE; all files are read, so that rows are always counted."""
@@ -172,18 +175,13 @@ class Merge:
         """The columns of the source."""
         return from_arrow(plain_schema(self.rows.schema))
 
-    @contextmanager
-    def loading(self, plan: EditPlan, layout: Layout, most: int) -> Iterator[EditPlan]:
+    def loaded(self, plan: EditPlan, layout: Layout, most: int) -> EditPlan:
         """The plan with the rows of the source; files outside of their keys are left out, if it is held here."""
-        source = replace(layout, table=SOURCE, schema=self.source_type, mode="none")
-        with self.rows.reading(most) as found:
-            if isinstance(found, LargeRows):
-                self._taken.append(found.count)
-                yield replace(plan, source=(found, source))
-            else:
-                yield self._loaded(plan, Caster(self.rows.schema, source), found)
-
-    def _loaded(self, plan: EditPlan, caster: Caster, rows: pa.RecordBatchReader) -> EditPlan:
+        rows, columns = self.rows.read(most), self._source_layout(layout)
+        if isinstance(rows, LargeRows):
+            self._taken.append(rows.count)
+            return replace(plan, source=(rows, columns))
+        caster = Caster(self.rows.schema, columns)
         source = pa.Table.from_batches([caster.cast(batch) for batch in with_rows(rows)], caster.schema)
         self._taken.append(source.num_rows)
         assert isinstance(plan.change, MergeRows)  # noqa: S101 - narrows the type; `plan` has made it

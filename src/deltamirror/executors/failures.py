@@ -46,7 +46,12 @@ _GONE: Final = (
 )
 
 # Words of Spark by which the end of an executor, or of a Python process on it, is known.
-_LOST: Final = ("ExecutorLostFailure", "Python worker exited unexpectedly", "Python worker failed to connect back")
+_LOST: Final = (
+    "ExecutorLostFailure",
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "Checkpoint block",  # of rows that it had kept
+)
 
 
 _OF_TASKS: Final[Mapping[str, type[DeltaMirrorError]]] = {

@@ -1,7 +1,6 @@
 """Row data as programs have it: Arrow data of any library, written by this process, and DataFrames of Spark."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
@@ -51,8 +50,8 @@ class RowSource(Protocol):
     def schema(self) -> pa.Schema:
         """Their columns."""
 
-    def reading(self, most: int) -> AbstractContextManager["pa.RecordBatchReader | LargeRows"]:
-        """Bring them to this process; rows of more bytes than that stay where they are, until the end."""
+    def read(self, most: int) -> "pa.RecordBatchReader | LargeRows":
+        """Bring them to this process; those of a DataFrame that has more bytes than that stay with Spark."""
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write them to data files; the store is that at the address, with the credentials of this process."""
@@ -69,9 +68,9 @@ class ArrowRows:
         """Its columns."""
         return self.reader.schema
 
-    def reading(self, most: int) -> AbstractContextManager[pa.RecordBatchReader]:
+    def read(self, most: int) -> pa.RecordBatchReader:
         """The reader, which is used up: the rows are of this process, however many there are."""
-        return nullcontext(self.reader)
+        return self.reader
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows; the reader is used up."""

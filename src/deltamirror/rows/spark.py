@@ -10,7 +10,6 @@ tasks have written.
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -96,20 +95,16 @@ class SparkRows:
             raise InvalidInput("the DataFrame has no columns", hint="select those that the table has")
         return cls(frame, to_arrow(columns))
 
-    @contextmanager
-    def reading(self, most: int) -> Iterator[pa.RecordBatchReader | LargeRows]:
+    def read(self, most: int) -> pa.RecordBatchReader | LargeRows:
         """The rows, which are computed once: in this process, unless they are of more bytes than that."""
         with translated_query("compute the DataFrame"):
-            kept = self._numbered().selectExpr("*", f"monotonically_increasing_id() AS {ROW_ID}").persist()
-        try:
-            with translated_query("compute the DataFrame"):
-                sizes = kept.mapInArrow(_sizes, _SIZES).toArrow().to_pylist()
-                count, size = (sum(each[name] for each in sizes) for name in ("count", "bytes"))
-                found = None if size > most else kept.drop(ROW_ID).toArrow().rename_columns(self.schema.names)
-            yield LargeRows(kept, self.schema, count) if found is None else found.to_reader()
-        finally:
-            with suppress(Exception):  # the session may have ended, and the rows with it
-                kept.unpersist()
+            # Rows that executors lose are an error then: computed again, they would be others, or in another order.
+            kept = self._numbered().selectExpr("*", f"monotonically_increasing_id() AS {ROW_ID}").localCheckpoint()
+            sizes = kept.mapInArrow(_sizes, _SIZES).toArrow().to_pylist()
+            count, size = (sum(each[name] for each in sizes) for name in ("count", "bytes"))
+            if size > most:
+                return LargeRows(kept, self.schema, count)
+            return kept.drop(ROW_ID).toArrow().rename_columns(self.schema.names).to_reader()
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows by one job. If a task fails, the files of the others are deleted again."""
@@ -119,7 +114,7 @@ class SparkRows:
         task = partial(write_task, order, address, tuple(self.schema.names))
         with (
             translated_query(f"write the rows of table {order.layout.table!r}"),
-            batches_by_rows(self.frame.sparkSession, self.schema),
+            batches_by_rows(self.frame.sparkSession),
         ):
             answers = self._rebalanced(order.layout).mapInArrow(task, ANSWERS).toArrow().column(0)
         return answered(answers)

@@ -8,44 +8,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.types as kinds
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 __all__ = ["batches_by_rows"]
 
-_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_NO_LIMIT: Final = str(2**31 - 1)
-"""For which Spark adds nothing up."""
-_FEW_ROWS: Final = 1024
-"""With 64 KiB in each row these are the 64 MiB of Spark's own limit."""
+_WANTED: Final = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+}
+"""The largest number is no limit, for which nothing is added up. So many rows of 64 KiB each are the 64 MiB of Spark's
+own limit."""
 
 
 @contextmanager
-def batches_by_rows(session: SparkSession, schema: pa.Schema) -> Iterator[None]:
+def batches_by_rows(session: SparkSession) -> Iterator[None]:
     """Let batches end at a number of rows alone while a job of a session runs.
 
-    They have fewer rows if one may be of any size. A session that has a limit of its own keeps it.
+    A session that has limits of its own keeps them; those of another job of ours are the same.
     """
-    if {_BYTES, _ROWS} & session.conf.getAll.keys():
+    if _WANTED.keys() & session.conf.getAll.keys():
         yield
         return
-    has_bound = all(_has_fixed_size(kind) for kind in schema.types)
-    wanted = {_BYTES: _NO_LIMIT} if has_bound else {_ROWS: str(_FEW_ROWS), _BYTES: _NO_LIMIT}
     try:
         with suppress(PySparkException):  # a server may keep its settings to itself: then it goes on adding up
-            for name, value in wanted.items():
+            for name, value in _WANTED.items():
                 session.conf.set(name, value)
         yield
     finally:
         with suppress(PySparkException):
-            for name in wanted:
-                session.conf.unset(name)
-
-
-def _has_fixed_size(kind: pa.DataType) -> bool:
-    if kinds.is_struct(kind):
-        return all(_has_fixed_size(field.type) for field in kind)
-    return bool(kinds.is_primitive(kind) or kinds.is_null(kind) or kinds.is_decimal(kind))
+            for name, value in _WANTED.items():
+                if session.conf.getAll.get(name) == value:  # not one that was set meanwhile
+                    session.conf.unset(name)

@@ -57,7 +57,7 @@ class LargeMerge:
         layout, address = self.tasks.rewriting.order.layout, self.tasks.address
         with (
             translated_query(f"merge the rows into table {layout.table!r}"),
-            batches_by_rows(self.rows.frame.sparkSession, self.rows.schema),
+            batches_by_rows(self.rows.frame.sparkSession),
             self._matching(self._groups(files)) as (groups, matching),
         ):
             edits = self._edits(groups, matching)

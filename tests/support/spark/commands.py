@@ -3,13 +3,15 @@
 import io
 import os
 import pickle
+import random
 import runpy
 import signal
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
+from unittest.mock import patch
 
 import msgspec
 import pyarrow as pa
@@ -25,6 +27,7 @@ from deltamirror.config import RowsSettings, Settings, StorageSettings, load
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.rows.spark import SparkRows
 from deltamirror.rows.spark_batches import batches_by_rows
+from deltamirror.rows.spark_merging import LargeMerge
 
 __all__ = [
     "BatchRows",
@@ -70,7 +73,7 @@ class BatchRows:
             session.conf.set(name, value)
         before, rows = _arrow_settings(session), SparkRows.of(session.sql(self.statement))
         try:
-            with batches_by_rows(session, rows.schema):
+            with batches_by_rows(session):
                 found = rows.frame.mapInArrow(_counted, "count long").toArrow().column(0).to_pylist()
             assert _arrow_settings(session) == before
         finally:
@@ -210,14 +213,37 @@ class LargeMerges:
     catalog: str
     merges: Mapping[str, Mapping[str, Any]]
     """By the table: the arguments of ``Table.merge``, with a statement of SQL as the source."""
+    loses: Literal["nothing", "cache", "blocks"] = "nothing"
+    """What Spark loses before rows are inserted: all that is cached, or all that executors keep. Rows that are computed
+    again come in another order."""
 
     def run(self, session: SparkSession) -> dict[str, int]:
         """Merge them."""
         settings = replace(Settings(), rows=RowsSettings(memory=1))
-        with Catalog(self.catalog, settings=settings) as catalog:
+        with Catalog(self.catalog, settings=settings) as catalog, self._losing(session):
             for name, given in self.merges.items():
-                catalog.table(name).merge(**{**given, "source": session.sql(given["source"])})
+                source = session.sql(given["source"])
+                if self.loses != "nothing":
+                    source = source.mapInArrow(_shuffled, source.schema)
+                catalog.table(name).merge(**{**given, "source": source})
             return {name: catalog.table(name).info().head for name in self.merges}
+
+    @contextmanager
+    def _losing(self, session: SparkSession) -> Iterator[None]:
+        original = LargeMerge._inserts
+
+        def lose(merge: LargeMerge, matching: DataFrame) -> Any:
+            if self.loses == "cache":
+                session.catalog.clearCache()
+            elif self.loses == "blocks":
+                context = session.sparkContext
+                blocks = context._jvm.org.apache.spark.SparkEnv.get().blockManager()  # type: ignore[union-attr]
+                for number in dict(context._jsc.getPersistentRDDs()):
+                    blocks.removeRdd(number)
+            return original(merge, matching)
+
+        with patch.object(LargeMerge, "_inserts", lose):
+            yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +363,12 @@ def run_command(session: SparkSession, request: dict[str, Any]) -> str:
 
 def _arrow_settings(session: SparkSession) -> dict[str, str]:
     return {name: value for name, value in session.conf.getAll.items() if "arrow" in name}
+
+
+def _shuffled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows = pa.Table.from_batches(list(batches))
+    order = random.sample(range(len(rows)), len(rows))
+    yield from rows.take(pa.array(order, pa.int64())).to_batches()
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

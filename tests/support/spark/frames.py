@@ -61,11 +61,9 @@ class DataFrame:
         """The same without a column."""
         return replace(self, tasks=[each.drop_columns([name]) for each in self.tasks])
 
-    def persist(self) -> "DataFrame":
+    def localCheckpoint(self) -> "DataFrame":  # noqa: N802 - pyspark's name
         """The same: it is kept as it is."""
         return self
-
-    unpersist = persist
 
     def repartition(self, _: int) -> "DataFrame":
         """The same tasks."""
