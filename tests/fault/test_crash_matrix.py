@@ -48,7 +48,7 @@ def strikes_of(scene: str, engine: str, store: str) -> list[Strike]:
     return [strike for strike in strikes if strike.is_commit or not commits_only]
 
 
-DEFAULT_SCENES = {"duckdb": (), "postgresql": ("append", "mirror", "sidecars", "clean")}
+DEFAULT_SCENES = {"duckdb": (), "postgresql": ("append", "mirror", "clean")}
 
 
 def _marks(engine: str, store: str, scene: str, moment: Moment) -> list[pytest.MarkDecorator]:

@@ -113,6 +113,7 @@ def objects(table: Table, storage: StorageSettings) -> dict[str, bytes]:
     return {key.rpartition("/")[2]: each.data for key, each in found.items() if each and key.endswith(".json")}
 
 
+@pytest.mark.elsewhere  # test_mirror_kill stops a mirror at any put; in the simulation puts arrive late, too
 def test_a_service_that_sleeps_longer_than_its_lease_harms_nothing_when_it_wakes(
     postgres_url: str, tmp_path: Path, s3_proxy: S3Proxy, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
