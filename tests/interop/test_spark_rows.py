@@ -32,7 +32,11 @@ pytestmark = [
 ]
 
 MAPPED = {"delta.columnMapping.mode": "name"}
-FRAMES = {**CASES, "mapped": (CASES["types"][0], ["l"], MAPPED, CASES["types"][3])}
+FRAMES = {
+    **{case: CASES[case] for case in ("types", "chosen", "partitions")},
+    "mapped": (CASES["types"][0], ["l"], MAPPED, CASES["types"][3]),
+}
+"""Some of the cases of ``test_rows.py``, and one more."""
 WHERE = (
     "x > TIMESTAMP'1969-12-31 23:59:59.123457Z' AND n <= TIMESTAMP_NTZ'2024-07-01 00:00:00.123459' AND o = false"
     " AND l >= 9007199254740994 AND nothing IS NULL AND e < DATE'1960-01-04' AND c > 9.34 AND k >= 0"
@@ -87,7 +91,7 @@ def test_files_of_frames_are_those_of_arrow_data_and_read_by_delta_spark_and_del
         data = pa.Table.from_pylist(rows, arrow.to_arrow().schema)
         arrow.append(data)
         pq.write_table(data, tmp_path / f"{case}.parquet")
-    # All of them in one transaction: seven tables, seven jobs, one commit.
+    # All of them in one transaction: a job for each table, and one commit.
     given = {f"{case}-frames": f"SELECT * FROM parquet.`{tmp_path / case}.parquet`" for case in FRAMES}
     assert delta_spark.run(FrameWrite(catalog=url, frames=given)) == dict.fromkeys(given, 1)
     with mirror_of(lake) as engine:
