@@ -23,6 +23,7 @@ from tests.support.crashes.fuses import Fuse, arm_database, arm_stores
 from tests.support.lakes.aging import HEAD, START, age, cleaning, lived
 from tests.support.lakes.lake import execute, opened, paths
 from tests.support.readers.reader import Reader
+from tests.support.suite.examples import at_some_moments
 
 _STATE = "SELECT t.log_start, c.log_start AS swept, c.cleaned_at > 0 AS finished FROM dl_tables t, dl_cleanups c"
 _PATCHED = (
@@ -110,8 +111,9 @@ def assert_whole(found: dict[str, bytes], log_start: int = START) -> None:
 @pytest.mark.crash
 @pytest.mark.requirement("R19")
 @pytest.mark.requirement("R20")
+@at_some_moments
 def test_whatever_a_cleaning_dies_of_readers_go_on_and_the_next_one_finishes_it(
-    original: Path, tmp_path: Path, armed: Death, delta_rs: Reader
+    original: Path, tmp_path: Path, armed: Death, delta_rs: Reader, every: int
 ) -> None:
     with opened(restored(original, tmp_path)) as catalog:
         expected = {version: paths(catalog.table("t"), version=version) for version in (START, HEAD)}
@@ -122,7 +124,7 @@ def test_whatever_a_cleaning_dies_of_readers_go_on_and_the_next_one_finishes_it(
     assert_whole(clean)
     assert len(objects(original)) - len(clean) > 20
     assert steps > 50
-    for step in range(1, steps + 1):
+    for step in range(1, steps + 1, every):
         with opened(restored(original, tmp_path)) as catalog:
             armed.at, armed.passed = step, 0
             with pytest.raises(Killed):

@@ -1,7 +1,7 @@
 """kill -9 of a driver, or of an executor, at the main steps of the crash matrix, and a restart on Spark.
 
-The default suite has the one pair that only Spark has: what executors put, and their driver does not know of. A mirror
-in this process makes it good there, since a restart finds all that it goes by in SQL and in the log.
+A restart finds all that it goes by in SQL and in the log, wherever the dead mirror ran: the default suite has these
+steps without Spark (``test_crash_matrix.py``), and ``make soak`` has them here.
 """
 
 import os
@@ -26,11 +26,11 @@ from tests.support.spark.programs import spark_environment
 
 ROOT = Path(__file__).parents[2]
 OF_DRIVER = (Step.CLAIM_COMMITS, Step.RECORD_COMMITS, Step.CLAIM_CHECKPOINT, Step.RECORD_CHECKPOINT)
-BY_DEFAULT = (Step.RECORD_COMMITS, Moment.BEFORE)
 OF_EXECUTOR = (Step.PUT_COMMIT, Step.PUT_CHECKSUM, Step.PUT_CHECKPOINT, Step.MOVE_POINTER)
 
 pytestmark = [
     pytest.mark.crash,
+    pytest.mark.elsewhere,
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
@@ -84,10 +84,10 @@ def restarted(url: str, folder: Path) -> dict[str, Any]:
         return comparable(seen(catalog, None))
 
 
-def test_a_driver_killed_before_it_records_what_was_put_is_made_good_by_the_next_one(tmp_path: Path) -> None:
+def test_a_driver_killed_before_it_records_what_was_put_is_made_good_without_spark(tmp_path: Path) -> None:
     url, expected = lakes(tmp_path)
-    step, moment = BY_DEFAULT
-    assert run_on_spark(url, tmp_path, f"{moment} {step}") == -signal.SIGKILL, (tmp_path / "spark.log").read_text()
+    died = run_on_spark(url, tmp_path, f"{Moment.BEFORE} {Step.RECORD_COMMITS}")
+    assert died == -signal.SIGKILL, (tmp_path / "spark.log").read_text()
     with Catalog(url) as catalog:
         # The executors have put objects, and nobody has recorded any.
         assert execute(catalog, "SELECT DISTINCT published_version FROM dl_tables ORDER BY 1") == [(1,), (5,)]
@@ -96,8 +96,7 @@ def test_a_driver_killed_before_it_records_what_was_put_is_made_good_by_the_next
     assert mirrored_here(url) == expected
 
 
-@pytest.mark.elsewhere
-@pytest.mark.parametrize(("step", "moment"), [pair for pair in product(OF_DRIVER, Moment) if pair != BY_DEFAULT])
+@pytest.mark.parametrize(("step", "moment"), list(product(OF_DRIVER, Moment)))
 def test_a_driver_killed_at_a_step_is_made_good_by_the_next_one(step: Step, moment: Moment, tmp_path: Path) -> None:
     url, expected = lakes(tmp_path)
     died = run_on_spark(url, tmp_path, f"{moment} {step}")
@@ -105,7 +104,6 @@ def test_a_driver_killed_at_a_step_is_made_good_by_the_next_one(step: Step, mome
     assert restarted(url, tmp_path) == expected
 
 
-@pytest.mark.elsewhere
 @pytest.mark.parametrize(("step", "moment"), list(product(OF_EXECUTOR, Moment)))
 def test_an_executor_killed_at_a_step_is_made_good_by_its_driver(step: Step, moment: Moment, tmp_path: Path) -> None:
     url, expected = lakes(tmp_path)

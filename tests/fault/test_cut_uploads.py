@@ -6,7 +6,7 @@ from tests.support.stores.cut_uploads import CutUploads
 
 pytestmark = pytest.mark.requirement("R43")
 
-SINGLE, IN_PARTS = 40, 12
+SINGLE, IN_PARTS = 24, 6
 
 
 def test_an_upload_cut_at_any_byte_leaves_the_object_whole_or_absent(cut_uploads: CutUploads) -> None:

@@ -42,6 +42,7 @@ from tests.support.mirrors.local import (
 from tests.support.readers.reader import Reader
 from tests.support.servers.postgres_server import prepared_server
 from tests.support.stores.faulty import FailingCalls, FailingPut, runner_over
+from tests.support.suite.examples import at_some_moments
 
 _MOMENT = 0.2
 """Longer than an answer about a lease is good for."""
@@ -66,7 +67,10 @@ def mirror_over(catalog: Catalog, wrap: Callable[[Store], Store], **changed: Any
         pytest.param(PARTS[1], True, id="second-after it happened", marks=pytest.mark.elsewhere),
     ],
 )
-def test_whichever_put_fails_the_next_run_makes_it_good(tmp_path: Path, part: str, lost_reply: bool) -> None:
+@at_some_moments
+def test_whichever_put_fails_the_next_run_makes_it_good(
+    tmp_path: Path, part: str, lost_reply: bool, every: int
+) -> None:
     parts = prepared(f"sqlite:///{tmp_path / 'lake.db'}", f"{tmp_path}/lake")
 
     def mirrored(at: int) -> tuple[dict[str, Any], FailingPut]:
@@ -86,7 +90,7 @@ def test_whichever_put_fails_the_next_run_makes_it_good(tmp_path: Path, part: st
 
     clean, put = mirrored(0)
     assert len(put.keys) > 10
-    for at in range(1, len(put.keys) + 1):
+    for at in range(1, len(put.keys) + 1, every):
         found, put = mirrored(at)
         assert put.failed is not None
         objects = {key: told for key, told in clean["objects"].items() if key in found["objects"] or not is_crc(key)}
@@ -111,14 +115,16 @@ def assert_no_gap(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     "error", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.elsewhere)], ids=errno.errorcode.get
 )
+@at_some_moments
 def test_a_disk_that_fails_at_any_call_leaves_nothing_torn_and_the_next_run_goes_on(
-    sqlite_lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delta_rs: Reader, error: int
+    sqlite_lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delta_rs: Reader, error: int, every: int
 ) -> None:
     with Catalog(sqlite_lake) as catalog:
         table = make_table(catalog, tmp_path, properties={"delta.checkpointInterval": "1"})
-        failed, calls = 0, None
+        runs, failed, calls = 0, 0, None
         while calls is None or calls.called >= failed:
-            failed += 1
+            runs += 1
+            failed += every
             append(table, 2)
             calls = FailingCalls(failed, error)
             with mirror_of(catalog) as engine:
@@ -127,11 +133,11 @@ def test_a_disk_that_fails_at_any_call_leaves_nothing_torn_and_the_next_run_goes
                 monkeypatch.undo()
                 assert_whole(table)
                 assert engine.run(once=True).failures == []
-            assert table.info().published == table.info().head == 2 * failed
+            assert table.info().published == table.info().head == 2 * runs
             assert published_files(table) == committed_files(table)
             assert names_of_temporaries(stores_of(catalog, None)) == []
             found = delta_rs.snapshot(log_of(table).parent)
-            assert (found.version, len(found.files or ())) == (2 * failed, 2 * failed)
+            assert (found.version, len(found.files or ())) == (2 * runs, 2 * runs)
         assert failed > 15
 
 
@@ -223,6 +229,7 @@ def test_a_database_that_is_away_for_a_moment_is_no_failure_of_the_table(
     assert done.failures == []
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R29")
 def test_who_lost_the_lease_during_a_put_records_nothing_and_leaves_the_lease_to_its_owner(
     catalog: Catalog, tmp_path: Path
@@ -267,6 +274,7 @@ def heard(message: str) -> Iterator[threading.Event]:
         logger.removeHandler(listener)
 
 
+@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R28")
 def test_while_a_transaction_is_open_nothing_of_it_is_in_the_log(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

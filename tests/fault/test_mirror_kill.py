@@ -19,6 +19,7 @@ from tests.support.lakes.small_lakes import PARTS, Part, prepared
 from tests.support.mirrors.local import committed_files, make_table, mirror_of, published_files
 from tests.support.readers.s3_access import S3Access
 from tests.support.servers.postgres_server import PostgresServer
+from tests.support.suite.examples import at_some_moments
 from tests.support.suite.worker import Worker
 
 pytestmark = [pytest.mark.crash]
@@ -70,12 +71,15 @@ class Lake:
         found: list[Report] = worker.ask({"urls": self.urls, "jobs": self.jobs(part, strike, steps)})
         return found
 
-    def every_step(self, worker: Worker, part: str, strike: str) -> tuple[Report, list[Report]]:
-        """A mirror that was left alone, and those that were struck before each step, up to one that survives."""
+    def every_step(self, worker: Worker, part: str, strike: str, every: int = 1) -> tuple[Report, list[Report]]:
+        """A mirror that was left alone, and those that were struck before each step, up to one that survives.
+
+        Or before ``every`` so many steps.
+        """
         (clean,) = self.reports(worker, part, strike, [0])
-        struck = self.reports(worker, part, strike, range(1, clean["steps"] + 2))
+        struck = self.reports(worker, part, strike, range(1, clean["steps"] + 1 + every, every))
         while struck[-1]["struck"]:
-            struck += self.reports(worker, part, strike, [len(struck) + 1])
+            struck += self.reports(worker, part, strike, [struck[-1]["at"] + 1])
         return clean, struck
 
 
@@ -148,16 +152,19 @@ def test_a_mirror_killed_before_any_step_converges_to_what_one_left_alone_writes
 @pytest.mark.slow
 @pytest.mark.default_on("sqlite")
 @pytest.mark.requirement("R29")
-def test_a_mirror_that_sleeps_past_its_lease_at_any_put_wakes_to_do_no_harm(mirrors: Worker, lake: Lake) -> None:
+@at_some_moments
+def test_a_mirror_that_sleeps_past_its_lease_at_any_put_wakes_to_do_no_harm(
+    mirrors: Worker, lake: Lake, every: int
+) -> None:
     """Stopped before or after any put, while another one does all of the work; then it goes on."""
     part = "first" if lake.storage is None else "second"
-    clean, struck = lake.every_step(mirrors, part, "stop")
+    clean, struck = lake.every_step(mirrors, part, "stop", every)
     for report in struck:
         assert report["woke harmlessly"], report["at"]
         assert_same_end(report, clean)
         assert_written_once(report)
     assert_struck(struck)
-    assert len(struck) > 2 * len(created(clean))
+    assert len(struck) * every > 2 * len(created(clean))
 
 
 @pytest.mark.default_on("sqlite")

@@ -65,7 +65,7 @@ TROUBLES = {
     "too slow": Trouble(Throttle(30), "unavailable"),
     "late": Trouble(Delay(0.3), None),
 }
-SELDOM = ("500", "503 slow down", "507", "reset before", "reset within", "too slow")
+SELDOM = ("409 once", "409", "500", "503 slow down", "507", "timeout", "reset before", "reset within", "too slow")
 """Whose class and way of passing another one has, too; ``tests/contract/store`` shows the class of each of them."""
 
 

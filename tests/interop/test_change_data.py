@@ -1,9 +1,11 @@
-"""The change data feed of a table of ours is, to Delta Lake on Spark, that of its own table after the same edits."""
+"""The change data feed of a table of ours is, to Delta Lake on Spark, that of its own table after the same edits.
+
+``test_row_edits.py`` has that for a table with mapped columns and row tracking; here, in ``make soak``, are others.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,7 @@ import pytest
 from deltamirror import Catalog, Delete, Insert, Table, Update
 from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
+from tests.support.rows.change_feed import feed
 from tests.support.spark.commands import Edits
 
 pytestmark = [
@@ -21,7 +24,7 @@ pytestmark = [
     pytest.mark.requirement("R89"),
 ]
 
-COLUMNS = "id long, p string, v double"
+COLUMNS, NAMES = "id long, p string, v double", ("id", "p", "v")
 FEED = {"delta.enableChangeDataFeed": "true"}
 MAPPED = {**FEED, "delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"}
 ROWS = pa.table({"id": list(range(10)), "p": ["a", "b"] * 5, "v": [float(number) for number in range(10)]})
@@ -61,9 +64,6 @@ STEPS = (
         lambda table: table.overwrite(pa.table({"id": [13], "p": ["ü/ö"], "v": [1.5]}), replace_where="p = 'ü/ö'"),
     ),
 )
-kinds_of_columns = pytest.mark.parametrize(
-    "properties", [FEED, pytest.param(MAPPED, marks=pytest.mark.soak)], ids=["plain", "mapped"]
-)
 
 
 def with_rows(catalog: Catalog, folder: Path, properties: dict[str, str]) -> Table:
@@ -74,7 +74,8 @@ def with_rows(catalog: Catalog, folder: Path, properties: dict[str, str]) -> Tab
     return table
 
 
-@kinds_of_columns
+@pytest.mark.soak
+@pytest.mark.parametrize("properties", [FEED, MAPPED], ids=["plain", "mapped"])
 def test_the_feed_has_the_changes_that_delta_spark_would_have_recorded(
     properties: dict[str, str], lake: Catalog, tmp_path: Path, delta_spark: Reader
 ) -> None:
@@ -90,10 +91,10 @@ def test_the_feed_has_the_changes_that_delta_spark_would_have_recorded(
         step.ours(ours)
     with mirror_of(lake) as engine:
         engine.run(once=True)
-    assert feed(delta_spark, tmp_path / "ours") == feed(delta_spark, tmp_path / "theirs")
+    assert feed(delta_spark, tmp_path / "ours", NAMES) == feed(delta_spark, tmp_path / "theirs", NAMES)
 
 
-@kinds_of_columns
+@pytest.mark.parametrize("properties", [pytest.param(FEED, marks=pytest.mark.soak), MAPPED], ids=["plain", "mapped"])
 def test_executors_record_the_changes_that_this_process_records(
     properties: dict[str, str], lake: Catalog, sqlite_lake: str, tmp_path: Path, delta_spark: Reader
 ) -> None:
@@ -113,13 +114,6 @@ def test_executors_record_the_changes_that_this_process_records(
     here.merge(SOURCE, ["id"], matched=Update(), not_matched=Insert())
     with mirror_of(lake) as engine:
         engine.run(once=True)
-    recorded = feed(delta_spark, tmp_path / "executors")
+    recorded = feed(delta_spark, tmp_path / "executors", NAMES)
     assert {kind for _, kind, *_ in recorded} == {"insert", "delete", "update_preimage", "update_postimage"}
-    assert recorded == feed(delta_spark, tmp_path / "here")
-
-
-def feed(spark: Reader, folder: Path) -> list[tuple[Any, ...]]:
-    """All changes, in the order of versions."""
-    columns = ("_commit_version", "_change_type", "id", "p", "v")
-    found = spark.sql(f"SELECT {', '.join(columns)} FROM table_changes_by_path('{folder}', 1)")
-    return sorted((tuple(row[name] for name in columns) for row in found), key=str)
+    assert recorded == feed(delta_spark, tmp_path / "here", NAMES)

@@ -20,7 +20,7 @@ from tests.support.stores.recording import RecordingStore
 
 pytestmark = pytest.mark.spark
 
-FILES = 5_000
+FILES = 1_000
 CHECKPOINT = "00000000000000000002.checkpoint.parquet"
 
 

@@ -1,10 +1,11 @@
-"""Logs that were cleaned: Delta Lake on Spark and delta-rs open every version in the window, and none before it.
+"""Logs that were cleaned: Delta Lake on Spark and delta-rs open the versions in the window, and none before it.
 
 The default suite has a local disk, and one cleaning of a log with classic checkpoints; ``make soak`` has S3, sidecars,
 and cleanings that follow one another as the versions of a table grow old.
 """
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,9 +30,9 @@ def expected(table: Table, first: int) -> dict[int, list[str]]:
     return {version: paths(table, version=version) for version in range(first, HEAD + 1)}
 
 
-def seen_by_spark(delta_spark: Reader, folder: Path, first: int) -> dict[int, list[str]]:
-    """The files of every version from one on, as Delta Lake on Spark has them."""
-    found = delta_spark.states(folder, range(first, HEAD + 1))
+def seen_by_spark(delta_spark: Reader, folder: Path, versions: Collection[int]) -> dict[int, list[str]]:
+    """The files of some versions, as Delta Lake on Spark has them."""
+    found = delta_spark.states(folder, sorted(versions))
     return {version: sorted(filter(None, map(added_path, lines))) for version, lines in found.items()}
 
 
@@ -47,7 +48,7 @@ def seen_one_by_one(reader: Reader, spot: Spot, first: int) -> dict[int, list[st
 @pytest.mark.default_on("sqlite")
 @pytest.mark.default_when(parameters=lambda those: those["form"] == "classic")
 @pytest.mark.parametrize("form", FORMS)
-def test_spark_and_delta_rs_open_every_version_in_the_window_after_a_cleaning(
+def test_spark_and_delta_rs_open_the_versions_in_the_window_after_a_cleaning(
     lake: Catalog, form: str, tmp_path: Path, delta_spark: Reader, delta_rs: Reader
 ) -> None:
     folder = tmp_path / "t"
@@ -56,7 +57,8 @@ def test_spark_and_delta_rs_open_every_version_in_the_window_after_a_cleaning(
         age(lake, upto=12)
         assert engine.clean("t").log_start == START
     wanted = expected(table, START)
-    assert seen_by_spark(delta_spark, folder, START) == wanted
+    some = (START, START + 1, HEAD)  # the checkpoint, what follows it, and the newest: each takes Spark some seconds
+    assert seen_by_spark(delta_spark, folder, some) == {version: wanted[version] for version in some}
     assert {version: delta_rs.snapshot(folder, version).paths for version in wanted} == wanted
     with pytest.raises(RequestFailed):
         delta_spark.snapshot(folder, START - 1)

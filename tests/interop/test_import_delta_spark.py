@@ -97,7 +97,7 @@ OPENED = [name for name in REFERENCE.spark_opens or REFERENCE.importable if name
 
 @pytest.mark.parametrize("how_many", ["two", pytest.param("all", marks=pytest.mark.elsewhere)])
 @pytest.mark.parametrize(
-    "table", [pytest.param(name, marks=[pytest.mark.elsewhere] * (n % 3 > 0)) for n, name in enumerate(OPENED)]
+    "table", [pytest.param(name, marks=[pytest.mark.elsewhere] * (n % 6 > 0)) for n, name in enumerate(OPENED)]
 )
 def test_the_state_in_sql_is_the_one_that_spark_reports(
     table: str, how_many: str, folder: Path, importer: tuple[Catalog, TableImporter], delta_spark: Reader

@@ -120,7 +120,7 @@ def test_executors_order_rows_and_delta_spark_takes_clustered_files_for_its_own(
     assert delta_spark.run(TableOptimize(catalog=sqlite_lake, table="c")) == {"c": 5}
     with mirror_of(lake) as engine:
         engine.run(once=True)
-    assert spark_ids(delta_spark, tmp_path / "t", done["t"]) == expected
+    assert ids(table, done["t"]) == expected
     [newest] = delta_spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 't'}` LIMIT 1")
     assert dict(newest["operationParameters"])["zOrderBy"] == '["id"]'
     with suppress(RequestFailed):  # Spark does not get what OPTIMIZE returns into Arrow, though it has done its work

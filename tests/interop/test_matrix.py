@@ -1,7 +1,7 @@
 """Every reader opens every kind of table, by its commits, by its checkpoint, and by both, or meets a limit of its own.
 
-``docs/reference/readers.md`` shows the same as a page. The default suite has delta-rs and DuckDB open what we write
-ourselves on a disk, by a checkpoint and what follows, and the others some of it; ``make soak`` has all of the page.
+``docs/reference/readers.md`` shows the same as a page. The default suite has delta-rs open what we write ourselves on
+a disk, by a checkpoint and what follows, and the others some of it; ``make soak`` has all of the page.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,6 @@ from tests.support.servers.seaweed_server import SeaweedServer
 
 pytestmark = [pytest.mark.spark, *(pytest.mark.requirement(row) for row in ("R7", "R67", "R74"))]
 
-QUICK = ("delta-rs", "duckdb")
 TELLING = ("types", "nested", "odd partition values", "column mapping by id", "timestamp without zone")
 
 
@@ -29,7 +28,7 @@ def is_default(those: dict[str, str]) -> bool:
     if those["store"] != "disk" or those["way"] != "checkpoint":
         return False
     by_us = isinstance(KINDS[those["kind"]].made, Written)
-    return those["kind"] in TELLING or (by_us and those["name"] in QUICK)
+    return those["kind"] in TELLING or (by_us and those["name"] == "delta-rs")
 
 
 @pytest.fixture(scope="module")

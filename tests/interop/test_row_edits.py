@@ -1,7 +1,8 @@
 """Deletes, updates and merges in lock-step: the same texts on a table of ours and on one of Delta Lake on Spark.
 
-Both have row tracking and mapped columns, so that rows keep their ids in columns of the files. Rows are equal after
-every step, and so are the counts in the history; row ids stay as Delta Spark saw them first. Every version of ours is
+Both have row tracking and mapped columns, so that rows keep their ids in columns of the files, and a change data feed.
+Rows are equal after every step, and so are the counts in the history and the feed; row ids stay as Delta Spark saw them
+first. Every version of ours is
 read by Delta Spark, delta-rs and DuckDB.
 """
 
@@ -17,12 +18,17 @@ from deltamirror import Catalog, Delete, Insert, Table, Update
 from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import row_texts
+from tests.support.rows.change_feed import feed
 from tests.support.spark.commands import Edits
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, *(pytest.mark.requirement(row) for row in ("R89", "R90"))]
 
 SCHEMA = "id long, p string, f double, c decimal(10,2), s string, day date"
-PROPERTIES = {"delta.enableRowTracking": "true", "delta.columnMapping.mode": "name"}
+PROPERTIES = {
+    "delta.enableRowTracking": "true",
+    "delta.columnMapping.mode": "name",
+    "delta.enableChangeDataFeed": "true",
+}
 WHERE = "f > 1.5 AND NOT (s = 'b') OR coalesce(s, 'none') || p = 'nonex'"
 RAISED = {"c": "c * 1.115", "s": "concat(s, '!')", "f": "id / 4", "p": "CASE WHEN p IS NULL THEN 'n' ELSE p END"}
 CHANGED = ("Updated", "Deleted")
@@ -118,6 +124,8 @@ def test_edits_run_in_lock_step_with_delta_spark(
         mine = f"delta.`{tmp_path / 'ours'}`"
         for one, other in zip(*(edits(delta_spark, name) for name in (mine, theirs)), strict=True):
             assert one == other
+        changes, expected_changes = (feed(delta_spark, tmp_path / name, ARROW.names) for name in ("ours", "theirs"))
+        assert changes == expected_changes
         first, last = (row_ids(delta_spark, name) for name in (f"{mine} VERSION AS OF 1", mine))
         assert last == {each: first[each] for each in last}
         for version, expected in seen.items():
@@ -127,6 +135,7 @@ def test_edits_run_in_lock_step_with_delta_spark(
                 assert found.row_count == len(expected), (reader.name, version)
 
 
+@pytest.mark.elsewhere  # test_change_data compares what executors record of the same edits
 def test_executors_change_rows_as_this_process_does(sqlite_lake: str, tmp_path: Path, delta_spark: Reader) -> None:
     with Catalog(sqlite_lake) as catalog:
         table = catalog.create_table(

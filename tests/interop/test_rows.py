@@ -127,10 +127,8 @@ def test_overwrites_leave_the_rows_and_the_history_that_delta_spark_leaves(
     delta_spark.sql(f"INSERT OVERWRITE {theirs} VALUES {values(third)}")
     with mirror_of(catalog) as engine:
         engine.run(once=True)
-    answers = delta_spark.rows_of(
-        [at(tmp_path / name, version) for version in (1, 2, 3) for name in ("ours", "theirs")]
-    )
-    assert [len(answer["rows"]) for answer in answers[::2]] == [3, 3, 1]
+    answers = delta_spark.rows_of([at(tmp_path / name, version) for version in (2, 3) for name in ("ours", "theirs")])
+    assert [len(answer["rows"]) for answer in answers[::2]] == [3, 1]
     assert answers[::2] == answers[1::2]
     for version in (1, 2, 3):
         written = [_commit_info(tmp_path / name, version) for name in ("ours", "theirs")]
@@ -167,7 +165,7 @@ def test_what_delta_spark_wrote_is_read_with_vectors_mapping_widening_and_old_ve
         },
     )
     given = "int(id), timestamp_micros(id * 1000001), struct(int(id), 'h'), concat('p', id % 3)"
-    delta_spark.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ {given} FROM range(3000)")
+    delta_spark.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ {given} FROM range(300)")
     delta_spark.sql(f"DELETE FROM {name} WHERE id % 7 = 0")
     delta_spark.sql(f"ALTER TABLE {name} ALTER COLUMN id TYPE long")
     delta_spark.sql(f"ALTER TABLE {name} RENAME COLUMN r TO renamed")

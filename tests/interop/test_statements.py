@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spar
 SEED, STEPS = 1, 4
 
 
-@pytest.mark.elsewhere  # where 200 steps are taken, too; test_stock_jobs has each kind of statement once
+@pytest.mark.elsewhere  # where 200 steps are taken, too; test_stock_jobs has most kinds of statements once
 def test_random_statements_leave_rows_history_and_log_as_without_us(
     lake: Catalog, tmp_path: Path, delta_spark: Reader
 ) -> None:

@@ -46,12 +46,11 @@ REFUSED = ("java.io.IOException: ", "io.deltamirror.spark.CommitServer$Refused: 
 STATEMENTS = (
     "INSERT INTO $t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
     "INSERT INTO $t VALUES (9, 'z')",  # in a file that all versions keep
-    "UPDATE $t SET name = 'u' WHERE id = 1",
     "DELETE FROM $t WHERE id = 2",
     "MERGE INTO $t USING (SELECT id, 'm' AS name FROM range(3, 5)) s ON $t.id = s.id"
     " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
     "ALTER TABLE $t ADD COLUMN more INT",
-    "RESTORE $t TO VERSION AS OF 4",
+    "RESTORE $t TO VERSION AS OF 3",
     "OPTIMIZE $t",
 )
 
@@ -120,7 +119,7 @@ def test_statements_of_a_stock_job_are_commits_in_sql_with_the_bytes_that_delta_
         StockJob(lake.settings(), [f"INSERT INTO {name} VALUES (5, 'e')", f"SELECT count(*) AS n FROM {name}"])
     )
     assert [entry.operation for entry in reversed(orders.history())] == [
-        *("CREATE TABLE", "WRITE", "WRITE", "UPDATE", "DELETE", "MERGE", "ADD COLUMNS", "RESTORE", "OPTIMIZE"),
+        *("CREATE TABLE", "WRITE", "WRITE", "DELETE", "MERGE", "ADD COLUMNS", "RESTORE", "OPTIMIZE"),
         *("WRITE", "WRITE"),
     ]
     assert_the_same_everywhere(catalog, orders, delta_rs)
@@ -137,16 +136,14 @@ def test_a_stream_that_dies_after_its_commit_loses_nothing_and_doubles_nothing_w
     with mirror_of(catalog) as engine:
         engine.run(once=True)
     stream = StreamedTable(lake.settings(), f"{lake.folder}/events", f"{lake.folder}/copy", str(checkpoint))
-    for batch in range(2):
-        events.append(pa.table({"id": [batch]}))
-        assert (told := delta_spark.run(stream)) is None, told
-        for name in (f"{batch}", f".{batch}.crc"):
-            (checkpoint / "commits" / name).unlink()  # killed before it knew that the batch was committed
-        if batch == 1:
-            (log_of(copy) / commit_name(copy.info().head)).unlink()  # and before its object was put
-    events.append(pa.table({"id": [2]}))
+    events.append(pa.table({"id": [0]}))
     assert (told := delta_spark.run(stream)) is None, told
-    assert sorted(copy.to_arrow().column("id").to_pylist()) == [0, 1, 2]
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink()  # killed before it knew that the batch was committed
+    (log_of(copy) / commit_name(copy.info().head)).unlink()  # and before its object was put
+    events.append(pa.table({"id": [1]}))
+    assert (told := delta_spark.run(stream)) is None, told
+    assert sorted(copy.to_arrow().column("id").to_pylist()) == [0, 1]
     assert_the_same_everywhere(catalog, copy, delta_rs)
 
 
@@ -214,15 +211,15 @@ def test_a_mirror_that_publishes_the_version_first_is_no_conflict(
 
 def test_drivers_that_race_lose_no_commit_and_double_none(delta_spark: Reader, lake: Lake) -> None:
     info, *_ = commit_lines().decode().splitlines()
-    commits = [[info.replace("WRITE", f"WRITE {driver}.{n}") for n in range(6)] for driver in range(3)]
-    own = threading.Thread(target=append, args=(lake.table, 6))
+    commits = [[info.replace("WRITE", f"WRITE {driver}.{n}") for n in range(3)] for driver in range(3)]
+    own = threading.Thread(target=append, args=(lake.table, 3))
     own.start()
     won = delta_spark.run(LogStoreRace(lake.settings(), f"file:{lake.log}", commits))
     own.join()
     operations = {entry.version: entry.operation for entry in lake.table.history()}
     sent = {msgspec.json.decode(line)["commitInfo"]["operation"] for lines in commits for line in lines}
     assert sorted(operations[version] or "" for versions in won for version in versions) == sorted(sent)
-    assert lake.table.info().head == 24
+    assert lake.table.info().head == 12
     assert_in_step(lake.page.catalog, lake.table)
 
 
@@ -257,6 +254,7 @@ def test_a_commit_of_another_writer_in_the_way_is_not_overwritten(delta_spark: R
     assert foreign.read_bytes() == commit_lines("foreign")
 
 
+@pytest.mark.elsewhere  # test_log_store has the LogStore on S3, and the job below commits there
 def test_a_stock_job_on_s3_commits_beside_our_own_writers(
     delta_spark: Reader, sqlite_lake: str, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:

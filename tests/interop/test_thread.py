@@ -170,7 +170,7 @@ def test_every_reader_sees_every_version_as_the_catalog_does(written: Written, a
         assert_all_see(written, written.folder, all_readers if version == written.versions[-1] else frugal, ours)
 
 
-@pytest.mark.default_when(parameters=lambda those: those["written"] == "mapped_partitions")
+@pytest.mark.elsewhere  # in test_fence Delta Spark appends to a table of ours
 def test_delta_spark_writes_to_a_copy_without_complaint(
     written: Written, tmp_path: Path, all_readers: tuple[Reader, ...], delta_spark: Reader
 ) -> None:

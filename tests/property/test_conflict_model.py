@@ -13,7 +13,7 @@ pytestmark = pytest.mark.requirement("R36")
 
 @pytest.mark.parametrize(
     ("engine", "seeds"),
-    [("sqlite", 25), ("duckdb", 5), pytest.param("postgresql", 5, marks=pytest.mark.postgres)],
+    [("sqlite", 15), ("duckdb", 2), pytest.param("postgresql", 2, marks=pytest.mark.postgres)],
 )
 def test_every_transaction_is_told_what_the_rules_say(
     engine: str, seeds: int, request: pytest.FixtureRequest, tmp_path: Path

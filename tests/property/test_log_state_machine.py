@@ -437,7 +437,13 @@ def test_the_log_agrees_with_its_model(request: pytest.FixtureRequest, tmp_path:
     run_machine(database_url("sqlite", request, tmp_path), examples=60, steps=30)
 
 
-@pytest.mark.parametrize("engine", ["duckdb", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param("duckdb", marks=pytest.mark.elsewhere),  # ten seconds; test_conflict_model has it, too
+        pytest.param("postgresql", marks=pytest.mark.postgres),
+    ],
+)
 def test_the_log_agrees_with_its_model_on_the_other_engines(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from deltamirror.errors import InvalidInput
 from deltamirror.rows.predicates import SIGNS
 from tests.admission.vectors import inline_vector
 from tests.support.readers.rows import row_texts
+from tests.support.suite.examples import long_examples
 
 pytestmark = pytest.mark.requirement("R89")
 
@@ -55,6 +56,7 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "vectors": ([], {"delta.enableDeletionVectors": "true"}),
     "tracked": (["p"], {"delta.enableRowTracking": "true", "delta.columnMapping.mode": "id"}),
 }
+STEPS = long_examples(150)
 
 
 @dataclass(frozen=True)
@@ -312,9 +314,8 @@ def test_edits_do_what_a_model_of_rows_says(sqlite_lake: str, tmp_path: Path, ki
         )
         life = Life(catalog, table, Random(f"{kind} 1"))
         life.append()
-        for _ in range(25):
+        for _ in range(STEPS):
             step = life.random.choice([life.append, life.append, life.delete, life.update, life.merge, life.vector])
             step()
             life.check()
-        versions = table.info().head
-        assert versions > 10
+        assert table.info().head > STEPS * 0.4

@@ -21,10 +21,11 @@ from deltamirror.errors import InvalidAction, InvalidSchema
 from tests.support.logs.folder import write_log
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import row_texts
+from tests.support.suite.examples import long_examples
 
 pytestmark = [pytest.mark.requirement("R89"), pytest.mark.requirement("R119")]
 
-SEEDS = range(16)
+SEEDS = range(long_examples(40))
 STEPS = 7
 MAPPED = {"delta.columnMapping.mode": "name"}
 LEAVES = {"int": lambda draw: draw.randrange(-9, 9), "string": lambda draw: draw.choice(["", "x", "long" * 9])}

@@ -10,6 +10,7 @@ from deltamirror import Catalog
 from tests.support.lakes.vacuums import History, contents
 from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
+from tests.support.suite.examples import long_examples
 
 pytestmark = pytest.mark.requirement("R89")
 
@@ -32,7 +33,7 @@ def rows(history: History, days: int) -> dict[int, list[tuple[object, ...]]]:
     return {v: sorted(map(tuple, map(dict.values, each.to_pylist())), key=str) for v, each in found.items()}
 
 
-@pytest.mark.parametrize("history", range(10), indirect=True)
+@pytest.mark.parametrize("history", range(long_examples(40)), indirect=True)
 def test_a_vacuum_deletes_what_no_retained_version_names_and_nothing_else(history: History, tmp_path: Path) -> None:
     days = history.chance.choice((3, 7, 7, 12))
     before, outside, kept = contents(tmp_path / "t"), contents(tmp_path) - contents_below(tmp_path), rows(history, days)
@@ -50,7 +51,7 @@ def contents_below(folder: Path) -> set[str]:
     return {key for key in contents(folder) if key.startswith("t/") or "lake.db" in key}
 
 
-@pytest.mark.parametrize("history", range(100, 102), indirect=True)
+@pytest.mark.parametrize("history", [100], indirect=True)
 def test_delta_rs_reads_every_version_that_is_retained(history: History, delta_rs: Reader, tmp_path: Path) -> None:
     history.engine.mirror("t")
     history.published = history.table.info().head

@@ -10,9 +10,18 @@ from tests.simulation.plans import Plan, drawn
 from tests.simulation.runs import run
 from tests.simulation.world import World
 
+AT_THE_END = (
+    "an object that is there is a failure",
+    "logs are not compared",
+    "what misleads readers stays in the log",
+)
+"""Defects that show only at the end of a long schedule; ``make soak`` has them. Others show the same guarantees."""
+
 
 @pytest.mark.requirement("R106")
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.elsewhere] * (name in AT_THE_END)) for name in DEFECTS]
+)
 def test_a_defect_is_found(name: str) -> None:
     defect = DEFECTS[name]
     with World.open() as world, pytest.MonkeyPatch.context() as patch:

@@ -14,8 +14,8 @@ from tests.simulation.runs import Outcome, run
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import World
 
-SCHEDULES = range(24)
-"""As many as the default suite affords."""
+SCHEDULES = (*range(10), 15)
+"""As many as the default suite affords; the last has an object that arrives late."""
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,9 @@ def test_every_guarantee_holds_after_every_step(world: World, outcomes: list[Out
     assert failed is None, told(world, failed)
 
 
-@pytest.mark.parametrize("seed", [1, 12, 20])
+@pytest.mark.parametrize("seed", [1, 9])
 def test_a_schedule_is_the_same_each_time(world: World, outcomes: list[Outcome], seed: int) -> None:
-    assert run(world, drawn(seed)).trace == outcomes[seed].trace
+    assert run(world, drawn(seed)).trace == outcomes[SCHEDULES.index(seed)].trace
 
 
 def test_schedules_reach_what_goes_wrong(outcomes: list[Outcome]) -> None:

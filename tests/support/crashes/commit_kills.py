@@ -87,18 +87,19 @@ def perform(catalog: Catalog, scenario: str, step: int) -> Committed:
     return tx.result
 
 
-def _commit_and_die(request: dict[str, Any]) -> dict[str, int]:
+def _commit_and_die(request: dict[str, Any]) -> dict[str, object]:
     with open_catalog(request["url"]) as catalog:
         fuse = Fuse(request["kill_before"])
         arm_database(fuse)
         if request["scenario"] == EDIT:
             arm_stores(fuse, lambda *_: None, puts_only=True)
-        return dict(perform(catalog, request["scenario"], request["step"]).versions)
+        versions = perform(catalog, request["scenario"], request["step"]).versions
+        return {"versions": dict(versions), "moments": fuse.passed}
 
 
 def _in_child(request: dict[str, Any], reply: int) -> None:
     try:
-        answer: dict[str, object] = {"versions": _commit_and_die(request)}
+        answer = _commit_and_die(request)
     except BaseException as error:  # noqa: BLE001  the test that asked is told, whatever it is
         answer = {"error": f"{type(error).__name__}: {error}"}
     os.write(reply, json.dumps(answer).encode())

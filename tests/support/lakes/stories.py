@@ -182,17 +182,13 @@ def _holder_of_the_first(life: Life) -> str:
 
 def spark_vectors(spark: Reader, folder: Path) -> SparkVectors:
     """Let Spark write the first versions of a table with deletion vectors."""
-    table, models, ids = f"delta.`{folder}`", {0: list[int]()}, set[int]()
+    table, models = f"delta.`{folder}`", {0: list[int](), 1: list(range(10))}
     spark.sql(
         f"CREATE TABLE {table} (id LONG) USING delta TBLPROPERTIES"
         f" ('delta.enableDeletionVectors' = 'true', 'delta.checkpointInterval' = '{INTERVAL}')"
     )
-    for start, gone in ((0, 3), (None, 4), (10, 15)):
-        if start is not None:
-            spark.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ id FROM range({start}, {start + 10})")
-            ids |= set(range(start, start + 10))
-            models[len(models)] = sorted(ids)
+    spark.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ id FROM range(10)")
+    for version, gone in ((2, 3), (3, 4)):
         spark.sql(f"DELETE FROM {table} WHERE id = {gone}")
-        ids -= {gone}
-        models[len(models)] = sorted(ids)
+        models[version] = [number for number in models[version - 1] if number != gone]
     return SparkVectors(folder, models)

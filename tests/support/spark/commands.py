@@ -291,7 +291,6 @@ class StreamCopy:
     catalog: str
     tables: tuple[str, str]
     checkpoint: str
-    options: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, session: SparkSession) -> None:
         """Run the query to its end. Spark gives a Python process ten seconds to start: on a busy machine, try again."""
@@ -307,7 +306,7 @@ class StreamCopy:
 
     def _writer(self, session: SparkSession) -> DataStreamWriter:
         source, sink = self.tables
-        rows = session.readStream.format("deltamirror").option("catalog", self.catalog).options(**self.options)
+        rows = session.readStream.format("deltamirror").option("catalog", self.catalog)
         writer = rows.load(source).writeStream.format("deltamirror").option("catalog", self.catalog)
         return writer.options(txnAppId="copy", checkpointLocation=self.checkpoint, path=sink)
 
