@@ -24,4 +24,5 @@ pytest_plugins = [
     "tests.support.suite.combinations",
     "tests.support.interfaces.chromium",
     "tests.support.interfaces.status_pages",
+    "tests.support.lakes.aging",
 ]

@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.interfaces.prompt import AddLine, Prompt
+from tests.support.lakes.moved import moved
 
 ADD = {
     "path": "a.parquet",
@@ -18,38 +21,66 @@ ADD = {
 }
 
 
+@contextmanager
+def prompt_in(folder: Path) -> Iterator[Prompt]:
+    """A prompt in a folder, without settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in [name for name in os.environ if name.startswith("DELTAMIRROR_")]:
+            patch.delenv(name)
+        yield Prompt(folder)
+
+
 @pytest.fixture
-def prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prompt:
+def prompt(tmp_path: Path) -> Iterator[Prompt]:
     """A prompt in an empty folder, without settings."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("DELTAMIRROR_")]:
-        monkeypatch.delenv(name)
-    return Prompt(tmp_path)
+    with prompt_in(tmp_path) as found:
+        yield found
+
+
+def add_line(**fields: object) -> str:
+    """A line with an add, some of whose fields are these."""
+    return json.dumps({"add": {**ADD, **fields}}) + "\n"
+
+
+@pytest.fixture(scope="session")
+def made_orders(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a catalog that has the table ``orders``, partitioned by day."""
+    folder = tmp_path_factory.mktemp("orders")
+    shutil.copy(made_catalogs / "lake.db", folder / "deltamirror.db")
+    where = ("--location", "lake/orders", "--schema", "id long, day date", "--partition-by", "day")
+    with prompt_in(folder) as prompt:
+        prompt("table", "create", "orders", *where)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def published_orders(made_orders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the table at version 3, published, with a file more in each version."""
+    folder = tmp_path_factory.mktemp("published")
+    moved(made_orders, folder)
+    with prompt_in(folder) as prompt:
+        for name in "abc":
+            prompt("commit", "orders", "-", stdin=add_line(path=f"{name}.parquet", stats='{"numRecords":1}'))
+        prompt("mirror", "--once", "--runner", "local")
+    return folder
 
 
 @pytest.fixture
-def orders(prompt: Prompt, made_catalogs: Path) -> Prompt:
+def orders(prompt: Prompt, made_orders: Path) -> Prompt:
     """A prompt in a folder with a catalog that has the table ``orders``, partitioned by day."""
-    shutil.copy(made_catalogs / "lake.db", prompt.folder / "deltamirror.db")
-    prompt(
-        "table",
-        "create",
-        "orders",
-        "--location",
-        "lake/orders",
-        "--schema",
-        "id long, day date",
-        "--partition-by",
-        "day",
-    )
+    moved(made_orders, prompt.folder)
+    return prompt
+
+
+@pytest.fixture
+def published(prompt: Prompt, published_orders: Path) -> Prompt:
+    """A prompt with the table ``orders`` at version 3, published, with a file more in each version."""
+    moved(published_orders, prompt.folder)
     return prompt
 
 
 @pytest.fixture
 def add() -> AddLine:
     """A line with an add; keyword arguments change its fields."""
-
-    def line(**fields: object) -> str:
-        return json.dumps({"add": {**ADD, **fields}}) + "\n"
-
-    return line
+    return add_line

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.interfaces.prompt import AddLine, Prompt
+from tests.support.interfaces.prompt import Prompt
 
 LOCAL = ("mirror", "--once", "--runner", "local")
-
-
-@pytest.fixture
-def lived(orders: Prompt, add: AddLine) -> Prompt:
-    """A prompt with the table ``orders`` at version 3, published, with a file more in each version."""
-    for name in "abc":
-        orders("commit", "orders", "-", stdin=add(path=f"{name}.parquet", stats='{"numRecords":1}'))
-    orders(*LOCAL)
-    return orders
 
 
 def differing(prompt: Prompt, *sides: str) -> dict[str, Any]:
@@ -37,19 +28,19 @@ def differing(prompt: Prompt, *sides: str) -> dict[str, Any]:
         ("lake/orders@0", "orders@0"),
     ],
 )
-def test_what_is_published_equals_what_is_committed(lived: Prompt, sides: tuple[str, str]) -> None:
-    found = lived.json("diff", *sides)
+def test_what_is_published_equals_what_is_committed(published: Prompt, sides: tuple[str, str]) -> None:
+    found = published.json("diff", *sides)
     assert (found["equal"], found["first"], found["counts"]) == (True, None, {})
     assert found["a"]["version"] == found["b"]["version"]
 
 
-def test_equal_tables_are_told_in_one_line(lived: Prompt) -> None:
-    said = lived("diff", "orders", "lake/orders").stdout
+def test_equal_tables_are_told_in_one_line(published: Prompt) -> None:
+    said = published("diff", "orders", "lake/orders").stdout
     assert said == "Equal: orders at version 3, and lake/orders at version 3.\n"
 
 
-def test_two_versions_of_a_table_differ_by_their_files(lived: Prompt) -> None:
-    found = differing(lived, "orders@1", "orders")
+def test_two_versions_of_a_table_differ_by_their_files(published: Prompt) -> None:
+    found = differing(published, "orders@1", "orders")
     assert found == {
         "equal": False,
         "a": {"table": "orders", "version": 1, "files": 1},
@@ -59,14 +50,14 @@ def test_two_versions_of_a_table_differ_by_their_files(lived: Prompt) -> None:
     }
 
 
-def test_differences_are_told_and_counted_by_kind(lived: Prompt) -> None:
-    shutil.copytree(lived.folder / "lake/orders", lived.folder / "copy")
-    lived("table", "alter", "orders", "--set", "delta.appendOnly=false")
-    commit = lived.folder / f"copy/_delta_log/{3:020}.json"
+def test_differences_are_told_and_counted_by_kind(published: Prompt) -> None:
+    shutil.copytree(published.folder / "lake/orders", published.folder / "copy")
+    published("table", "alter", "orders", "--set", "delta.appendOnly=false")
+    commit = published.folder / f"copy/_delta_log/{3:020}.json"
     commit.write_text(commit.read_text().replace("c.parquet", "d.parquet"))
-    changed = lived.folder / f"copy/_delta_log/{1:020}.json"
+    changed = published.folder / f"copy/_delta_log/{1:020}.json"
     changed.write_text(changed.read_text().replace('"size":10', '"size":11'))
-    assert lived("diff", "orders", "copy/", exits=2).stdout.splitlines() == [
+    assert published("diff", "orders", "copy/", exits=2).stdout.splitlines() == [
         "A is orders at version 4, B is copy/ at version 3. They differ:",
         'metaData configuration delta.appendOnly is "false" in A and absent in B.',
         "  metaData: 1 difference",
@@ -77,67 +68,67 @@ def test_differences_are_told_and_counted_by_kind(lived: Prompt) -> None:
     ]
 
 
-def test_a_rebuilt_log_equals_its_table(lived: Prompt) -> None:
-    lived("rebuild", "orders", "--to", "again", "--versions", "2..3")
+def test_a_rebuilt_log_equals_its_table(published: Prompt) -> None:
+    published("rebuild", "orders", "--to", "again", "--versions", "2..3")
     for version in (2, 3):
-        assert lived.json("diff", f"orders@{version}", f"./again@{version}")["equal"]
+        assert published.json("diff", f"orders@{version}", f"./again@{version}")["equal"]
 
 
-def test_a_checkpoint_says_what_the_commits_said(lived: Prompt) -> None:
-    lived("checkpoint", "orders", "--runner", "local")
-    assert lived.json("diff", "orders", "lake/orders")["equal"]
+def test_a_checkpoint_says_what_the_commits_said(published: Prompt) -> None:
+    published("checkpoint", "orders", "--runner", "local")
+    assert published.json("diff", "orders", "lake/orders")["equal"]
 
 
-def test_two_locations_need_no_catalog(lived: Prompt) -> None:
-    (lived.folder / "deltamirror.db").unlink()
-    assert lived.json("diff", "lake/orders", f"file://{lived.folder}/lake/orders")["equal"]
-    assert not (lived.folder / "deltamirror.db").exists()
+def test_two_locations_need_no_catalog(published: Prompt) -> None:
+    (published.folder / "deltamirror.db").unlink()
+    assert published.json("diff", "lake/orders", f"file://{published.folder}/lake/orders")["equal"]
+    assert not (published.folder / "deltamirror.db").exists()
 
 
-def test_a_folder_whose_name_ends_like_a_version_is_written_with_a_slash(lived: Prompt) -> None:
-    shutil.copytree(lived.folder / "lake/orders", lived.folder / "old@1")
-    assert lived.json("diff", "orders", "./old@1/")["equal"]
+def test_a_folder_whose_name_ends_like_a_version_is_written_with_a_slash(published: Prompt) -> None:
+    shutil.copytree(published.folder / "lake/orders", published.folder / "old@1")
+    assert published.json("diff", "orders", "./old@1/")["equal"]
 
 
-def test_a_table_that_is_not_there_is_not_found(lived: Prompt) -> None:
-    error = lived.error("diff", "orders", "nope", exits=11)
+def test_a_table_that_is_not_there_is_not_found(published: Prompt) -> None:
+    error = published.error("diff", "orders", "nope", exits=11)
     assert error["table"] == "nope"
     assert "./nope" in error["hint"]
 
 
 @pytest.mark.parametrize("side", ["orders@9", "lake/orders@9"])
-def test_a_version_that_is_not_there_is_not_found(lived: Prompt, side: str) -> None:
-    assert lived.error("diff", "orders", side, exits=11)["version"] == 9
+def test_a_version_that_is_not_there_is_not_found(published: Prompt, side: str) -> None:
+    assert published.error("diff", "orders", side, exits=11)["version"] == 9
 
 
 @pytest.mark.parametrize("side", ["orders@x", "orders@-1", "orders@", "orders@1.5", "orders@9999999999999999999"])
-def test_what_is_no_version_is_refused(lived: Prompt, side: str) -> None:
-    error = lived.error("diff", "orders", side, exits=10)
+def test_what_is_no_version_is_refused(published: Prompt, side: str) -> None:
+    error = published.error("diff", "orders", side, exits=10)
     assert "is not a version" in error["message"]
     assert "orders@7" in error["hint"]
 
 
-def test_a_location_without_a_log_is_told_apart(lived: Prompt) -> None:
-    (lived.folder / "empty").mkdir()
-    error = lived.error("diff", "orders", "./empty", exits=11)
-    assert str(lived.folder / "empty") in error["message"]
-    assert lived.error("diff", "./nowhere", "orders", exits=11)["message"]
+def test_a_location_without_a_log_is_told_apart(published: Prompt) -> None:
+    (published.folder / "empty").mkdir()
+    error = published.error("diff", "orders", "./empty", exits=11)
+    assert str(published.folder / "empty") in error["message"]
+    assert published.error("diff", "./nowhere", "orders", exits=11)["message"]
 
 
-def test_a_damaged_commit_is_named(lived: Prompt) -> None:
-    commit = lived.folder / f"lake/orders/_delta_log/{2:020}.json"
+def test_a_damaged_commit_is_named(published: Prompt) -> None:
+    commit = published.folder / f"lake/orders/_delta_log/{2:020}.json"
     commit.write_text(commit.read_text()[:-20])
-    error = lived.error("diff", "orders", "lake/orders", exits=10)
+    error = published.error("diff", "orders", "lake/orders", exits=10)
     assert f"{2:020}.json" in error["message"]
 
 
-def test_one_side_alone_is_a_usage_error(lived: Prompt) -> None:
-    lived.error("diff", "orders", exits=64)
-    lived.error("diff", exits=64)
+def test_one_side_alone_is_a_usage_error(published: Prompt) -> None:
+    published.error("diff", "orders", exits=64)
+    published.error("diff", exits=64)
 
 
-def test_an_empty_side_is_refused(lived: Prompt) -> None:
-    lived.error("diff", "orders", "", exits=11)
+def test_an_empty_side_is_refused(published: Prompt) -> None:
+    published.error("diff", "orders", "", exits=11)
 
 
 def test_a_catalog_that_is_not_there_is_told(prompt: Prompt, tmp_path: Path) -> None:

@@ -18,13 +18,10 @@ RUNS = {"repair", "adopt", "rebuild", "reconcile", "mirror", "checkpoint"}
 
 
 @pytest.fixture
-def lived(orders: Prompt, add: AddLine) -> Prompt:
+def lived(published: Prompt, add: AddLine) -> Prompt:
     """A prompt with the table ``orders`` at version 3, published, and at version 4, which is not."""
-    for name in "abc":
-        orders("commit", "orders", "-", stdin=add(path=f"{name}.parquet"))
-    orders(*LOCAL)
-    orders("commit", "orders", "-", stdin=add(path="d.parquet"))
-    return orders
+    published("commit", "orders", "-", stdin=add(path="d.parquet"))
+    return published
 
 
 def file_of(prompt: Prompt, version: int) -> Path:

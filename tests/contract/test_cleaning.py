@@ -20,6 +20,7 @@ from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.expected_objects import kept_log
+from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.aging import (
     HEAD,
     START,
@@ -28,6 +29,7 @@ from tests.support.lakes.aging import (
     cleaning,
     expected_names,
     lived,
+    lived_url,
     log_names,
     recorded,
     spot_of,
@@ -50,8 +52,15 @@ def engine(lake: Catalog) -> Iterator[MirrorEngine]:
 
 
 @pytest.fixture
-def table(lake: Catalog, engine: MirrorEngine, tmp_path: Path) -> Table:
-    return lived(lake, engine, str(tmp_path / "t"))
+def table(lake: Catalog) -> Table:
+    """The table that lived."""
+    return lake.table("t")
+
+
+@pytest.fixture
+def sqlite_lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a catalog, with the table that lived in it if a test has that."""
+    return lived_url(request, tmp_path) if "table" in request.fixturenames else lake_url_of("sqlite", request, tmp_path)
 
 
 def assert_all_open(reader: Reader, table: Table, spot: Spot | None = None, *, first: int = START) -> None:

@@ -17,7 +17,19 @@ from deltamirror.storage.disk import DiskStore
 from deltamirror.txnlog.queue.cleanups import CleaningTurn
 from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.work import Lane, Lease
-from tests.support.lakes.aging import HEAD, START, age, cleaning, expected_names, lived, log_names, recorded, store_of
+from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.aging import (
+    HEAD,
+    START,
+    age,
+    cleaning,
+    expected_names,
+    lived,
+    lived_url,
+    log_names,
+    recorded,
+    store_of,
+)
 from tests.support.lakes.lake import add, execute
 from tests.support.mirrors.local import log_of
 
@@ -31,8 +43,15 @@ def engine(lake: Catalog) -> Iterator[MirrorEngine]:
 
 
 @pytest.fixture
-def table(lake: Catalog, engine: MirrorEngine, tmp_path: Path) -> Table:
-    return lived(lake, engine, str(tmp_path / "t"))
+def table(lake: Catalog) -> Table:
+    """The table that lived."""
+    return lake.table("t")
+
+
+@pytest.fixture
+def sqlite_lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a catalog, with the table that lived in it if a test has that."""
+    return lived_url(request, tmp_path) if "table" in request.fixturenames else lake_url_of("sqlite", request, tmp_path)
 
 
 def test_the_pointer_is_read_again_before_anything_is_deleted(

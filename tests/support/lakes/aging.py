@@ -1,5 +1,6 @@
 """Tables whose log is older than it is: times in the database are set back, which is all that retention goes by."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from deltamirror.deltalog.retention import DAY
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.lakes.lake import add, execute, settings_for
+from tests.support.lakes.moved import moved
 from tests.support.mirrors.local import local_settings
 from tests.support.readers.reader import Reader, SeenTable
 from tests.support.stores.any_store import place_of
@@ -28,6 +30,8 @@ __all__ = [
     "cleaning",
     "expected_names",
     "lived",
+    "lived_lake",
+    "lived_url",
     "log_names",
     "recorded",
     "spot_of",
@@ -96,6 +100,22 @@ def lived(catalog: Catalog, engine: MirrorEngine, location: str, *, name: str = 
         if version % INTERVAL == 0 or version == HEAD:
             engine.mirror(name)
     return table
+
+
+@pytest.fixture(scope="session")
+def lived_lake(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a catalog, ``lake.db``, and the table ``t`` that lived."""
+    folder = tmp_path_factory.mktemp("lived")
+    shutil.copy(made_catalogs / "lake.db", folder)
+    with Catalog(settings=settings_for(f"sqlite:///{folder / 'lake.db'}")) as catalog, cleaning(catalog) as engine:
+        lived(catalog, engine, str(folder / "t"))
+    return folder
+
+
+def lived_url(request: pytest.FixtureRequest, folder: Path) -> str:
+    """The address of a catalog in a folder that has the table ``t``, which lived there."""
+    moved(request.getfixturevalue("lived_lake"), folder)
+    return f"sqlite:///{folder / 'lake.db'}"
 
 
 def age(catalog: Catalog, *, upto: int, days: float = 40, objects: bool = True, table_id: int = 1) -> None:

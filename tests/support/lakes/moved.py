@@ -1,0 +1,17 @@
+"""A folder with catalogs in files of SQLite and the tables beside them: made once, copied for each test."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+__all__ = ["moved"]
+
+
+def moved(made: Path, folder: Path) -> None:
+    """Copy what is in a folder to another one; tables that lie in the one have their locations in the other."""
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    for file in made.glob("*.db"):
+        with closing(sqlite3.connect(folder / file.name)) as connection, connection:
+            places = (f"file://{made}/", f"file://{folder}/")
+            connection.execute("UPDATE dl_tables SET location = replace(location, ?, ?)", places)
