@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 
 import pytest
 
@@ -237,13 +238,21 @@ def test_a_location_that_a_list_has_twice_is_imported_once(many: Prompt) -> None
 def test_tables_in_a_bucket_are_found(lake: Prompt, s3_bucket: str, s3_settings: StorageSettings) -> None:
     for name in ("x", "deep/y"):
         put_log(store_at(f"s3://{s3_bucket}/lake/{name}", s3_settings), dict(enumerate(HISTORY)))
-    arguments = ("import", "--glob", f"s3://{s3_bucket}/**", "--json")
-    done = typed(*arguments, folder=lake.folder, settings=variables(s3_settings))
-    assert done.returncode == 0, done.stderr
+    done = lake("import", "--glob", f"s3://{s3_bucket}/**", "--json", settings=variables(s3_settings))
     found = {each["name"]: each["num_files"] for each in json.loads(done.stdout)["tables"]}
     assert found == {"lake.x": 6, "lake.deep.y": 6}
 
 
+def test_a_spark_that_nobody_answers_for_is_unavailable_and_imports_nothing(lake: Prompt) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        master = f"spark://127.0.0.1:{nobody.getsockname()[1]}"
+        error = lake.error("import", "lake/a", "--name", "a", "--master", master, exits=20)
+    assert "spark.master" in error["hint"]
+    assert tables(lake) == []
+
+
+@pytest.mark.elsewhere  # tests/contract/runner has the logs that Spark reads, test_cli_mirror a service on Spark
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")

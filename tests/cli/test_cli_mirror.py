@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from msgspec.structs import replace
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.cli import progress
 from deltamirror.cli.failure import EXIT_INTERRUPTED
-from deltamirror.cli.progress import LONG_BACKLOG
 from deltamirror.config import Settings, StorageSettings
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine
@@ -78,23 +78,23 @@ def test_the_log_names_tables_by_their_names(orders: Prompt, add: AddLine) -> No
     log = orders.folder / "lake/orders/_delta_log"
     log.parent.mkdir(parents=True)
     log.write_text("in the way")
-    failed = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
+    failed = orders(*LOCAL, exits=10, settings=settings).stderr
     assert "warning pipeline.service.service: version 0 of table 'orders' failed at " in failed
     log.unlink()
     (log / f"{1:020}.crc").mkdir(parents=True)
-    done = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
+    done = orders(*LOCAL, settings=settings).stderr
     assert f"_delta_log/{1:020}.crc of table 'orders' is not written: " in done
     assert "table 'orders': versions 0 to 1 published\n" in done
     assert "table 'orders': checkpoint of version 1\n" in done
     orders("commit", "orders", "-", stdin=add())
-    assert "table 'orders': version 2 published\n" in typed(*LOCAL, folder=orders.folder, settings=settings).stderr
+    assert "table 'orders': version 2 published\n" in orders(*LOCAL, settings=settings).stderr
 
 
 @pytest.mark.requirement("R86")
 def test_lines_for_collectors_have_fields_and_a_trace_for_each_job(orders: Prompt) -> None:
     settings = {**PATIENT, "DELTAMIRROR_LOG__FORMAT": "json", "DELTAMIRROR_LOG__LEVEL": "info"}
     with_backlog(orders.folder, 10)
-    said = typed(*LOCAL, folder=orders.folder, settings=settings).stderr
+    said = orders(*LOCAL, settings=settings).stderr
     published, checkpoint = (json.loads(line) for line in said.splitlines())
     told = {name: published[name] for name in ("table", "table_id", "lane", "first_version", "version")}
     assert told == {"table": "orders", "table_id": 1, "lane": "commits", "first_version": 0, "version": 10}
@@ -174,25 +174,32 @@ def test_a_diverged_log_ends_with_2_names_the_object_and_leaves_it_alone(orders:
 def test_a_long_backlog_is_counted_down_in_lines_but_not_for_programs(
     orders: Prompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LONG_BACKLOG", 20)
-    for name, value in {**PATIENT, "DELTAMIRROR_MIRROR__BATCH_VERSIONS": "5"}.items():
-        monkeypatch.setenv(name, value)
-    with_backlog(orders.folder, 18)
-    assert orders(*LOCAL).stderr == ""  # 19 versions are not many
-    with_backlog(orders.folder, 21)
-    told = orders(*LOCAL).stderr.splitlines()
-    assert told == [f"{n} of 21 versions published" for n in (5, 10, 15, 20, 21)]
-    with_backlog(orders.folder, 21)
-    done = orders(*LOCAL, "--json")
-    assert (done.stderr, json.loads(done.stdout)["versions"]) == ("", 21)
+    monkeypatch.setattr(progress, "LONG_BACKLOG", 10)
+    settings = {**PATIENT, "DELTAMIRROR_MIRROR__BATCH_VERSIONS": "5"}
+    with_backlog(orders.folder, 8)
+    assert orders(*LOCAL, settings=settings).stderr == ""  # 9 versions are not many
+    with_backlog(orders.folder, 11)
+    told = orders(*LOCAL, settings=settings).stderr.splitlines()
+    assert told == [f"{n} of 11 versions published" for n in (5, 10, 11)]
+    with_backlog(orders.folder, 11)
+    done = orders(*LOCAL, "--json", settings=settings)
+    assert (done.stderr, json.loads(done.stdout)["versions"]) == ("", 11)
+
+
+SOON_LONG = (
+    sys.executable,
+    "-c",
+    "from deltamirror.cli import main, progress; progress.LONG_BACKLOG = 10; main()",
+)
+"""The command, to which ten versions are many."""
 
 
 def test_a_long_backlog_is_a_bar_on_a_terminal(orders: Prompt) -> None:
-    with_backlog(orders.folder, LONG_BACKLOG)
-    shown = typed_on_a_terminal(*LOCAL, folder=orders.folder, columns=100)
+    with_backlog(orders.folder, 11)
+    shown = typed_on_a_terminal(*LOCAL, folder=orders.folder, columns=100, program=SOON_LONG)
     assert "published" in shown
-    assert f"{LONG_BACKLOG + 1}/{LONG_BACKLOG + 1} versions" in shown
-    assert "Published 201 versions of 1 table" in shown
+    assert "12/12 versions" in shown
+    assert "Published 12 versions of 1 table" in shown
 
 
 @pytest.mark.requirement("R23")
@@ -213,18 +220,8 @@ def test_a_service_publishes_commits_and_checkpoints_as_they_come_and_ends_in_or
     assert pointer["version"] == 10
 
 
-def test_a_service_tells_programs_that_it_started_and_what_it_did(orders: Prompt) -> None:
-    with following("--json", folder=orders.folder, settings=FOLLOWER) as service:
-        started = json.loads(service.started)["started"]
-        assert (started["catalog"], started["runner"]) == ("sqlite:///deltamirror.db", "local")
-        status, said, complained = service.stop(signal.SIGINT)
-    assert (status, complained) == (0, "")
-    assert json.loads(said)["stopped"]
-
-
-def test_the_password_of_the_catalog_is_not_in_the_first_line(postgres_url: str, tmp_path: Path) -> None:
-    typed("init", "--catalog", postgres_url, folder=tmp_path)
-    with following("--catalog", postgres_url, folder=tmp_path, settings=FOLLOWER) as service:
+def test_the_password_of_the_catalog_is_not_in_the_first_line(shared_postgres_url: str, tmp_path: Path) -> None:
+    with following("--catalog", shared_postgres_url, folder=tmp_path, settings=FOLLOWER) as service:
         assert service.started.startswith("Mirroring postgresql://")
         assert "deltamirror-tests" not in service.started
         assert service.stop()[0] == 0
@@ -252,9 +249,12 @@ def test_a_second_interrupt_ends_at_once_whatever_hangs(
 
 @pytest.mark.requirement("R33")
 def test_pausing_one_table_or_all_takes_effect_without_a_restart(orders: Prompt, add: AddLine) -> None:
+    """Also: what a service tells programs when it starts and when it has ended."""
     orders("table", "create", "other", "--location", "lake/other", "--schema", "id long")
     orders(*LOCAL)
-    with following(folder=orders.folder, settings=FOLLOWER) as service:
+    with following("--json", folder=orders.folder, settings=FOLLOWER) as service:
+        started = json.loads(service.started)["started"]
+        assert (started["catalog"], started["runner"]) == ("sqlite:///deltamirror.db", "local")
         orders("table", "pause", "--all")
         orders("commit", "orders", "-", stdin=add())
         orders("table", "pause", "orders", "--unpublished")
@@ -269,7 +269,9 @@ def test_pausing_one_table_or_all_takes_effect_without_a_restart(orders: Prompt,
         orders("table", "resume", "orders")
         orders("commit", "orders", "-", "--wait", "60", stdin=add(path="c.parquet"))
         assert log_of(orders.folder) == commits(range(4))
-        assert service.stop()[0] == 0
+        status, said, complained = service.stop(signal.SIGINT)
+    assert (status, complained) == (0, "")
+    assert json.loads(said)["stopped"]
 
 
 @pytest.mark.requirement("R33")

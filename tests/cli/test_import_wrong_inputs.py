@@ -1,10 +1,8 @@
 """What is no table, a damaged one, or not ours to read: one clear error each, and the catalog is as it was."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +13,7 @@ from deltamirror.delta.actions import Protocol
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.imports.foreign_logs import HISTORY, parquet, put_classic, put_log, state_after
-from tests.support.interfaces.commands import can_lose_power, typed, typed_without_power, variables
+from tests.support.interfaces.commands import can_lose_power, typed_without_power, variables
 from tests.support.interfaces.prompt import Prompt
 from tests.support.logs.checkpoint_tables import rows
 from tests.support.logs.checkpoints import commit, file, first_commit
@@ -250,14 +248,6 @@ def test_a_line_of_a_list_with_too_many_words_is_named(there: Prompt) -> None:
 # Stores that refuse
 
 
-def failure_of(done: subprocess.CompletedProcess[str], *, exits: int) -> dict[str, Any]:
-    assert (done.returncode, done.stdout) == (exits, ""), done.stderr
-    assert SECRET not in done.stderr
-    error: dict[str, Any] = json.loads(done.stderr)["error"]
-    assert error["hint"]
-    return error
-
-
 @pytest.mark.requirement("R107")
 @pytest.mark.parametrize("arguments", [["lake/t", "--name", "t"], ["--glob", "lake/**"]], ids=" ".join)
 def test_a_folder_that_may_not_be_listed_is_permission_denied(there: Prompt, arguments: list[str]) -> None:
@@ -272,7 +262,9 @@ def test_a_folder_that_may_not_be_listed_is_permission_denied(there: Prompt, arg
         done = typed_without_power("import", *arguments, "--json", folder=there.folder)
     finally:
         log.chmod(0o755)
-    error = failure_of(done, exits=21)
+    assert (done.returncode, done.stdout) == (21, ""), done.stderr
+    error = json.loads(done.stderr)["error"]
+    assert error["hint"]
     assert error["code"] == "permission-denied"
     assert str(log) in error["message"]
 
@@ -281,10 +273,11 @@ def test_a_folder_that_may_not_be_listed_is_permission_denied(there: Prompt, arg
 def test_a_wrong_key_is_permission_denied(there: Prompt, s3_bucket: str, s3_settings: StorageSettings) -> None:
     put_log(store_at(f"s3://{s3_bucket}/t", s3_settings), history())
     wrong = variables(replace(s3_settings, secret_access_key=Secret(SECRET)))
-    arguments = ("import", f"s3://{s3_bucket}/t", "--name", "t", "--json")
-    error = failure_of(typed(*arguments, folder=there.folder, settings=wrong), exits=21)
+    error = there.error("import", f"s3://{s3_bucket}/t", "--name", "t", exits=21, settings=wrong)
     assert error["code"] == "permission-denied"
     assert s3_bucket in error["message"]
+    assert error["hint"]
+    assert SECRET not in str(error)
 
 
 @pytest.mark.parametrize("arguments", [["{}/t", "--name", "t"], ["--glob", "{}/**"]], ids=" ".join)
@@ -292,7 +285,7 @@ def test_a_bucket_that_does_not_exist_is_not_found(
     there: Prompt, s3_settings: StorageSettings, arguments: list[str]
 ) -> None:
     given = [each.format("s3://no-such-bucket") for each in arguments]
-    done = typed("import", *given, "--json", folder=there.folder, settings=variables(s3_settings))
-    error = failure_of(done, exits=11)
+    error = there.error("import", *given, exits=11, settings=variables(s3_settings))
     assert error["code"] == "not-found"
     assert "no-such-bucket" in error["message"]
+    assert error["hint"]

@@ -29,10 +29,7 @@ def two(orders: Prompt) -> Prompt:
 
 def typed(prompt: Prompt, *arguments: str, settings: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """What a command with these settings says, and how it ends."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in settings.items():
-            environment.setenv(name, value)
-        done = prompt(*arguments, exits=None)
+    done = prompt(*arguments, exits=None, settings=settings)
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 

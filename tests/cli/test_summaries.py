@@ -118,7 +118,7 @@ def test_a_database_that_does_not_answer_hides_nothing_that_was_done(lines: list
     assert [line.getMessage() for line in lines] == [told]
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["json", pytest.param("text", marks=pytest.mark.elsewhere)])
 def test_a_service_says_it_whatever_the_level_of_the_log_is(orders: Prompt, form: str) -> None:
     settings = {**FOLLOWER, "DELTAMIRROR_LOG__SUMMARY": "0.2", "DELTAMIRROR_LOG__FORMAT": form}
     with following(folder=orders.folder, settings=settings) as service:

@@ -70,17 +70,23 @@ def typed(
     return _run([*COMMAND, *arguments], folder, stdin=stdin, settings=settings)
 
 
-def typed_on_a_terminal(*arguments: str, folder: Path, columns: int) -> str:
+def typed_on_a_terminal(*arguments: str, folder: Path, columns: int, program: Sequence[str] = COMMAND) -> str:
     """What a command shows on a terminal of this width, without its colours; it has to succeed."""
-    shown = typed_in_colour(*arguments, folder=folder, columns=columns)
+    shown = typed_in_colour(*arguments, folder=folder, columns=columns, program=program)
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
 
-def typed_in_colour(*arguments: str, folder: Path, columns: int, settings: Mapping[str, str] = NOTHING) -> str:
+def typed_in_colour(
+    *arguments: str,
+    folder: Path,
+    columns: int,
+    settings: Mapping[str, str] = NOTHING,
+    program: Sequence[str] = COMMAND,
+) -> str:
     """What a command shows on a terminal of this width, with its colours; it has to succeed."""
     ours, theirs = pty.openpty()
     known = environment({"TERM": "xterm", "COLUMNS": str(columns), **settings})
-    with subprocess.Popen([*COMMAND, *arguments], cwd=folder, env=known, stdout=theirs, stderr=theirs) as process:
+    with subprocess.Popen([*program, *arguments], cwd=folder, env=known, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = _all_of(ours)
     if process.returncode:

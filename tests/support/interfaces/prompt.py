@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,8 +22,15 @@ class Prompt:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __call__(self, *args: str, stdin: str | bytes = "", exits: int | None = 0) -> Result:
-        result = CliRunner().invoke(cli, args, input=stdin, prog_name="deltamirror")
+    def __call__(
+        self,
+        *args: str,
+        stdin: str | bytes = "",
+        exits: int | None = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> Result:
+        """What a command says; ``settings`` are variables of its environment."""
+        result = CliRunner().invoke(cli, args, input=stdin, env=settings, prog_name="deltamirror")
         assert exits in (None, result.exit_code), f"{args}: exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
         assert "Traceback" not in result.stderr
         return result
@@ -32,9 +39,11 @@ class Prompt:
         """The JSON document that a command answers."""
         return json.loads(self(*args, "--json", stdin=stdin).stdout)
 
-    def error(self, *args: str, stdin: str | bytes = "", exits: int) -> dict[str, Any]:
+    def error(
+        self, *args: str, stdin: str | bytes = "", exits: int, settings: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """The JSON object of a failure; standard output has to be empty."""
-        result = self(*args, "--json", stdin=stdin, exits=exits)
+        result = self(*args, "--json", stdin=stdin, exits=exits, settings=settings)
         assert result.stdout == ""
         error: dict[str, Any] = json.loads(result.stderr)["error"]
         assert error["exit_status"] == exits
