@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +29,7 @@ def page_of(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     shutil.copy(made_catalogs / "lake.db", folder)
     with opened(f"sqlite:///{folder / 'lake.db'}") as lake:
         _fill(lake, folder)
-        with served(lake, refresh=0.2) as found:
+        with served(lake, refresh=3600.0) as found:
             yield found
 
 
@@ -60,8 +61,22 @@ def _fill(lake: Catalog, folder: Path) -> None:
 
 @pytest.fixture
 def page(chromium: Browser, page_of: Served) -> Iterator[Page]:
+    """A window with the overview, which stays as it is."""
+    with window(chromium, page_of) as found:
+        yield found
+
+
+@pytest.fixture
+def live_page(chromium: Browser, page_of: Served) -> Iterator[Page]:
+    """A window with the overview, which asks for what is new five times a second."""
+    with served(page_of.catalog, refresh=0.2) as live, window(chromium, live) as found:
+        yield found
+
+
+@contextmanager
+def window(chromium: Browser, shown: Served) -> Iterator[Page]:
     """A window with the overview; what a page complains about fails the test."""
-    context = chromium.new_context(base_url=page_of.url, viewport={"width": 1280, "height": 900})
+    context = chromium.new_context(base_url=shown.url, viewport={"width": 1280, "height": 900})
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -100,7 +115,8 @@ def test_the_overview_leads_to_tables_and_failures(page: Page) -> None:
     expect(page.get_by_role("listitem")).to_contain_text("is a file")
 
 
-def test_commits_show_up_by_themselves_and_keep_the_focus(page: Page, page_of: Served) -> None:
+def test_commits_show_up_by_themselves_and_keep_the_focus(live_page: Page, page_of: Served) -> None:
+    page = live_page
     page.get_by_label("Name contains").fill("half typed")
     link = page.locator("#tables").get_by_role("link", name="web.t00")
     link.focus()
@@ -118,7 +134,8 @@ def test_commits_show_up_by_themselves_and_keep_the_focus(page: Page, page_of: S
     assert asked == []
 
 
-def test_a_page_says_when_it_is_not_up_to_date(page: Page) -> None:
+def test_a_page_says_when_it_is_not_up_to_date(live_page: Page) -> None:
+    page = live_page
     page.route("**/*", lambda route: route.abort())
     expect(page.get_by_role("status")).to_contain_text("Not up to date")
     page.unroute_all()
