@@ -25,7 +25,7 @@ from tests.support.spark.runners import Rig
 NO_SETTINGS = StorageSettings()
 LAST = 40
 NEAR = pytest.mark.default_on("process", "local")
-"""What does not depend on how executors are reached; that the others read a log as well, they show on S3."""
+"""What does not depend on how executors are reached; that the others read a log as well, Spark Connect shows on S3."""
 
 
 def store_in(folder: Path) -> Store:
@@ -65,7 +65,7 @@ def test_a_log_is_the_same_parts_in_the_same_order_whoever_reads_it(any_rig: Rig
     assert (parts, error) == harvested(LocalHarvester(Settings()), slices_of(store))
 
 
-@pytest.mark.default_on("standalone")  # where executors are other processes than the driver
+@pytest.mark.default_on("connect")  # whose driver has no keys
 def test_a_log_on_s3_is_read_with_the_executors_own_keys(
     any_rig: Rig, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:

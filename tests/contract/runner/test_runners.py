@@ -28,6 +28,8 @@ HISTORY = [first_commit(), *STORY]
 NO_SETTINGS = StorageSettings()
 NEAR = pytest.mark.default_on("process", "local")
 """What does not depend on how executors are reached."""
+REMOTE = pytest.mark.default_on("process", "connect")
+"""What depends on a driver that has neither keys nor Java; a cluster shows what depends on executors of their own."""
 
 
 def unit_at(location: object, commits: Sequence[bytes] = HISTORY, *, number: int = 1, **fields: Any) -> CommitUnit:
@@ -65,6 +67,7 @@ def stage_and_error(outcome: Outcome) -> tuple[Stage, DeltaMirrorError]:
     return outcome.failure.stage, outcome.failure.error
 
 
+@pytest.mark.default_on("process", "local", "connect")
 @pytest.mark.requirement("R2")
 def test_every_unit_is_published_and_has_its_outcome(any_rig: Rig, tmp_path: Path) -> None:
     outcomes = by_table(any_rig.run([unit_at(tmp_path / str(number), number=number) for number in range(12)]))
@@ -88,6 +91,7 @@ def test_what_is_published_already_is_found_again(any_rig: Rig, tmp_path: Path) 
         assert [each.already for each in outcome.published] == [already] * 4
 
 
+@REMOTE
 def test_units_are_published_to_s3_with_the_executors_own_keys(
     any_rig: Rig, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
@@ -147,6 +151,7 @@ def test_a_large_commit_arrives_whole(any_rig: Rig, tmp_path: Path, megabytes: i
     assert published(tmp_path / "t") == history
 
 
+@NEAR
 def test_jobs_run_at_once_and_leave_each_other_alone(any_rig: Rig, tmp_path: Path) -> None:
     jobs = [[unit_at(tmp_path / f"{job}-{unit}", number=unit) for unit in range(3)] for job in range(4)]
     for outcomes in any_rig.run_at_once(jobs):

@@ -1,4 +1,4 @@
-"""Rows of DataFrames, written and read by the executors of a cluster, of Spark Connect, and with keys of their own."""
+"""Rows of DataFrames, written and read over Spark Connect, on a cluster, and by executors with keys of their own."""
 
 from pathlib import Path
 
@@ -38,16 +38,16 @@ def test_a_table_that_wants_optimised_writes_gets_a_file_for_each_partition(
     assert ids(orders) == list(range(40))
 
 
-def test_a_task_that_is_tried_again_on_a_cluster_writes_its_rows_once(
-    orders: Table, url: str, tmp_path: Path, spark_standalone: SparkRig
+def test_a_task_that_is_tried_again_writes_its_rows_once(
+    orders: Table, url: str, tmp_path: Path, spark_connect: SparkRig
 ) -> None:
     write = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, killed_attempts=1)
-    assert spark_standalone.run_command(write) == {"orders": 1}
+    assert spark_connect.run_command(write) == {"orders": 1}
     assert ids(orders) == list(range(20))
     assert committed(orders) <= data_files(tmp_path / "orders")
 
 
-@pytest.mark.elsewhere  # rows and the format on Spark Connect, and rows on a cluster, are in the default suite
+@pytest.mark.elsewhere  # rows and the format on Spark Connect are in the default suite
 def test_the_format_is_read_and_written_on_a_cluster(orders: Table, url: str, spark_standalone: SparkRig) -> None:
     assert_format_works(spark_standalone.run_command, orders, url)
 
@@ -99,6 +99,7 @@ def test_tables_are_read_by_sparks_own_reader_and_edited_over_spark_connect(
     assert sorted(orders.to_arrow(["amount"], "id < 3").column(0).to_pylist()) == [100.0, 100.5, 101.0]
 
 
+@pytest.mark.elsewhere  # units are published by these keys in the default suite, and no order of a job holds a secret
 def test_executors_write_to_s3_by_the_keys_of_their_environment(
     url: str, s3_bucket: str, s3_settings: StorageSettings, spark_local: SparkRig
 ) -> None:

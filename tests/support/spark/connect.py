@@ -1,4 +1,4 @@
-"""A Spark Connect server, with a local Spark of two slots behind it."""
+"""A Spark Connect server, with a local Spark of two slots behind it that tries tasks as often as a cluster does."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -55,4 +55,4 @@ def _command(port: int) -> list[str]:
     }
     service = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
     confs = [text for name, value in options.items() for text in ("--conf", f"{name}={value}")]
-    return ["spark-submit", "--master", "local[2]", *service, *confs, "spark-internal"]
+    return ["spark-submit", "--master", "local[2,4]", *service, *confs, "spark-internal"]
