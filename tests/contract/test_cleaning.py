@@ -20,7 +20,6 @@ from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.expected_objects import kept_log
-from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.aging import (
     HEAD,
     START,
@@ -29,13 +28,13 @@ from tests.support.lakes.aging import (
     cleaning,
     expected_names,
     lived,
-    lived_url,
     log_names,
     recorded,
     spot_of,
     store_of,
 )
 from tests.support.lakes.lake import add, execute, paths
+from tests.support.lakes.moved import lake_of_test
 from tests.support.mirrors.local import following, log_of
 from tests.support.mirrors.reconcilers import reconciled, reconciler_of
 from tests.support.readers.reader import Reader
@@ -60,7 +59,7 @@ def table(lake: Catalog) -> Table:
 @pytest.fixture
 def sqlite_lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a catalog, with the table that lived in it if a test has that."""
-    return lived_url(request, tmp_path) if "table" in request.fixturenames else lake_url_of("sqlite", request, tmp_path)
+    return lake_of_test(request, tmp_path, made="lived_lake")
 
 
 def assert_all_open(reader: Reader, table: Table, spot: Spot | None = None, *, first: int = START) -> None:

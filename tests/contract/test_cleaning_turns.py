@@ -17,7 +17,6 @@ from deltamirror.storage.disk import DiskStore
 from deltamirror.txnlog.queue.cleanups import CleaningTurn
 from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.work import Lane, Lease
-from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.aging import (
     HEAD,
     START,
@@ -25,12 +24,12 @@ from tests.support.lakes.aging import (
     cleaning,
     expected_names,
     lived,
-    lived_url,
     log_names,
     recorded,
     store_of,
 )
 from tests.support.lakes.lake import add, execute
+from tests.support.lakes.moved import lake_of_test
 from tests.support.mirrors.local import log_of
 
 pytestmark = pytest.mark.default_on("sqlite")
@@ -51,7 +50,7 @@ def table(lake: Catalog) -> Table:
 @pytest.fixture
 def sqlite_lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a catalog, with the table that lived in it if a test has that."""
-    return lived_url(request, tmp_path) if "table" in request.fixturenames else lake_url_of("sqlite", request, tmp_path)
+    return lake_of_test(request, tmp_path, made="lived_lake")
 
 
 def test_the_pointer_is_read_again_before_anything_is_deleted(

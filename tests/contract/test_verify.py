@@ -19,6 +19,7 @@ from deltamirror.ops.verify.report import ComparedWith, Level, TableVerified
 from deltamirror.ops.verify.verifying import Verifier, Versions
 from deltamirror.pipeline.run.inspection import LocalInspector
 from tests.support.lakes.lake import execute
+from tests.support.lakes.moved import lake_of_test
 from tests.support.mirrors.local import local_settings, log_of, mirror_of
 
 pytestmark = [pytest.mark.requirement("R70"), pytest.mark.requirement("R72")]
@@ -33,17 +34,32 @@ def catalog(sqlite_lake: str) -> Iterator[Catalog]:
         yield found
 
 
-@pytest.fixture
-def table(catalog: Catalog, tmp_path: Path) -> Table:
-    """Rows in five versions, published, with a checkpoint."""
+@pytest.fixture(scope="module")
+def made_lake(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a catalog and a table that has rows in five versions, published, with a checkpoint."""
+    folder = tmp_path_factory.mktemp("made")
+    shutil.copy(made_catalogs / "lake.db", folder)
     properties = {"delta.checkpointInterval": str(CHECKPOINT)}
-    made = catalog.create_table("t", location=str(tmp_path / "t"), schema="id long", properties=properties)
-    for number in range(NEWEST):
-        with catalog.transaction() as tx:
-            tx.append("t", rows(number))
-            tx.set_transaction("t", "loader", number)
-        publish(catalog)
-    return made
+    with Catalog(f"sqlite:///{folder / 'lake.db'}", settings=local_settings()) as catalog:
+        catalog.create_table("t", location=str(folder / "t"), schema="id long", properties=properties)
+        for number in range(NEWEST):
+            with catalog.transaction() as tx:
+                tx.append("t", rows(number))
+                tx.set_transaction("t", "loader", number)
+            publish(catalog)
+    return folder
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    """Rows in five versions, published, with a checkpoint."""
+    return catalog.table("t")
+
+
+@pytest.fixture
+def sqlite_lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a catalog, with that table in it if a test has it."""
+    return lake_of_test(request, tmp_path, made="made_lake")
 
 
 def rows(number: int) -> pa.Table:

@@ -16,7 +16,6 @@ from deltamirror.deltalog.retention import DAY
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.lakes.lake import add, execute, settings_for
-from tests.support.lakes.moved import moved
 from tests.support.mirrors.local import local_settings
 from tests.support.readers.reader import Reader, SeenTable
 from tests.support.stores.any_store import place_of
@@ -31,7 +30,6 @@ __all__ = [
     "expected_names",
     "lived",
     "lived_lake",
-    "lived_url",
     "log_names",
     "recorded",
     "spot_of",
@@ -110,12 +108,6 @@ def lived_lake(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) ->
     with Catalog(settings=settings_for(f"sqlite:///{folder / 'lake.db'}")) as catalog, cleaning(catalog) as engine:
         lived(catalog, engine, str(folder / "t"))
     return folder
-
-
-def lived_url(request: pytest.FixtureRequest, folder: Path) -> str:
-    """The address of a catalog in a folder that has the table ``t``, which lived there."""
-    moved(request.getfixturevalue("lived_lake"), folder)
-    return f"sqlite:///{folder / 'lake.db'}"
 
 
 def age(catalog: Catalog, *, upto: int, days: float = 40, objects: bool = True, table_id: int = 1) -> None:

@@ -5,7 +5,19 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-__all__ = ["moved"]
+import pytest
+
+from tests.support.databases.emptied import lake_url_of
+
+__all__ = ["lake_of_test", "moved"]
+
+
+def lake_of_test(request: pytest.FixtureRequest, folder: Path, *, made: str) -> str:
+    """The address of an SQLite catalog: what the fixture ``made`` made if a test has ``table``, an empty one if not."""
+    if "table" not in request.fixturenames:
+        return lake_url_of("sqlite", request, folder)
+    moved(request.getfixturevalue(made), folder)
+    return f"sqlite:///{folder / 'lake.db'}"
 
 
 def moved(made: Path, folder: Path) -> None:
