@@ -64,7 +64,7 @@ soak: java setup ## Random schedules, tables and interleavings, processes amid f
 	$(BIN)/python -m tests.lockstep --steps 200
 	$(BIN)/python -m tests.statements --steps 200
 	$(BIN)/python -m tests.statements --steps 200 --store s3
-	RANDOM_EXAMPLES=1 $(BIN)/pytest -n 2 tests/property tests/unit
+	RANDOM_EXAMPLES=1 $(BIN)/pytest -n 2 tests/property tests/unit tests/contract/test_import_parts.py tests/contract/test_slo.py
 	$(BIN)/pytest -s -m soak tests/soak tests/interop
 	$(BIN)/pytest -n 2 -m elsewhere
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,13 @@ def test_without_its_row_a_feature_is_unknown_everywhere(tmp_path: Path) -> None
     assert "'EXAMPLE' is not one that we support" in by_name
 
 
+@cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text())
+
+
 def texts(module: Path) -> list[str]:
-    nodes = ast.walk(ast.parse(module.read_text()))
+    nodes = ast.walk(parsed(module))
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
@@ -105,7 +111,7 @@ def test_sql_is_written_in_one_package() -> None:
 def test_a_public_class_has_a_name_of_its_own() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -1,8 +1,8 @@
 """How many examples, seeds and moments the default suite tries.
 
 The default suite tries the same ones at every run, so that a change is judged by what it changed; with
-``RANDOM_EXAMPLES`` set, as in `make soak`, it looks for others, and for more where they take long. A machine may
-stand still at any example: none is too slow.
+``RANDOM_EXAMPLES`` set, as in `make soak`, it looks for others, and for more of them. A machine may stand still at any
+example: none is too slow.
 """
 
 import os
@@ -24,6 +24,10 @@ def long_examples(count: int) -> int:
 
 
 settings.register_profile(
-    "deltamirror", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not _RANDOM
+    "deltamirror",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not _RANDOM,
+    max_examples=100 if _RANDOM else 40,
 )
 settings.load_profile("deltamirror")

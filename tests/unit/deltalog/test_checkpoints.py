@@ -75,7 +75,7 @@ def test_a_checkpoint_in_lines_alone_reads_as_the_state(store: Store) -> None:
     assert found.removes.column("path").to_pylist() == ["day=1/first-0.parquet"]
 
 
-@pytest.mark.parametrize("row_group_size", [1, 7, 400, 5_000])
+@pytest.mark.parametrize("row_group_size", [pytest.param(1, marks=pytest.mark.elsewhere), 7, 400, 5_000])
 def test_pieces_are_bounded_and_together_the_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch, row_group_size: int
 ) -> None:

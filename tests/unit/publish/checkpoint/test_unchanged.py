@@ -26,11 +26,14 @@ from tests.support.logs.checkpoints import put_commits, unit_of
 pytestmark = pytest.mark.requirement("R9")
 
 
+FILES = 36
+
+
 @pytest.fixture
 def life() -> Life:
-    """Sixty files, of which a checkpoint is to be made."""
+    """Some files, of which a checkpoint is to be made."""
     begun = Life()
-    begun.append(60)
+    begun.append(FILES)
     return begun
 
 
@@ -50,7 +53,7 @@ def test_row_groups_in_which_nothing_changes_are_taken_over_and_not_decoded(
     monkeypatch.setattr(readback, "check", counted)
     after, whole = chain.next(life)
     assert_same(after, whole)
-    assert len(chain.taken) == 60 // FEWEST_ROWS
+    assert len(chain.taken) == FILES // FEWEST_ROWS
     assert row_groups_of(after)[-len(chain.taken) :] == [row_groups_of(before)[number] for number in chain.taken]
     assert sum(decoded[:-1]) < 10  # the last one is the file from all lines
 
@@ -67,7 +70,7 @@ def test_a_row_group_that_loses_a_file_is_written_anew_and_no_other(life: Life) 
     chain.next(life)
     life.remove(17)
     assert_same(*chain.next(life))
-    assert len(chain.taken) == 60 // FEWEST_ROWS - 1
+    assert len(chain.taken) == FILES // FEWEST_ROWS - 1
 
 
 def test_a_file_that_is_added_again_is_there_once_however_its_path_is_spelled(life: Life) -> None:
@@ -189,7 +192,7 @@ def test_a_base_that_leaves_another_count_of_files_is_done_without(life: Life) -
     chain.next(life)
     life.append(1)
     put_commits(chain.store, life.commits)
-    found = attempt(unit_of(life.commits, base=chain.base, num_files=60), chain.store)
+    found = attempt(unit_of(life.commits, base=chain.base, num_files=FILES), chain.store)
     assert (found.base_unusable, found.failure) == (True, None)
 
 
