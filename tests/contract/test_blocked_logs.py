@@ -73,6 +73,9 @@ PLACES: dict[str, Callable[[Path], Path]] = {
 KINDS: dict[str, Callable[[Path], None]] = {"folder": Path.mkdir, "pipe": os.mkfifo}
 
 
+@pytest.mark.default_when(
+    parameters=lambda those: those["kind"] == "folder" or those["place"] in ("a commit", "the pointer")
+)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_file_stops_the_table_by_its_name_and_keeps_nothing_else_from_coming_back(

@@ -15,6 +15,7 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.lakes.lake import add, opened, remove_of
 from tests.support.mirrors.local import make_table
+from tests.support.stores.any_store import ON_S3_TOO
 
 VECTOR = DeletionVector(storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", size_in_bytes=4, cardinality=2)
 FEATURES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "3"}
@@ -48,6 +49,7 @@ def test_every_database_has_what_the_log_says(catalog: Catalog, tmp_path: Path) 
     assert_same_at_every_version(catalog, target)
 
 
+@ON_S3_TOO
 def test_every_store_has_what_the_database_says(sqlite_lake: str, tmp_path: Path, any_store: Store) -> None:
     with opened(sqlite_lake) as catalog:
         lived(catalog, tmp_path)

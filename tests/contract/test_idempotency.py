@@ -15,10 +15,12 @@ from deltamirror.errors import Conflict, InvalidAction, TokenReused
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.commit.tokens import TokenUse
 from deltamirror.txnlog.content.superseded import txn_token
+from tests.support.databases.catalogs import ENGINES
 from tests.support.faults.transactions import losing_replies
 from tests.support.lakes.lake import add, create, execute, opened, paths, remove_of, row_counts
 
-pytestmark = pytest.mark.requirement("R38")
+pytestmark = [pytest.mark.requirement("R38"), pytest.mark.default_on("sqlite", "postgresql")]
+"""Every statement, and every race, is on DuckDB as well: those tests say so."""
 
 
 @pytest.fixture
@@ -45,6 +47,7 @@ def one_answer(answers: list[Committed]) -> dict[str, int]:
     return dict(answers[0].versions)
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_token_sent_again_gets_the_first_answer(catalog: Catalog, table: Table) -> None:
     answers = [table.append([add("a")], token="t1")]
     table.append([add("between")])
@@ -54,6 +57,7 @@ def test_a_token_sent_again_gets_the_first_answer(catalog: Catalog, table: Table
     assert row_counts(catalog) == before
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_token_sent_at_once_by_many_is_applied_once(catalog: Catalog, table: Table) -> None:
     assert one_answer(at_once(lambda _: table.append([add("a")], token="t1"))) == {"t": 1}
     assert table.info().head == 1
@@ -124,6 +128,7 @@ def test_removes_sent_at_once_under_one_token_take_place_once(catalog: Catalog, 
     assert one_answer(at_once(lambda _: catalog.writer.commit(request))) == {"t": 3}
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_an_exact_version_sent_at_once_under_one_token_is_taken_once(catalog: Catalog, table: Table) -> None:
     request = Request(changes=(Change(table="t", actions=[add("a")], at_version=1),), token="exact")
     assert one_answer(at_once(lambda _: catalog.writer.commit(request))) == {"t": 1}
@@ -179,6 +184,7 @@ def progress(catalog: Catalog, version: int, *files: str, tables: str = "t") -> 
     return tx.result
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_progress_at_or_below_the_latest_is_already_applied(catalog: Catalog, table: Table) -> None:
     assert progress(catalog, 3, "a").versions == {"t": 1}
     assert progress(catalog, 7, "b").versions == {"t": 2}
@@ -191,6 +197,7 @@ def test_progress_at_or_below_the_latest_is_already_applied(catalog: Catalog, ta
     assert progress(catalog, 8, "c").already_applied is False
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_progress_sent_at_once_by_many_is_applied_once(catalog: Catalog, table: Table) -> None:
     assert one_answer(at_once(lambda _: progress(catalog, 1, "a"))) == {"t": 1}
 
@@ -314,6 +321,7 @@ def test_a_token_does_not_answer_for_a_table_that_was_made_again(catalog: Catalo
     assert table.append([add("a")], token="another").versions == {"t": commits + 1}
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_token_of_a_dropped_table_keeps_its_answer(catalog: Catalog) -> None:
     table = create(catalog)
     first = table.append([add("a")], token="once")

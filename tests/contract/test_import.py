@@ -35,7 +35,7 @@ from tests.support.logs.checkpoint_tables import rows
 from tests.support.logs.checkpoints import commit, file, publish, unit_of
 from tests.support.mirrors.claims import status_of
 from tests.support.mirrors.local import mirror_of
-from tests.support.stores.any_store import StorePlace
+from tests.support.stores.any_store import ON_S3_TOO, StorePlace
 
 LAST = len(HISTORY) - 1
 
@@ -86,6 +86,7 @@ def metas(store: Store) -> dict[int, Meta]:
 
 
 @pytest.mark.requirement("R33")
+@ON_S3_TOO
 def test_a_table_is_imported_with_all_its_versions_and_the_times_of_their_files(
     any_store: Store, storage: StorageSettings, lake: Catalog
 ) -> None:
@@ -109,7 +110,9 @@ def test_what_a_commit_says_of_its_time_goes_before_the_time_of_its_file(there: 
     assert lake.table("t").history(limit=2)[1].timestamp == 1_700_000_000_001
 
 
-@pytest.mark.default_when(parameters=lambda those: those["any_place"] == "memory" or those["shape"] == "classic")
+@pytest.mark.default_when(
+    parameters=lambda those: those["any_place"] == "memory" or (those["any_place"], those["shape"]) == ("s3", "classic")
+)
 @pytest.mark.parametrize("with_commit", [True, False])
 @pytest.mark.parametrize("shape", ["classic", "parts", "v2"])
 @pytest.mark.requirement("R33")
@@ -171,6 +174,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
+@ON_S3_TOO
 def test_a_large_commit_is_stored_in_parts_and_is_one_version(
     any_store: Store, storage: StorageSettings, lake: Catalog
 ) -> None:
@@ -192,6 +196,7 @@ def once(change: Callable[[], None]) -> Meddling:
 
 
 @pytest.mark.requirement("R107")
+@ON_S3_TOO
 def test_a_table_that_grows_while_it_is_imported_is_followed(
     any_store: Store, storage: StorageSettings, lake: Catalog
 ) -> None:
@@ -214,6 +219,7 @@ def test_a_table_that_does_not_stop_growing_is_refused(there: Store, lake: Catal
 
 
 @pytest.mark.requirement("R107")
+@pytest.mark.default_on("memory", "disk", "s3")
 def test_a_commit_that_is_replaced_is_noticed_and_read_again(
     any_store: Store, storage: StorageSettings, lake: Catalog
 ) -> None:
@@ -226,6 +232,7 @@ def test_a_commit_that_is_replaced_is_noticed_and_read_again(
     assert_as_in(any_store, lake)
 
 
+@ON_S3_TOO
 def test_a_table_that_does_not_stop_changing_is_refused(
     any_store: Store, storage: StorageSettings, lake: Catalog
 ) -> None:
@@ -273,6 +280,7 @@ def when_complete(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> N
 
 
 @pytest.mark.requirement("R33")
+@pytest.mark.default_on("sqlite", "postgresql")
 def test_what_is_committed_in_the_last_moment_is_taken_in_as_it_is(
     there: Store, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,7 +204,7 @@ def test_a_checkpoint_after_an_import_is_the_same_from_the_imported_one_and_from
     assert_same_rows(*written)
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 def test_a_base_that_is_gone_from_the_log_does_not_stop_checkpoints(catalog: Catalog, tmp_path: Path) -> None:
     files = lived(catalog, tmp_path)
     table = imported_from_checkpoint(catalog, tmp_path / "t", files, reuse=True, with_file=True)
@@ -214,7 +214,7 @@ def test_a_base_that_is_gone_from_the_log_does_not_stop_checkpoints(catalog: Cat
     assert files_in(pq.read_table(log_of(table) / names.checkpoint_name(12))) == paths(table)
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 def test_the_first_version_gets_a_checkpoint_without_a_commit_file(catalog: Catalog, tmp_path: Path) -> None:
     files = lived(catalog, tmp_path, versions=10)
     table = imported_from_checkpoint(catalog, tmp_path / "t", files, reuse=False, with_file=False)

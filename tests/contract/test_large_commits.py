@@ -11,6 +11,7 @@ from deltamirror.delta.actions import Action
 from deltamirror.errors import Conflict, InvalidAction, TokenReused, Unavailable
 from deltamirror.txnlog.commit.request import Change, Request
 from deltamirror.txnlog.commit.staging import StagedBody
+from tests.support.databases.catalogs import ENGINES
 from tests.support.lakes.lake import (
     add,
     adds_of,
@@ -23,6 +24,9 @@ from tests.support.lakes.lake import (
     remove_of,
     row_counts,
 )
+
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+"""Every statement of a stage is on DuckDB as well: those tests say so."""
 
 MANY = [add(f"f{number:02}", day=str(number % 3), stats='{"numRecords":1}') for number in range(25)]
 
@@ -62,6 +66,7 @@ def chunks_of(catalog: Catalog, table: Table, version: int) -> list[bytes]:
     return [bytes(row.digest) for row in execute(catalog, sql, table=table.info().id, version=version)]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_staged_commit_has_the_bytes_of_a_small_one(lake_url: str, catalog: Catalog, table: Table) -> None:
     catalog.writer.commit_at("t", 2, mixed())
     with_snapshot = table.snapshot(), body_of(table, 2)
@@ -133,6 +138,7 @@ def test_removes_of_files_that_are_not_there_leave_nothing(catalog: Catalog, tab
     "wrong",
     [add("x", day="x", size=-1), add("f06", day="0"), Cdc(path="c", partition_values={}, size=1, data_change=True)],
 )
+@pytest.mark.default_on("sqlite")
 def test_an_invalid_action_in_the_stream_leaves_nothing(catalog: Catalog, table: Table, wrong: Action) -> None:
     before = row_counts(catalog)
     with pytest.raises(InvalidAction) as caught:
@@ -141,6 +147,7 @@ def test_an_invalid_action_in_the_stream_leaves_nothing(catalog: Catalog, table:
     assert row_counts(catalog) == before
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_stream_that_breaks_leaves_nothing(catalog: Catalog, table: Table) -> None:
     def broken() -> Iterator[Add]:
         yield from MANY[5:20]
@@ -193,6 +200,7 @@ def test_an_orphaned_stage_is_invisible(catalog: Catalog, table: Table) -> None:
     assert paths(table) == ["f01", "f02", "f03", "f04", "f07"]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_orphans_are_swept_once_they_are_old(catalog: Catalog, table: Table) -> None:
     before = row_counts(catalog)
     orphan(catalog, table)
@@ -204,6 +212,7 @@ def test_orphans_are_swept_once_they_are_old(catalog: Catalog, table: Table) -> 
     assert paths(table) == [file.path for file in MANY[:5]]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_stage_that_was_swept_under_its_writer_is_not_committed(
     catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +230,7 @@ def test_a_stage_that_was_swept_under_its_writer_is_not_committed(
     assert table.info().head == 1
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_every_commit_may_be_staged(lake_url: str, catalog: Catalog, table: Table) -> None:
     """However small the limit is, what may be committed does not depend on it."""
     catalog.close()

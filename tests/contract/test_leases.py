@@ -18,9 +18,13 @@ from deltamirror.txnlog.queue.expected_objects import comparisons
 from deltamirror.txnlog.queue.leases import Claim, claim, held_for, overdue, release, renew
 from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 from deltamirror.work import Lane, Lease
+from tests.support.databases.catalogs import ENGINES
 from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import add, create, execute, opened
 from tests.support.mirrors.claims import HOUR, claimed, failed, published, record, work_on, write_checkpoint
+
+pytestmark = pytest.mark.default_on("sqlite", "postgresql")
+"""Every statement of a claim, and every race, is on DuckDB as well: those tests say so."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +57,7 @@ def ask_for_checkpoint(catalog: Catalog, table_id: int, version: int) -> None:
         request_checkpoint(session, table_id, version, reason="a test")
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_claim_tells_what_is_needed_to_plan(catalog: Catalog) -> None:
     table = create(catalog)
     table.append([add("a")])
@@ -69,6 +74,7 @@ def test_a_claim_tells_what_is_needed_to_plan(catalog: Catalog) -> None:
     assert held(catalog, found.lease)
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_table_is_claimed_by_one(catalog: Catalog) -> None:
     create(catalog)
     [mine] = claimed(catalog)
@@ -76,6 +82,7 @@ def test_a_table_is_claimed_by_one(catalog: Catalog) -> None:
     assert claimed(catalog, owner="you", table_ids=[mine.table_id]) == []
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_lease_that_expired_is_anybodys_and_no_longer_its_owners(catalog: Catalog) -> None:
     create(catalog)
     [mine] = claimed(catalog, seconds=0)
@@ -105,6 +112,7 @@ def test_a_lease_that_is_given_back_is_free_at_once(catalog: Catalog) -> None:
     assert names(claimed(catalog, owner="you")) == ["t"]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_renewing_holds_leases_for_longer_and_tells_which_are_lost(catalog: Catalog) -> None:
     for name in ("kept", "lost"):
         create(catalog, name)
@@ -153,6 +161,7 @@ def test_a_checkpoint_that_was_tried_goes_behind_the_others_though_nobody_knows_
     assert seen == ["a", "b", "a", "b"]
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_a_store_can_be_left_out(catalog: Catalog) -> None:
     for name, location in {"a": "/nowhere/one/a", "b": "/nowhere/one-more/b", "c": "/nowhere/other/c"}.items():
         catalog.create_table(name, location=location, schema="id long")
@@ -245,6 +254,7 @@ def test_commits_and_checkpoints_of_a_table_are_claimed_independently(catalog: C
     assert held(catalog, checkpoints.lease)
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_only_the_newest_checkpoint_is_written_and_never_ahead_of_its_commit(catalog: Catalog) -> None:
     table = create(catalog)
     for number in range(5):
@@ -288,22 +298,24 @@ def test_a_checkpoint_older_than_a_written_one_is_not_due(catalog: Catalog) -> N
     assert claimed(catalog, lane=Lane.CHECKPOINTS) == []
 
 
+@pytest.mark.default_on(*ENGINES)
 def test_services_that_claim_at_once_get_tables_of_their_own(catalog: Catalog) -> None:
-    for number in range(12):
+    for number in range(6):
         create(catalog, f"t{number}")
     barrier = Barrier(4)
 
     def claim_some(number: int) -> list[str]:
         barrier.wait()
-        return names(claimed(catalog, owner=f"service {number}", limit=4))
+        return names(claimed(catalog, owner=f"service {number}", limit=2))
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(claim_some, range(4)))
     taken = [name for some in found for name in some]
-    assert sorted(len(some) for some in found) == [0, 4, 4, 4]
-    assert len(set(taken)) == 12
+    assert sorted(len(some) for some in found) == [0, 2, 2, 2]
+    assert len(set(taken)) == 6
 
 
+@pytest.mark.default_on("sqlite")  # PostgreSQL has every session in a process of its own: threads show it
 @pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def test_processes_that_claim_at_once_get_tables_of_their_own(engine: str, request: pytest.FixtureRequest) -> None:
     """DuckDB lets one process in at a time."""
@@ -363,6 +375,7 @@ def late(catalog: Catalog, switch: Switch = ALL_ON) -> list[tuple[str, int, str 
 
 
 @pytest.mark.requirement("R64")
+@pytest.mark.default_on(*ENGINES)
 def test_commits_that_are_due_for_long_are_known_with_whoever_holds_their_table(catalog: Catalog) -> None:
     create(catalog)
     assert late(catalog) == []
@@ -379,6 +392,7 @@ def test_commits_that_are_due_for_long_are_known_with_whoever_holds_their_table(
 
 
 @pytest.mark.requirement("R64")
+@pytest.mark.default_on(*ENGINES)
 def test_how_long_ago_logs_were_compared_is_known(catalog: Catalog) -> None:
     with catalog.database.read() as connection:
         assert comparisons(connection, Switch()) is None

@@ -88,7 +88,7 @@ def test_versions_that_the_log_does_not_hold_are_forgotten_and_all_others_stay(
         assert delta_rs.snapshot(str(tmp_path / "t")).paths == paths(table)
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 def test_a_log_that_is_lost_comes_back_from_a_pruned_history(
     catalog: Catalog, tmp_path: Path, delta_rs: Reader
 ) -> None:

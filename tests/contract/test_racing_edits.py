@@ -11,7 +11,7 @@ from tests.support.rows.racers import race
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R89"), pytest.mark.requirement("R36")]
 
-DRIVERS, ROUNDS = 2, 4
+DRIVERS, ROUNDS = 2, 3
 REREAD = {"concurrent-append", "concurrent-delete-read", "concurrent-delete-delete"}
 """What Delta Lake says to a writer whose rows were rewritten by another one."""
 

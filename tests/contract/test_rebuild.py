@@ -89,13 +89,14 @@ def test_rebuilt_commits_are_the_published_ones_byte_for_byte(catalog: Catalog, 
     assert commits_in(place(tmp_path)) == published_files(table) == committed_files(table)
 
 
+@pytest.mark.default_on("sqlite-disk", "sqlite-s3")
 def test_any_store_gets_nothing_but_the_commits(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
     table = lived(lake, tmp_path)
     rebuild(lake.database, "t", to=any_store)
     assert objects(any_store) == {f"{LOG_DIRECTORY}/{name}": data for name, data in committed_files(table).items()}
 
 
-@pytest.mark.default_on("sqlite-memory", "sqlite-s3")
+@pytest.mark.default_on("sqlite-memory")
 def test_a_second_rebuild_finds_everything_there(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
     lived(lake, tmp_path)
     rebuild(lake.database, "t", to=any_store, checkpoints=True)
@@ -105,7 +106,7 @@ def test_a_second_rebuild_finds_everything_there(lake: Catalog, tmp_path: Path, 
     assert objects(any_store) == before
 
 
-@pytest.mark.default_on("sqlite-memory", "sqlite-s3")
+@pytest.mark.default_on("sqlite-memory")
 def test_what_is_missing_is_put_again(lake: Catalog, tmp_path: Path, any_store: Store) -> None:
     table = lived(lake, tmp_path)
     rebuild(lake.database, "t", to=any_store)

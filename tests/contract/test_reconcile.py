@@ -72,7 +72,11 @@ def published_table(catalog: Catalog, folder: Path, count: int, name: str = "t",
 
 @pytest.mark.requirement("R53")
 @BOTH
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_when(
+    parameters=lambda those: (
+        those["lake_url"] == "sqlite" or (those["lake_url"], those["strategy"]) == ("postgresql", Strategy.SMART)
+    )
+)
 def test_lost_objects_are_found_set_failed_and_written_again_bit_for_bit(
     catalog: Catalog, tmp_path: Path, strategy: Strategy
 ) -> None:
@@ -207,7 +211,6 @@ def test_an_object_that_was_touched_is_read_until_it_was_looked_at(catalog: Cata
 
 @pytest.mark.requirement("R39")
 @BOTH
-@pytest.mark.default_on("sqlite", "postgresql")
 def test_an_altered_commit_is_never_overwritten_and_stops_its_table_only(
     catalog: Catalog, tmp_path: Path, strategy: Strategy, caplog: pytest.LogCaptureFixture
 ) -> None:

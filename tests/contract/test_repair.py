@@ -73,7 +73,6 @@ def altered(table: Table, version: int) -> bytes:
     return data
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
 @pytest.mark.requirement("R51")
 def test_an_altered_commit_is_replaced_when_asked_for_after_it_was_saved_aside(
     catalog: Catalog, engine: MirrorEngine, table: Table, delta_rs: Reader, duckdb_delta: Reader

@@ -262,7 +262,12 @@ with MirrorEngine(settings=settings) as engine, observed(die):
 """
 
 
+STRUCK = {(Step.TAKE_MAINTENANCE, Moment.AFTER), (Step.RECORD_MAINTENANCE, Moment.BEFORE)}
+"""While the chore is taken, and nothing is recorded of it."""
+
+
 @pytest.mark.crash
+@pytest.mark.default_when(parameters=lambda those: (those["step"], those["moment"]) in STRUCK)
 @pytest.mark.parametrize("moment", list(Moment))
 @pytest.mark.parametrize("step", [Step.TAKE_MAINTENANCE, Step.RECORD_MAINTENANCE])
 def test_a_service_that_is_killed_leaves_its_chore_to_the_next(

@@ -17,7 +17,7 @@ from tests.support.lakes.lake import add, create, paths, settings_for
 
 pytestmark = pytest.mark.requirement("R36")
 
-TURNS = 15
+TURNS = 6
 
 
 def commit_and_read(catalog: Catalog, writer: int) -> None:

@@ -80,7 +80,7 @@ def committed(catalog: Catalog, spot: Spot, *versions: int) -> None:
             table.remove([f"{version - 1}.parquet"])
 
 
-@pytest.mark.default_on("sqlite-disk", "sqlite-versitygw", "duckdb-disk", "postgresql-s3")
+@pytest.mark.default_on("sqlite-disk", "duckdb-disk", "postgresql-s3")
 @pytest.mark.requirement("R41")
 @pytest.mark.requirement("R113")
 def test_commit_status_publish_checkpoint_verify_and_cleanup_hold_together(

@@ -112,7 +112,7 @@ def test_services_share_what_they_know_of_a_store_and_tables_of_others_go_on(cat
     assert published_files(down[0]) == {}
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 def test_one_unit_tries_the_store_and_when_it_is_back_all_tables_go_on_at_once(
     catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -410,7 +410,7 @@ def test_a_commit_does_not_bring_a_failure_forward_before_the_longest_pause(cata
     assert outage.begun.count("t") == 1
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 @pytest.mark.requirement("R52")
 def test_a_recovery_brings_the_other_tables_of_the_store_forward(catalog: Catalog, tmp_path: Path) -> None:
     for name in "abc":

@@ -41,6 +41,7 @@ def test_a_writer_publishes_small_commits_itself_when_told_so(lake_url: str, tmp
         assert table.info().published == 3
 
 
+@pytest.mark.default_on("sqlite")
 @pytest.mark.requirement("R110")
 def test_trouble_of_the_store_fails_no_commit_of_a_writer_that_publishes(lake_url: str, tmp_path: Path) -> None:
     with inline_catalog(lake_url) as catalog:
@@ -57,7 +58,7 @@ def test_trouble_of_the_store_fails_no_commit_of_a_writer_that_publishes(lake_ur
         assert table.info().published == 2
 
 
-@pytest.mark.default_on("sqlite", "postgresql")
+@pytest.mark.default_on("sqlite")
 @pytest.mark.requirement("R8")
 @pytest.mark.requirement("R110")
 def test_the_checkpoint_that_inline_commits_make_due_is_asked_for_and_left_to_the_service(

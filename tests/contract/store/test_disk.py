@@ -130,7 +130,7 @@ def test_contents_written_within_one_tick_of_the_clock_have_different_etags(disk
 def test_a_writer_killed_at_any_moment_leaves_no_short_object(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.crashes.torn_writes", str(tmp_path / "table"), "120"],
+        [sys.executable, "-m", "tests.support.crashes.torn_writes", str(tmp_path / "table"), "60"],
         capture_output=True,
         text=True,
         check=False,
@@ -138,7 +138,7 @@ def test_a_writer_killed_at_any_moment_leaves_no_short_object(tmp_path: Path) ->
         env={**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("killed 120, wrote "), done.stdout
+    assert done.stdout.startswith("killed 60, wrote "), done.stdout
     disk = DiskStore(tmp_path / "table")
     left = [name for name in everything(disk) if name.endswith(".tmp")]
     assert left, "no writer was killed in the middle of a write"

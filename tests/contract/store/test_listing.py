@@ -11,6 +11,7 @@ def names(store: Store, folder: str = "", after: str | None = None) -> list[str]
     return [meta.key for meta in store.list(folder, after=after)]
 
 
+@pytest.mark.default_on("memory", "disk", "s3")  # a page of Azure is longer, and versitygw speaks to the same client
 @pytest.mark.requirement("R45")
 def test_a_listing_goes_past_a_thousand_keys_and_begins_where_it_is_told(any_store: Store) -> None:
     keys = [f"{LOG}/{version:020d}.json" for version in range(1_205)]
@@ -56,7 +57,7 @@ def test_the_folders_of_a_folder_are_those_directly_in_it(any_store: Store) -> N
     assert any_store.folders("b/deep/er") == any_store.folders("nowhere") == []
 
 
-@pytest.mark.default_on("memory", "disk", "s3")  # by the pages of a listing, of which the others show that they end
+@pytest.mark.default_on("memory", "s3")  # the others have no pages, or the same
 def test_folders_go_past_a_thousand(any_store: Store) -> None:
     keys = [f"{number:05d}/x" for number in range(1_205)]
     with ThreadPoolExecutor(16) as pool:

@@ -151,6 +151,7 @@ def test_a_log_is_present_when_there_is_an_object_in_it(s3_bucket: str, s3_setti
 
 @pytest.mark.requirement("R43")
 @pytest.mark.crash
+@pytest.mark.default_when(parameters=lambda those: those["s3_server"] == "seaweedfs")
 def test_an_uploader_killed_at_any_moment_leaves_no_short_object(
     s3_server: S3Server, s3_bucket: str, s3_settings: StorageSettings
 ) -> None:
