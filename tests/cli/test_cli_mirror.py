@@ -18,6 +18,7 @@ from deltamirror.config import Settings, StorageSettings
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine
 from deltamirror.work import Outcome, Unit
+from tests.support.databases.emptied import lake_url_of
 from tests.support.interfaces.commands import (
     following,
     typed,
@@ -220,8 +221,10 @@ def test_a_service_publishes_commits_and_checkpoints_as_they_come_and_ends_in_or
     assert pointer["version"] == 10
 
 
-def test_the_password_of_the_catalog_is_not_in_the_first_line(shared_postgres_url: str, tmp_path: Path) -> None:
-    with following("--catalog", shared_postgres_url, folder=tmp_path, settings=FOLLOWER) as service:
+@pytest.mark.postgres
+def test_the_password_of_the_catalog_is_not_in_the_first_line(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url = lake_url_of("postgresql", request, tmp_path)
+    with following("--catalog", url, folder=tmp_path, settings=FOLLOWER) as service:
         assert service.started.startswith("Mirroring postgresql://")
         assert "deltamirror-tests" not in service.started
         assert service.stop()[0] == 0

@@ -47,7 +47,7 @@ def test_a_task_that_is_tried_again_writes_its_rows_once(
     assert committed(orders) <= data_files(tmp_path / "orders")
 
 
-@pytest.mark.elsewhere  # rows and the format on Spark Connect are in the default suite
+@pytest.mark.elsewhere  # rows and what the format writes are in the default suite on Spark Connect
 def test_the_format_is_read_and_written_on_a_cluster(orders: Table, url: str, spark_standalone: SparkRig) -> None:
     assert_format_works(spark_standalone.run_command, orders, url)
 
@@ -75,6 +75,13 @@ def test_a_large_source_is_joined_over_spark_connect(orders: Table, url: str, sp
     assert ids(orders) == [*range(10), *range(20, 30)]
 
 
+def test_the_format_is_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
+    saved = FrameWrite(catalog=url, frames={"orders": some(0, 20, tasks=2)}, is_saved=True)
+    assert spark_connect.run_command(saved) == {"orders": 1}
+    assert ids(orders) == list(range(20))
+
+
+@pytest.mark.elsewhere  # it is written above; what it reads, tests/interop/test_spark_rows.py has in another session
 def test_the_format_is_read_and_written_over_spark_connect(orders: Table, url: str, spark_connect: SparkRig) -> None:
     assert_format_works(spark_connect.run_command, orders, url)
 
