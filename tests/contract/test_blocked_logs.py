@@ -22,6 +22,7 @@ from deltamirror.txnlog.queue.expected_objects import kept_log
 from tests.support.imports.adoptions import PLAIN, adopted, logs_of, mirror
 from tests.support.imports.importers import imported
 from tests.support.lakes.lake import add, paths
+from tests.support.lakes.moved import lake_in, lake_of_test
 from tests.support.mirrors.local import append, committed_files, log_of, make_table, published_files
 from tests.support.mirrors.reconcilers import reconciled, reconciling
 
@@ -36,14 +37,27 @@ def engine(lake: Catalog) -> Iterator[MirrorEngine]:
         yield found
 
 
-@pytest.fixture
-def table(lake: Catalog, tmp_path: Path, engine: MirrorEngine) -> Table:
-    """A table at version 5 whose newest checkpoint, that of version 4, has sidecars."""
+@pytest.fixture(scope="module")
+def made_lake(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a catalog and a table at version 5 whose newest checkpoint, that of version 4, has sidecars."""
+    folder = tmp_path_factory.mktemp("made")
     properties = {"delta.checkpointInterval": "2", "delta.checkpointPolicy": "v2", **PLAIN}
-    made = make_table(lake, tmp_path, properties=properties)
-    append(made, 5)
-    mirror(engine)
-    return made
+    with lake_in(folder, made_catalogs) as lake, reconciling(lake) as engine:
+        append(make_table(lake, folder, properties=properties), 5)
+        mirror(engine)
+    return folder
+
+
+@pytest.fixture
+def table(lake: Catalog) -> Table:
+    """A table at version 5 whose newest checkpoint, that of version 4, has sidecars."""
+    return lake.table("t")
+
+
+@pytest.fixture
+def sqlite_lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a catalog, with that table in it if a test has it."""
+    return lake_of_test(request, tmp_path, made="made_lake")
 
 
 def assert_active_and_read(engine: MirrorEngine, table: Table) -> None:

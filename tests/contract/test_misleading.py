@@ -22,7 +22,7 @@ from deltamirror.txnlog.queue.leases import release, take
 from deltamirror.work import Lane
 from tests.support.imports.adoptions import PLAIN, adopted, delta_rs_appends, logs_of, mirror
 from tests.support.lakes.lake import opened, paths
-from tests.support.lakes.moved import lake_of_test
+from tests.support.lakes.moved import lake_in, lake_of_test
 from tests.support.mirrors.local import append, committed_files, log_of, make_table, mirror_of, published_files
 from tests.support.mirrors.reconcilers import reconciled, reconciler_of, reconciling
 
@@ -42,8 +42,7 @@ def engine(lake: Catalog) -> Iterator[MirrorEngine]:
 def made_lake(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a catalog and a table at version 5 whose newest checkpoint is that of version 4."""
     folder = tmp_path_factory.mktemp("made")
-    shutil.copy(made_catalogs / "lake.db", folder)
-    with opened(f"sqlite:///{folder / 'lake.db'}") as lake, reconciling(lake) as engine:
+    with lake_in(folder, made_catalogs) as lake, reconciling(lake) as engine:
         append(make_table(lake, folder, properties=INTERVAL), 5)
         mirror(engine)
     return folder

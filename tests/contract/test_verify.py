@@ -19,7 +19,7 @@ from deltamirror.ops.verify.report import ComparedWith, Level, TableVerified
 from deltamirror.ops.verify.verifying import Verifier, Versions
 from deltamirror.pipeline.run.inspection import LocalInspector
 from tests.support.lakes.lake import execute
-from tests.support.lakes.moved import lake_of_test
+from tests.support.lakes.moved import lake_in, lake_of_test
 from tests.support.mirrors.local import local_settings, log_of, mirror_of
 
 pytestmark = [pytest.mark.requirement("R70"), pytest.mark.requirement("R72")]
@@ -38,9 +38,8 @@ def catalog(sqlite_lake: str) -> Iterator[Catalog]:
 def made_lake(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a catalog and a table that has rows in five versions, published, with a checkpoint."""
     folder = tmp_path_factory.mktemp("made")
-    shutil.copy(made_catalogs / "lake.db", folder)
     properties = {"delta.checkpointInterval": str(CHECKPOINT)}
-    with Catalog(f"sqlite:///{folder / 'lake.db'}", settings=local_settings()) as catalog:
+    with lake_in(folder, made_catalogs) as catalog:
         catalog.create_table("t", location=str(folder / "t"), schema="id long", properties=properties)
         for number in range(NEWEST):
             with catalog.transaction() as tx:

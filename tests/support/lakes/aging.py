@@ -1,6 +1,5 @@
 """Tables whose log is older than it is: times in the database are set back, which is all that retention goes by."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from deltamirror.deltalog.retention import DAY
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.lakes.lake import add, execute, settings_for
+from tests.support.lakes.moved import lake_in
 from tests.support.mirrors.local import local_settings
 from tests.support.readers.reader import Reader, SeenTable
 from tests.support.stores.any_store import place_of
@@ -104,8 +104,7 @@ def lived(catalog: Catalog, engine: MirrorEngine, location: str, *, name: str = 
 def lived_lake(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a catalog, ``lake.db``, and the table ``t`` that lived."""
     folder = tmp_path_factory.mktemp("lived")
-    shutil.copy(made_catalogs / "lake.db", folder)
-    with Catalog(settings=settings_for(f"sqlite:///{folder / 'lake.db'}")) as catalog, cleaning(catalog) as engine:
+    with lake_in(folder, made_catalogs) as catalog, cleaning(catalog) as engine:
         lived(catalog, engine, str(folder / "t"))
     return folder
 

@@ -2,14 +2,17 @@
 
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from deltamirror import Catalog
 from tests.support.databases.emptied import lake_url_of
+from tests.support.lakes.lake import opened
 
-__all__ = ["lake_of_test", "moved"]
+__all__ = ["lake_in", "lake_of_test", "moved"]
 
 
 def lake_of_test(request: pytest.FixtureRequest, folder: Path, *, made: str) -> str:
@@ -18,6 +21,14 @@ def lake_of_test(request: pytest.FixtureRequest, folder: Path, *, made: str) -> 
         return lake_url_of("sqlite", request, folder)
     moved(request.getfixturevalue(made), folder)
     return f"sqlite:///{folder / 'lake.db'}"
+
+
+@contextmanager
+def lake_in(folder: Path, made_catalogs: Path) -> Iterator[Catalog]:
+    """A catalog in a folder, ``lake.db``, that has no table."""
+    shutil.copy(made_catalogs / "lake.db", folder)
+    with opened(f"sqlite:///{folder / 'lake.db'}") as catalog:
+        yield catalog
 
 
 def moved(made: Path, folder: Path) -> None:
