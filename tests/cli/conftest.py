@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deltamirror import Catalog
 from tests.support.interfaces.prompt import AddLine, Prompt
 from tests.support.lakes.moved import moved
 
@@ -43,22 +44,19 @@ def add_line(**fields: object) -> str:
     return json.dumps({"add": {**ADD, **fields}}) + "\n"
 
 
-@pytest.fixture(scope="session")
-def made_orders(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a catalog that has the table ``orders``, partitioned by day."""
-    folder = tmp_path_factory.mktemp("orders")
+def create_orders(folder: Path, made_catalogs: Path) -> None:
+    """Put a catalog into a folder that has the table ``orders``, partitioned by day."""
     shutil.copy(made_catalogs / "lake.db", folder / "deltamirror.db")
-    where = ("--location", "lake/orders", "--schema", "id long, day date", "--partition-by", "day")
-    with prompt_in(folder) as prompt:
-        prompt("table", "create", "orders", *where)
-    return folder
+    with Catalog(f"sqlite:///{folder / 'deltamirror.db'}") as catalog:
+        location = str(folder / "lake" / "orders")
+        catalog.create_table("orders", location=location, schema="id long, day date", partition_by=["day"])
 
 
 @pytest.fixture(scope="session")
-def published_orders(made_orders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with the table at version 3, published, with a file more in each version."""
+def published_orders(made_catalogs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the table at version 3, published, with a file more in each version."""
     folder = tmp_path_factory.mktemp("published")
-    moved(made_orders, folder)
+    create_orders(folder, made_catalogs)
     with prompt_in(folder) as prompt:
         for name in "abc":
             prompt("commit", "orders", "-", stdin=add_line(path=f"{name}.parquet", stats='{"numRecords":1}'))
@@ -67,15 +65,15 @@ def published_orders(made_orders: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def orders(prompt: Prompt, made_orders: Path) -> Prompt:
-    """A prompt in a folder with a catalog that has the table ``orders``, partitioned by day."""
-    moved(made_orders, prompt.folder)
+def orders(prompt: Prompt, made_catalogs: Path) -> Prompt:
+    """A prompt in a folder with a catalog that has the table ``orders``, which was created just now."""
+    create_orders(prompt.folder, made_catalogs)
     return prompt
 
 
 @pytest.fixture
 def published(prompt: Prompt, published_orders: Path) -> Prompt:
-    """A prompt with the table ``orders`` at version 3, published, with a file more in each version."""
+    """A prompt with the table ``orders`` at version 3, published a while ago, with a file more in each version."""
     moved(published_orders, prompt.folder)
     return prompt
 
