@@ -135,14 +135,8 @@ def _with_short_lists(v2: V2Checkpoint) -> V2Checkpoint:
 
 
 def _parse(text: str) -> Json:
-    parsed: Json = json.loads(
-        text, parse_int=_Number, parse_float=_Number, parse_constant=_refuse, object_pairs_hook=_unique
-    )
+    parsed: Json = json.loads(text, parse_int=_Number, parse_float=_Number, object_pairs_hook=_unique)
     return parsed
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _unique(members: list[tuple[str, Json]]) -> dict[str, Json]:

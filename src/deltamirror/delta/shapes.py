@@ -126,7 +126,6 @@ def explain(line: bytes, *, authored: bool, place: Place) -> DeltaMirrorError:
     """Why ``line`` is not one well-formed action, or not one that we can author."""
     try:
         value = msgspec.json.decode(line)
-        line.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _invalid_line(_why_not_json(line, error), place)
     if not isinstance(value, dict):
@@ -285,7 +284,8 @@ def _invalid_line(what: str, place: Place) -> InvalidLine:
 
 
 def _json_type(value: object) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    """What JSON calls a value that is no object."""
+    names = {list: "array", str: "string", bool: "boolean", type(None): "null"}
     return names.get(type(value), "number")
 
 

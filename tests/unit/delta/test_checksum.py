@@ -96,6 +96,19 @@ def test_the_bytes_are_one_line_in_order_of_the_reference_writer() -> None:
     )
 
 
+@pytest.mark.requirement("R66")
+def test_facts_of_features_have_the_names_of_the_reference_writer() -> None:
+    properties = {"enableDeletionVectors": "true", "enableInCommitTimestamps": "true"}
+    first = first_checksum([info("CREATE TABLE", at=5), with_properties(**properties), VECTORS, add("f", rows=3)])
+    assert first is not None
+    text = encode(first).decode()
+    assert text.startswith(
+        '{"txnId":"x","tableSizeBytes":10,"numFiles":1,"numDeletedRecordsOpt":3,"numDeletionVectorsOpt":1,'
+        '"numMetadata":1,"numProtocol":1,"inCommitTimestampOpt":5,"setTransactions":[],"domainMetadata":[],'
+    )
+    assert '"deletedRecordCountsHistogramOpt":{"deletedRecordCounts":[0,1,0,0,0,0,0,0,0,0]},"allFiles":' in text
+
+
 def test_a_checksum_survives_its_bytes() -> None:
     checksum = chain([add("f", rows=3)], protocol=VECTORS, metadata=with_properties(enableDeletionVectors="true"))
     assert decode(encode(checksum)) == checksum
@@ -120,6 +133,11 @@ def test_sizes_and_counts_follow_adds_and_removes() -> None:
     assert (found.table_size_bytes, found.num_files) == (9000, 1)
     assert found.file_size_histogram is not None
     assert (sum(found.file_size_histogram.file_counts), sum(found.file_size_histogram.total_bytes)) == (1, 9000)
+
+
+def test_an_empty_file_goes_as_it_came() -> None:
+    found = chain([add("a", size=0), add("b")], [remove("a", size=0)])
+    assert (found.table_size_bytes, found.num_files) == (10, 1)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +210,20 @@ def test_vectors_are_counted_from_the_commit_after_the_one_that_allows_them() ->
     assert (found.num_deletion_vectors, found.num_deleted_records) == (1, 2)
 
 
+def test_vectors_of_a_table_whose_files_are_not_listed_are_counted_on() -> None:
+    metadata = with_properties(enableDeletionVectors="true")
+    found = chain(adds(51), [add("v", rows=3)], protocol=VECTORS, metadata=metadata)
+    assert (found.all_files, found.num_deletion_vectors, found.num_deleted_records) == (None, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "metadata"), [(VECTORS, METADATA), (PROTOCOL, with_properties(enableDeletionVectors="true"))]
+)
+def test_vectors_are_not_counted_where_none_may_be_written(protocol: Protocol, metadata: Metadata) -> None:
+    state = replay([[metadata, protocol], [add("a")]])
+    assert checksum_of(state).num_deletion_vectors is None
+
+
 def test_vectors_stay_counted_until_the_feature_is_dropped() -> None:
     metadata = with_properties(enableDeletionVectors="true")
     disallowed = chain([add("a", rows=2)], [METADATA], protocol=VECTORS, metadata=metadata)
@@ -241,8 +273,39 @@ def test_files_without_common_statistics_are_not_listed(properties: dict[str, st
     assert chain([add("a")], metadata=with_properties(**properties)).all_files is None
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"dataSkippingNumIndexedCols": "-1"},
+        {"dataSkippingNumIndexedCols": "32"},
+        {"checkpoint.writeStatsAsJson": "false", "checkpoint.writeStatsAsStruct": "true"},
+        {"checkpoint.writeStatsAsJson": "true", "checkpoint.writeStatsAsStruct": "false"},
+    ],
+)
+def test_files_with_common_statistics_are_listed(properties: dict[str, str]) -> None:
+    metadata = with_properties(**properties)
+    found = chain([add("a")], metadata=metadata)
+    assert len(found.all_files or ()) == 1
+    assert checksum_of(replay([[metadata, PROTOCOL], [add("a")]])).all_files == found.all_files
+
+
+def test_files_of_the_first_version_are_listed_whatever_its_properties_say() -> None:
+    metadata = with_properties(dataSkippingNumIndexedCols="33")
+    found = first_checksum([info("CREATE TABLE AS SELECT"), metadata, PROTOCOL, add("a")])
+    assert found is not None
+    assert [each.path for each in found.all_files or ()] == ["a"]
+    assert found.metadata == metadata
+
+
+def test_a_table_without_a_schema_lists_its_files_until_it_has_one() -> None:
+    unknown = replace(METADATA, schema_string=None)
+    assert len(chain([add("a")], [unknown], metadata=unknown).all_files or ()) == 1
+    assert chain([add("a")], [METADATA], metadata=unknown).all_files is None
+    assert chain([add("a")], [unknown]).all_files is None
+
+
 def test_files_whose_paths_spark_would_respell_are_not_listed() -> None:
-    for path in ("/abs/f", "a//f", "./f", "a/../f"):
+    for path in ("/abs/f", "a//f", "./f", "a/../f", "a?f", "a#f"):
         assert chain([add(path)]).all_files is None
     assert chain([add("s3://bucket/a/f")]).all_files is not None
 
@@ -282,3 +345,17 @@ def test_the_checksum_of_a_state_continues_like_that_of_its_commits() -> None:
         assert found is not None
         found = next_checksum(found, actions)
     assert checksum_of(replay(commits), info=info()) == found
+
+
+def test_the_checksum_of_a_state_has_the_timestamp_of_its_commit() -> None:
+    state = replay([[with_properties(enableInCommitTimestamps="true"), PROTOCOL]])
+    assert checksum_of(state, info=info(at=7)).in_commit_timestamp == 7
+    assert checksum_of(state).in_commit_timestamp is None
+    assert checksum_of(replay([[METADATA, PROTOCOL]]), info=info(at=7)).in_commit_timestamp is None
+
+
+def test_the_checksum_of_a_state_lists_up_to_fifty_files_with_statistics() -> None:
+    assert len(checksum_of(replay([[METADATA, PROTOCOL], adds(50)])).all_files or ()) == 50
+    assert checksum_of(replay([[METADATA, PROTOCOL], adds(51)])).all_files is None
+    without = with_properties(dataSkippingNumIndexedCols="33")
+    assert checksum_of(replay([[without, PROTOCOL], adds(1)])).all_files is None

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from deltamirror.delta import hashorder
 from deltamirror.delta.actions import Add, DomainMetadata, Remove, Txn
-from deltamirror.delta.hashorder import MutableHashMap, file_hash, live_domains, live_files, live_transactions
+from deltamirror.delta.hashorder import (
+    MutableHashMap,
+    field_metadata,
+    file_hash,
+    live_domains,
+    live_files,
+    live_transactions,
+)
 from deltamirror.delta.order import java_hash
 from deltamirror.delta.paths import path_identity
 
@@ -123,3 +130,16 @@ def test_a_removed_domain_is_not_live() -> None:
     before = [DomainMetadata(domain=name, configuration="{}", removed=False) for name in "ab"]
     after = live_domains(before, [DomainMetadata(domain="a", configuration="", removed=True)])
     assert [each.domain for each in after] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["delta.columnMapping.id", "comment", "delta.columnMapping.physicalName"],
+        [f"delta.identity.{name}" for name in ("highWaterMark", "step", "allowExplicitInsert", "start")],
+    ],
+)
+def test_metadata_of_a_column_is_in_the_order_in_which_the_reference_writer_has_it(names: list[str]) -> None:
+    assert list(field_metadata({name: len(name) for name in sorted(names)}).items()) == [
+        (name, len(name)) for name in names
+    ]

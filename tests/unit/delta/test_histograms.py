@@ -1,11 +1,12 @@
 """What version checksums count."""
 
 import msgspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltamirror.delta.actions import Add, DeletionVector
+from deltamirror.delta.actions import Add, DeletionVector, Remove
 from deltamirror.delta.histograms import DeletedRecordCounts, Deletions, FileSizeHistogram
 
 pytestmark = pytest.mark.requirement("R15")
@@ -56,8 +57,26 @@ def test_a_file_without_a_vector_has_no_deleted_rows() -> None:
     assert found.counts == DeletedRecordCounts(deleted_record_counts=(2, 1, *[0] * 8))
 
 
+def test_a_file_that_goes_takes_its_vector_with_it() -> None:
+    vector = add(3).deletion_vector
+    gone = [Remove(path="p", data_change=True, deletion_vector=each) for each in (vector, None)]
+    found = Deletions.of([add(None), add(3), add(20)]).updated(added=[], removed=gone)
+    assert found == Deletions.of([add(20)])
+
+
 def test_what_was_not_known_stays_unknown() -> None:
     assert Deletions().updated(added=[add(3)]) == Deletions()
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [10 * MIB, 8191, 8192, 8191, 1 << 45, 0]])
+def test_files_are_in_the_bins_that_they_come_to_one_by_one(sizes: list[int]) -> None:
+    assert FileSizeHistogram.of(pa.array(sizes, pa.int64())) == FileSizeHistogram.empty().updated(added=sizes)
+
+
+@pytest.mark.parametrize("rows", [[], [0], [25, 0, 9, 10, 2**31, 7]])
+def test_vectors_amount_to_what_they_come_to_one_by_one(rows: list[int]) -> None:
+    found = Deletions.of_vectors(pa.array(rows, pa.int64()), num_files=len(rows) + 2)
+    assert found == Deletions.of([add(None), add(None), *map(add, rows)])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The pointer to the newest checkpoint."""
 
 import pickle
+from hashlib import md5
 
 import msgspec
 import pytest
@@ -55,6 +56,12 @@ def test_whole_texts_are_sorted_not_paths() -> None:
     assert content_checksum(f'{{"a":[{numbers}]}}') == "26c8f42e4e36454566d2e18188b66b1e"
 
 
+def test_every_kind_of_value_is_in_the_checksum_as_it_is_written() -> None:
+    texts = '"a"=null,"b"=true,"c"=false,"d"=1.50,"e"=1E2,"f%2Fg"="x%20y%2Fz"'
+    content = '{"a":null,"b":true,"c":false,"d":1.50,"e":1E2,"f/g":"x y/z","h":{},"i":[]}'
+    assert content_checksum(content) == md5(texts.encode(), usedforsecurity=False).hexdigest()
+
+
 @pytest.mark.requirement("R66")
 def test_the_bytes_are_one_line_that_ends_with_the_checksum() -> None:
     data = encode(POINTER).decode()
@@ -86,6 +93,7 @@ def test_what_is_too_long_for_a_pointer_is_left_out() -> None:
     ("data", "expected"),
     [
         (b'{"version":3}', LastCheckpoint(version=3)),
+        (b'{"version":9223372036854775807}', LastCheckpoint(version=2**63 - 1)),
         (b'{"version":3,"size":1}\n', LastCheckpoint(version=3, size=1)),
         (
             b'{"size":1,"parts":null,"version":3,"checkpointSchema":null,"tags":{"a":"b"}}',
@@ -119,6 +127,7 @@ def test_a_torn_pointer_is_readable_but_not_usable() -> None:
         b'{"version":1180591620717411303424,"size":1}',
         b'{"version":3,"version":4,"checksum":"x"}',
         b'{"version":3,"tags":NaN}',
+        b'{"version":3,"checkpointSchema":NaN}',
         b'{"version":3,"tags":"\\ud800","checksum":"x"}',
         b'{"version":3,"tags":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
