@@ -31,6 +31,38 @@ _BY_NAME = "a guard against callers that do not name the fields, of which there 
 _SHORTCUT = "a shortcut: the pattern that follows finds nothing in other texts"
 _SHIFTS = "the shift goes by fives, from 30 to 35"
 _PAIRS = "UTF-16 has an even number of bytes"
+_MEMORY = "memory, and nothing else"
+_COUNTED = "a shortcut: the count of keys that follows decides"
+_FORBIDDEN_MD5 = "for systems that forbid MD5, unless it is not for security"
+_ALL_PAIRS = "every bin is a pair"
+_THREADS = "how much is done at a time, and nothing else"
+_CHOSEN = "a size that was chosen: one more is as good"
+_TRUTH = "only whether it is true is looked at"
+_ONE_SCHEMA = "a guard against values of two types, which are told apart before"
+
+
+def _unfrozen(*classes: str) -> dict[str, str]:
+    """The mutants of frozen dataclasses whose fields may be set."""
+    return {
+        f"{name}: {mutant}": _NOT_CHANGED
+        for name in classes
+        for mutant in ("dataclass(frozen=True, slots=True) -> dataclass(slots=True)", "True -> False")
+    }
+
+
+def _unfrozen_by_name(*classes: str) -> dict[str, str]:
+    """The same of dataclasses whose fields have to be named, and the mutants of that."""
+    whole = "dataclass(frozen=True, slots=True, kw_only=True)"
+    mutable = {f"{name}: {whole} -> dataclass(slots=True, kw_only=True)": _NOT_CHANGED for name in classes}
+    positional = {f"{name}: {whole} -> dataclass(frozen=True, slots=True)": _BY_NAME for name in classes}
+    return mutable | positional | _positional_and_mutable(*classes)
+
+
+def _positional_and_mutable(*structs: str) -> dict[str, str]:
+    """The mutants of structs whose fields may be set, or be given without their names."""
+    mutable = {f"{name}: True -> False": _NOT_CHANGED for name in structs}
+    return mutable | {f"{name} (2): True -> False": _BY_NAME for name in structs}
+
 
 TARGETS: Mapping[str, Target] = {
     "deltamirror/delta/lines.py": Target(
@@ -93,15 +125,176 @@ TARGETS: Mapping[str, Target] = {
                 for mode in ("Append", "Overwrite", "ErrorIfExists", "Ignore")
                 for changed in (f"{mode}X", "")
             },
+            **_unfrozen_by_name("RewriteMetrics"),
+        },
+    ),
+    "deltamirror/delta/shapes.py": Target(
+        tests=(
+            "tests/unit/delta/test_shapes.py",
+            "tests/unit/delta/test_line_edges.py",
+            "tests/unit/delta/test_lines.py",
+        ),
+        harmless={
+            **_unfrozen("Place", "_Field"),
+            "_has_lone_surrogate: return False -> return None": _TRUTH,
             (
-                "RewriteMetrics: dataclass(frozen=True, slots=True, kw_only=True)"
-                " -> dataclass(slots=True, kw_only=True)"
-            ): _NOT_CHANGED,
+                "hides_something: line.count(f'\"{name}\"'.encode()) > 1 -> line.count(f'\"{name}\"'.encode()) >= 1"
+            ): _COUNTED,
+            "hides_something: '\"' -> ''": _COUNTED,
+            "hides_something (2): '\"' -> ''": _COUNTED,
+        },
+    ),
+    "deltamirror/delta/checksum.py": Target(
+        tests=("tests/unit/delta/test_checksum.py",),
+        harmless={**_unfrozen("_Commit"), "Checksum: True -> False": _NOT_CHANGED},
+    ),
+    "deltamirror/delta/lastcheckpoint.py": Target(
+        tests=("tests/unit/delta/test_lastcheckpoint.py",),
+        harmless={
+            **{f"module{place}: 'Json' -> '{changed}'": _TYPE for place in ("", " (2)") for changed in ("JsonX", "")},
+            **{
+                f"Trust: '{trust}' -> '{changed}'": "a text that is never shown"
+                for trust in ("verified", "unverified", "damaged")
+                for changed in (f"{trust}X", "")
+            },
+            **_positional_and_mutable("V2Checkpoint", "LastCheckpoint", "_Read"),
+            **_unfrozen("PointerReading"),
+            "_Number: __slots__ = () -> pass": _MEMORY,
             (
-                "RewriteMetrics: dataclass(frozen=True, slots=True, kw_only=True) -> dataclass(frozen=True, slots=True)"
-            ): _BY_NAME,
-            "RewriteMetrics: True -> False": _NOT_CHANGED,
-            "RewriteMetrics (2): True -> False": _BY_NAME,
+                "_checksum: md5(','.join(texts).encode(), usedforsecurity=False) -> md5(','.join(texts).encode())"
+            ): _FORBIDDEN_MD5,
+            "_checksum: False -> True": _FORBIDDEN_MD5,
+            "_quoted: '' -> 'X'": "letters are never encoded",
+        },
+    ),
+    "deltamirror/delta/chunks.py": Target(tests=("tests/unit/delta/test_chunks.py",), harmless=_unfrozen("Chunk")),
+    "deltamirror/delta/histograms.py": Target(
+        tests=("tests/unit/delta/test_histograms.py",),
+        harmless={
+            **_positional_and_mutable("FileSizeHistogram", "DeletedRecordCounts"),
+            "_size_boundaries: 4096 -> 4097": "the last step ends at 4096 either way",
+            "_size_boundaries: 1 -> 2": "no step is smaller than 4",
+            (
+                "FileSizeHistogram.of: zip(*_binned(sizes, _SIZES), strict=True) -> zip(*_binned(sizes, _SIZES))"
+            ): _ALL_PAIRS,
+            "FileSizeHistogram.of: True -> False": _ALL_PAIRS,
+        },
+    ),
+    "deltamirror/delta/hashorder.py": Target(
+        tests=("tests/unit/delta/test_hashorder.py",),
+        harmless={
+            "module: TypeVar('K', bound=Hashable) -> TypeVar('K')": _TYPE,
+            **{f"module: '{name}' -> '{changed}'": _TYPE for name in "KV" for changed in (f"{name}X", "")},
+            "module: 2147483648 -> 2147483649": "values of one bucket have the same lowest bit",
+            "MutableHashMap: __slots__ = ('_entries', '_hash_of', '_length') -> pass": _MEMORY,
+            "file_hash: lru_cache(maxsize=4096) -> lru_cache()": _MEMORY,
+            "file_hash: 4096 -> 4097": _MEMORY,
+        },
+    ),
+    "deltamirror/publish/commits.py": Target(
+        tests=("tests/unit/publish/test_unit_outcomes.py", "tests/contract/publish/test_commits.py"),
+        harmless={
+            **_unfrozen("_Publisher"),
+            "_Stopped.__init__: super().__init__(failure) -> pass": "an exception has its arguments without it",
+            "publish_commits: break -> continue": "a budget that is spent stays spent",
+        },
+    ),
+    "deltamirror/publish/checksums.py": Target(
+        tests=(
+            "tests/unit/publish/test_checksum_chains.py",
+            "tests/contract/publish/test_checksums.py",
+            "tests/unit/publish/test_commits.py",
+        ),
+        harmless={
+            "module: 1024 -> 1025": _CHOSEN,
+            "module: 16 -> 17": _CHOSEN,
+            "module (2): 1024 -> 1025": _CHOSEN,
+            "module: 8 -> 9": _CHOSEN,
+            "module: '_Item' -> '_ItemX'": _TYPE,
+            "module: '_Item' -> ''": _TYPE,
+            "ChecksumChain: __slots__ = ('_files', '_last') -> pass": _MEMORY,
+            "ChecksumChain.following: work.num_bytes > _LARGEST -> work.num_bytes >= _LARGEST": _CHOSEN,
+            "ChecksumChain.following: 0 -> 1": "`after` refuses the version, too",
+            "ChecksumTrail.__init__: bytes | None -> bytes & None": _TYPE,
+            "ChecksumTrail.__init__: Failure | None -> Failure & None": _TYPE,
+            "ChecksumTrail.__init__: int | None -> int & None": _TYPE,
+            **{
+                f"ChecksumTrail.__init__: {mutant}": "the name of a thread"
+                for mutant in (
+                    "ThreadPoolExecutor(1, thread_name_prefix='deltamirror-checksums') -> ThreadPoolExecutor(1)",
+                    "'deltamirror-checksums' -> 'deltamirror-checksumsX'",
+                    "'deltamirror-checksums' -> ''",
+                )
+            },
+            (
+                "ChecksumTrail.follow: if len(self._unit.commits) == 1: self._write(work, data) return -> pass"
+            ): "a thread writes it as well",
+            "ChecksumTrail.follow: 1 -> 2": "a thread writes it as well",
+            "ChecksumTrail.follow: len(self._under_way) > _BEHIND -> len(self._under_way) >= _BEHIND": _CHOSEN,
+            "_agree: return False -> return None": _TRUTH,
+        },
+    ),
+    "deltamirror/publish/assembly.py": Target(
+        tests=("tests/unit/publish/test_assembly.py",),
+        harmless={
+            "module: 4 -> 5": _THREADS,
+            "module: os.cpu_count() or 1 -> os.cpu_count() and 1": _THREADS,
+            "module: 1 -> 2": _THREADS,
+            "module: 2 * _THREADS -> 2 // _THREADS": _THREADS,
+            **{
+                f"_joined: {mutant}": "the name of a thread"
+                for mutant in (
+                    "ThreadPoolExecutor(_THREADS, thread_name_prefix='deltamirror-assembly')"
+                    " -> ThreadPoolExecutor(_THREADS)",
+                    "'deltamirror-assembly' -> 'deltamirror-assemblyX'",
+                    "'deltamirror-assembly' -> ''",
+                )
+            },
+        },
+    ),
+    "deltamirror/publish/checkpoint/thrift.py": Target(tests=("tests/unit/publish/checkpoint/test_thrift.py",)),
+    "deltamirror/publish/checkpoint/summary.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_summary.py",),
+        harmless=_unfrozen_by_name("Written"),
+    ),
+    "deltamirror/publish/checkpoint/grouping.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_grouping.py",),
+        harmless={
+            "module: 10000 -> 10001": _CHOSEN,
+            "_rows_within (2): 1 -> 2": "it is asked only where not all rows are within",
+        },
+    ),
+    "deltamirror/publish/checkpoint/placement.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_placement.py",),
+        harmless={
+            **_unfrozen("Placed"),
+            "place: data.size > PIECE_BYTES -> data.size >= PIECE_BYTES": "one piece is as good as the whole",
+        },
+    ),
+    "deltamirror/publish/checkpoint/readback.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_readback.py",),
+        harmless={
+            (
+                "check: zip(accumulate(counts, initial=0), counts, strict=False)"
+                " -> zip(accumulate(counts, initial=0), counts)"
+            ): "the default of zip, which a rule of ours wants to be said",
+            (
+                "is_same: zip(one.flatten(), other.flatten(), strict=True) -> zip(one.flatten(), other.flatten())"
+            ): _ONE_SCHEMA,
+            "is_same: True -> False": _ONE_SCHEMA,
+        },
+    ),
+    "deltamirror/publish/checkpoint/equivalence.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_equivalence.py",),
+        harmless={
+            **{
+                f"_by_name: '{kind}' -> '{changed}'": "the two kinds still have two names"
+                for kind in ("txn", "domain")
+                for changed in (f"{kind}X", "")
+            },
+            "_are_same_rows: return False -> return None": _TRUTH,
+            "_sorted: 'path' -> 'pathX'": "a name that is used here alone",
+            "_sorted: 'path' -> ''": "a name that is used here alone",
         },
     ),
 }

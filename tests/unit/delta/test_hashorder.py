@@ -77,11 +77,6 @@ def test_keys_of_equal_hash_keep_the_order_of_insertion(keys: list[str]) -> None
     assert filled([*keys, keys[0]]).values() == keys
 
 
-@given(st.lists(st.text(max_size=4), max_size=60))
-def test_order_is_a_permutation_of_the_distinct_keys(keys: list[str]) -> None:
-    assert sorted(filled(keys).values()) == sorted(set(keys))
-
-
 @pytest.mark.parametrize(
     ("path", "vector", "expected"),
     [
@@ -143,3 +138,8 @@ def test_metadata_of_a_column_is_in_the_order_in_which_the_reference_writer_has_
     assert list(field_metadata({name: len(name) for name in sorted(names)}).items()) == [
         (name, len(name)) for name in names
     ]
+
+
+@given(st.lists(st.text(max_size=4), max_size=60))
+def test_order_is_a_permutation_of_the_distinct_keys(keys: list[str]) -> None:
+    assert sorted(filled(keys).values()) == sorted(set(keys))

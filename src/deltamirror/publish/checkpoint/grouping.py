@@ -17,16 +17,18 @@ _SMALL_PART: Final = 4
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], columns: pa.Schema, most_bytes: int) -> Iterator[pa.Table]:
-    """Rows of at most ``most_bytes`` of Arrow data, but no fewer than ``FEWEST_ROWS`` unless they are the last."""
-    waiting, is_first = columns.empty_table(), True
+    """Rows of at most ``most_bytes`` of Arrow data, but no fewer than ``FEWEST_ROWS`` unless they are the last.
+
+    There is one at least, which has no rows where there are none.
+    """
+    waiting = columns.empty_table()
     for batch in batches:
         waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
         while waiting.num_rows > FEWEST_ROWS and waiting.nbytes > most_bytes:
             count = max(_rows_within(waiting, most_bytes), FEWEST_ROWS)
             yield waiting.slice(0, count)
-            waiting, is_first = waiting.slice(count), False
-    if waiting.num_rows or is_first:
-        yield waiting
+            waiting = waiting.slice(count)
+    yield waiting
 
 
 def classic_row_groups(batches: Iterable[pa.RecordBatch], columns: pa.Schema, most_bytes: int) -> Iterator[pa.Table]:

@@ -81,11 +81,9 @@ class _Reader:
         return found
 
     def _bytes(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        if len(found) < count:
-            raise ValueError("a Thrift value that breaks off")
+        """So many bytes; where there are fewer, the byte is missing that ends the struct, at the latest."""
         self._at += count
-        return found
+        return self._data[self._at - count : self._at]
 
     def _varint(self) -> int:
         value = shift = 0
