@@ -49,7 +49,7 @@ def store() -> Store:
 
 def test_a_chain_begins_at_version_0_or_after_a_checksum() -> None:
     _, first = begun()
-    foundation = [INFO, METADATA, PROTOCOL]
+    foundation: list[Action] = [INFO, METADATA, PROTOCOL]
     assert ChecksumChain(None).after(1, foundation) is None
     assert ChecksumChain(None).following(work_of(1, encode_commit(foundation)), encode_commit(foundation)) is None
     second = ChecksumChain(first).after(7, [INFO, add(1)])

@@ -61,6 +61,7 @@ def test_an_outcome_is_of_its_table_and_lease_and_says_what_was_put(store: Store
     before = time.time()
     outcome = publish(unit_of(WORK), store)
     assert (outcome.table_id, outcome.lease, outcome.failure, outcome.checksum_failure) == (1, LEASE, None, None)
+    assert outcome.ended_at is not None
     assert before <= outcome.ended_at <= time.time()
     assert [(done.version, done.already, done.num_bytes) for done in outcome.published] == [
         (work.version, False, work.num_bytes) for work in WORK
@@ -79,6 +80,7 @@ def test_milliseconds_are_those_between_fetching_and_the_end_of_a_put(store: Sto
     outcome = publish(unit_of(WORK, checksums=False, read=5.0), watching, clock=lambda: now[0])
     assert [done.milliseconds for done in outcome.published] == [2_000.0] * 4
     assert [done.age for done in outcome.published] == [6_000.0, 4_000.0, 2_000.0, 0.0]
+    assert outcome.stages is not None
     assert (outcome.stages.upload, outcome.stages.read) == (8_000.0, 5.0)
 
 
