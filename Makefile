@@ -94,7 +94,7 @@ fuzz: setup ## Fuzz the parsers of lines, names, checkpoints, settings (FUZZ_SEC
 		--target build/atheris-$(ATHERIS) atheris==$(ATHERIS)
 	PYTHONPATH=build/atheris-$(ATHERIS) $(BIN)/python -m tests.fuzzing --seconds $(FUZZ_SECONDS)
 
-mutants: setup ## Break the serialiser and the names of log files in one place at a time; tests have to notice
+mutants: setup ## Break what writes and publishes logs in one place at a time; tests have to notice
 	$(BIN)/python -m tests.mutation --module "$(MODULE)" --most $(MUTANTS)
 
 audit: setup ## Look for known vulnerabilities of the locked dependencies, at PyPI (it needs the network)
