@@ -72,15 +72,22 @@ class _Site:
 def mutants_of(source: str) -> list[Mutant]:
     """All mutants of a module, in the order of its lines, none twice, each with a name of its own."""
     tree = ast.parse(source)
+    texts, places = [ast.unparse(statement) for statement in tree.body], _statement_numbers(tree)
     found: dict[str, Mutant] = {}
     for site in _sites(tree):
         before, after = (" ".join(ast.unparse(node).split()) for node in (site.node, site.replacement))
+        at = places[id(site.node)]
         with site.replaced():
-            code = ast.unparse(tree)
+            code = "\n".join([*texts[:at], ast.unparse(tree.body[at]), *texts[at + 1 :]])
         line = getattr(site.node, "lineno", 0) or getattr(site.parent, "lineno", 0)
         found.setdefault(code, Mutant(line=line, where=site.where, before=before, after=after, code=code))
-    found.pop(ast.unparse(tree), None)
+    found.pop("\n".join(texts), None)
     return list(_numbered(sorted(found.values(), key=lambda mutant: mutant.line)))
+
+
+def _statement_numbers(tree: ast.Module) -> dict[int, int]:
+    """Which statement of the module a node is in, by its id: only that one has to be written anew for a mutant."""
+    return {id(node): number for number, statement in enumerate(tree.body) for node in ast.walk(statement)}
 
 
 def _numbered(mutants: Iterable[Mutant]) -> Iterator[Mutant]:

@@ -58,6 +58,14 @@ def _unfrozen_by_name(*classes: str) -> dict[str, str]:
     return mutable | positional | _positional_and_mutable(*classes)
 
 
+def _thread_names(where: str, pool: str, name: str) -> dict[str, str]:
+    """The mutants of the names of the threads of a pool; ``pool`` has a place for that argument."""
+    named = pool.format(f"thread_name_prefix='{name}'")
+    unnamed = pool.replace(", {}", "")
+    mutants = (f"{named} -> {unnamed}", f"'{name}' -> '{name}X'", f"'{name}' -> ''")
+    return {f"{where}: {mutant}": "the name of a thread" for mutant in mutants}
+
+
 def _positional_and_mutable(*structs: str) -> dict[str, str]:
     """The mutants of structs whose fields may be set, or be given without their names."""
     mutable = {f"{name}: True -> False": _NOT_CHANGED for name in structs}
@@ -218,14 +226,7 @@ TARGETS: Mapping[str, Target] = {
             "ChecksumTrail.__init__: bytes | None -> bytes & None": _TYPE,
             "ChecksumTrail.__init__: Failure | None -> Failure & None": _TYPE,
             "ChecksumTrail.__init__: int | None -> int & None": _TYPE,
-            **{
-                f"ChecksumTrail.__init__: {mutant}": "the name of a thread"
-                for mutant in (
-                    "ThreadPoolExecutor(1, thread_name_prefix='deltamirror-checksums') -> ThreadPoolExecutor(1)",
-                    "'deltamirror-checksums' -> 'deltamirror-checksumsX'",
-                    "'deltamirror-checksums' -> ''",
-                )
-            },
+            **_thread_names("ChecksumTrail.__init__", "ThreadPoolExecutor(1, {})", "deltamirror-checksums"),
             (
                 "ChecksumTrail.follow: if len(self._unit.commits) == 1: self._write(work, data) return -> pass"
             ): "a thread writes it as well",
@@ -241,15 +242,7 @@ TARGETS: Mapping[str, Target] = {
             "module: os.cpu_count() or 1 -> os.cpu_count() and 1": _THREADS,
             "module: 1 -> 2": _THREADS,
             "module: 2 * _THREADS -> 2 // _THREADS": _THREADS,
-            **{
-                f"_joined: {mutant}": "the name of a thread"
-                for mutant in (
-                    "ThreadPoolExecutor(_THREADS, thread_name_prefix='deltamirror-assembly')"
-                    " -> ThreadPoolExecutor(_THREADS)",
-                    "'deltamirror-assembly' -> 'deltamirror-assemblyX'",
-                    "'deltamirror-assembly' -> ''",
-                )
-            },
+            **_thread_names("_joined", "ThreadPoolExecutor(_THREADS, {})", "deltamirror-assembly"),
         },
     ),
     "deltamirror/publish/rules.py": Target(
@@ -267,6 +260,14 @@ TARGETS: Mapping[str, Target] = {
             "module: 64 -> 65": _CHOSEN,
             "module: 1024 -> 1025": _CHOSEN,
             "encoded.file_of: 1 -> 2": "for a row group without rows, which has none either way",
+        },
+    ),
+    "deltamirror/publish/checkpoint/companions.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_companions.py",),
+        harmless={
+            "module: 4 -> 5": _THREADS,
+            **_thread_names("damaged_sidecar", "ThreadPoolExecutor(_THREADS, {})", "sidecar"),
+            "repeats: return False -> return None": _TRUTH,
         },
     ),
     "deltamirror/publish/checkpoint/stitching.py": Target(
