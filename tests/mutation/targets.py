@@ -245,6 +245,9 @@ TARGETS: Mapping[str, Target] = {
             **_thread_names("_joined", "ThreadPoolExecutor(_THREADS, {})", "deltamirror-assembly"),
         },
     ),
+    "deltamirror/publish/readings.py": Target(
+        tests=("tests/unit/publish/test_readings.py",), harmless=_unfrozen_by_name("OpenedVersion")
+    ),
     "deltamirror/publish/rules.py": Target(
         tests=("tests/unit/publish/test_rules.py",),
         harmless={
