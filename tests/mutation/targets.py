@@ -37,6 +37,7 @@ _FORBIDDEN_MD5 = "for systems that forbid MD5, unless it is not for security"
 _ALL_PAIRS = "every bin is a pair"
 _THREADS = "how much is done at a time, and nothing else"
 _CHOSEN = "a size that was chosen, not a rule"
+_THREAD_NAME = "the name of a thread"
 _TRUTH = "only whether it is true is looked at"
 _ONE_SCHEMA = "a guard against values of two types, which are told apart before"
 
@@ -56,14 +57,6 @@ def _unfrozen_by_name(*classes: str) -> dict[str, str]:
     mutable = {f"{name}: {whole} -> dataclass(slots=True, kw_only=True)": _NOT_CHANGED for name in classes}
     positional = {f"{name}: {whole} -> dataclass(frozen=True, slots=True)": _BY_NAME for name in classes}
     return mutable | positional | _positional_and_mutable(*classes)
-
-
-def _thread_names(where: str, pool: str, name: str) -> dict[str, str]:
-    """The mutants of the names of the threads of a pool; ``pool`` has a place for that argument."""
-    named = pool.format(f"thread_name_prefix='{name}'")
-    unnamed = pool.replace(", {}", "")
-    mutants = (f"{named} -> {unnamed}", f"'{name}' -> '{name}X'", f"'{name}' -> ''")
-    return {f"{where}: {mutant}": "the name of a thread" for mutant in mutants}
 
 
 def _positional_and_mutable(*structs: str) -> dict[str, str]:
@@ -226,23 +219,13 @@ TARGETS: Mapping[str, Target] = {
             "ChecksumTrail.__init__: bytes | None -> bytes & None": _TYPE,
             "ChecksumTrail.__init__: Failure | None -> Failure & None": _TYPE,
             "ChecksumTrail.__init__: int | None -> int & None": _TYPE,
-            **_thread_names("ChecksumTrail.__init__", "ThreadPoolExecutor(1, {})", "deltamirror-checksums"),
+            "ChecksumTrail.__init__: 'deltamirror-checksums' -> 'deltamirror-checksumsX'": _THREAD_NAME,
             (
                 "ChecksumTrail.follow: if len(self._unit.commits) == 1: self._write(work, data) return -> pass"
             ): "a thread writes it as well",
             "ChecksumTrail.follow: 1 -> 2": "a thread writes it as well",
             "ChecksumTrail.follow: len(self._under_way) > _BEHIND -> len(self._under_way) >= _BEHIND": _CHOSEN,
             "_agree: return False -> return None": _TRUTH,
-        },
-    ),
-    "deltamirror/publish/assembly.py": Target(
-        tests=("tests/unit/publish/test_assembly.py",),
-        harmless={
-            "module: 4 -> 5": _THREADS,
-            "module: os.cpu_count() or 1 -> os.cpu_count() and 1": _THREADS,
-            "module: 1 -> 2": _THREADS,
-            "module: 2 * _THREADS -> 2 // _THREADS": _THREADS,
-            **_thread_names("_joined", "ThreadPoolExecutor(_THREADS, {})", "deltamirror-assembly"),
         },
     ),
     "deltamirror/publish/readings.py": Target(
@@ -269,7 +252,14 @@ TARGETS: Mapping[str, Target] = {
         tests=("tests/unit/publish/checkpoint/test_companions.py",),
         harmless={
             "module: 4 -> 5": _THREADS,
-            **_thread_names("damaged_sidecar", "ThreadPoolExecutor(_THREADS, {})", "sidecar"),
+            **{
+                f"damaged_sidecar: {mutant}": _THREAD_NAME
+                for mutant in (
+                    "ThreadPoolExecutor(_THREADS, thread_name_prefix='sidecar') -> ThreadPoolExecutor(_THREADS)",
+                    "'sidecar' -> 'sidecarX'",
+                    "'sidecar' -> ''",
+                )
+            },
             "repeats: return False -> return None": _TRUTH,
         },
     ),
