@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("delta", "publish")
+PACKAGES = ("delta", "publish", "txnlog", "pipeline")
 LEAST = 90.0  # percent of the branches of each package
 SHOWN = 5
 

@@ -51,6 +51,7 @@ _LOST: Final = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
     "Checkpoint block",  # of rows that it had kept
+    "DATAFRAME_NOT_FOUND",
 )
 
 

@@ -10,6 +10,7 @@ tasks have written.
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -98,13 +99,17 @@ class SparkRows:
     def read(self, most: int) -> pa.RecordBatchReader | LargeRows:
         """The rows, which are computed once: in this process, unless they are of more bytes than that."""
         with translated_query("compute the DataFrame"):
-            # Rows that executors lose are an error then: computed again, they would be others, or in another order.
-            kept = self._numbered().selectExpr("*", f"monotonically_increasing_id() AS {ROW_ID}").localCheckpoint()
-            sizes = kept.mapInArrow(_sizes, _SIZES).toArrow().to_pylist()
-            count, size = (sum(each[name] for each in sizes) for name in ("count", "bytes"))
-            if size > most:
-                return LargeRows(kept, self.schema, count)
-            return kept.drop(ROW_ID).toArrow().rename_columns(self.schema.names).to_reader()
+            cached = self._numbered().persist()
+            try:
+                sizes = cached.mapInArrow(_sizes, _SIZES).toArrow().to_pylist()
+                if sum(each["bytes"] for each in sizes) <= most:
+                    return cached.toArrow().rename_columns(self.schema.names).to_reader()
+                # What is lost of a checkpoint is an error. What is lost of a cache is computed again: in another order.
+                kept = cached.selectExpr("*", f"monotonically_increasing_id() AS {ROW_ID}").localCheckpoint()
+                return LargeRows(kept, self.schema, sum(each["count"] for each in sizes))
+            finally:
+                with suppress(Exception):  # the session may have ended, and the rows with it
+                    cached.unpersist()
 
     def write(self, order: RowOrder, address: StoreAddress, store: Store) -> Sequence[Add]:
         """Write the rows by one job. If a task fails, the files of the others are deleted again."""

@@ -51,19 +51,11 @@ class DataFrame:
         text = schema_string(from_arrow(self.tasks[0].schema))
         return SimpleNamespace(json=lambda: json.dumps(json.loads(text)))
 
-    def selectExpr(self, *_: str) -> "DataFrame":  # noqa: N802 - pyspark's name
-        """The same with numbers of rows."""
-        return replace(
-            self, tasks=[each.append_column("id", pa.array(range(len(each)), pa.int64())) for each in self.tasks]
-        )
-
-    def drop(self, name: str) -> "DataFrame":
-        """The same without a column."""
-        return replace(self, tasks=[each.drop_columns([name]) for each in self.tasks])
-
-    def localCheckpoint(self) -> "DataFrame":  # noqa: N802 - pyspark's name
+    def persist(self) -> "DataFrame":
         """The same: it is kept as it is."""
         return self
+
+    unpersist = persist
 
     def repartition(self, _: int) -> "DataFrame":
         """The same tasks."""

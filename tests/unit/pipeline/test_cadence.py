@@ -66,6 +66,7 @@ def test_a_mirror_that_never_catches_up_asks_for_checkpoints_all_the_same(batch:
     assert all(version % 10 == 0 for version in asked)
 
 
+@pytest.mark.requirement("R117")
 @pytest.mark.requirement("R16")
 @pytest.mark.parametrize(
     ("version", "last", "expected"), [(5_003, 0, 5_003), (5_003, 4_992, 5_003), (5_003, 4_993, None)]

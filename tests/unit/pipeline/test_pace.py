@@ -82,6 +82,7 @@ class Table:
         self.written, self.waits = self.asked, False
 
 
+@pytest.mark.requirement("R111")
 @pytest.mark.parametrize(("tables", "cost"), [(1, 0.05), (50, 0.02), (50, 0.1), (50, 0.5), (200, 0.02)])
 def test_many_tables_share_the_time_of_checkpoints_and_none_is_ten_intervals_behind(tables: int, cost: float) -> None:
     clock, worked, seconds = Clock(), 0.0, 600
