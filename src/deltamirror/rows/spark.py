@@ -104,7 +104,7 @@ class SparkRows:
                 sizes = cached.mapInArrow(_sizes, _SIZES).toArrow().to_pylist()
                 if sum(each["bytes"] for each in sizes) <= most:
                     return cached.toArrow().rename_columns(self.schema.names).to_reader()
-                # What is lost of a checkpoint is an error. What is lost of a cache is computed again: in another order.
+                # Rows that a checkpoint loses are an error; those of a cache are computed again, in another order.
                 kept = cached.selectExpr("*", f"monotonically_increasing_id() AS {ROW_ID}").localCheckpoint()
                 return LargeRows(kept, self.schema, sum(each["count"] for each in sizes))
             finally:
