@@ -54,7 +54,7 @@ from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import Scope, condition_of, value_in
 from deltamirror.rows.predicates import Condition, conjuncts, partition_choices
 from deltamirror.rows.sources import LargeRows
-from deltamirror.rows.writing import WrittenRows
+from deltamirror.rows.writing import WrittenRows, discarded_on_failure
 from deltamirror.txnlog.commit.request import Operation
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds
 
@@ -276,11 +276,8 @@ class Editor:
         )
 
     def _removes(self, rewritten: Rewritten, written: WrittenRows) -> list[Remove]:
-        try:
+        with discarded_on_failure(written):
             adds = live_adds(self.taken, rewritten.removed)
-        except BaseException:
-            written.discard()
-            raise
         return [removed_file(adds[path], data_change=True) for path in rewritten.removed]
 
     def _candidates(self, plan: EditPlan) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ tasks have written.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,7 +35,7 @@ from deltamirror.rows.rewriting import Rewriting
 from deltamirror.rows.scanning import TableFiles, file_groups
 from deltamirror.rows.sources import LargeRows
 from deltamirror.rows.spark_batches import batches_by_rows
-from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows
+from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows, discarded_on_failure
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import is_of_one_machine
 from deltamirror.storage.store import Store
@@ -51,7 +51,8 @@ __all__ = [
     "edit_task",
     "edited",
     "edited_by_tasks",
-    "task_number",
+    "in_task",
+    "together",
     "told",
     "write_task",
     "written_by_task",
@@ -202,11 +203,13 @@ def edited_by_tasks(
     edits = _edits(session, rewriting, files, address)
     written = collected([each.rows for each in edits], layout, address, store)
     informed = replace(rewriting, change=rewriting.change.learn([each.report for each in edits]))
-    try:
+    with discarded_on_failure(written):
         inserted = informed.insert(store)
-    except BaseException:
-        written.discard()
-        raise
+    return together(edits, written, inserted)
+
+
+def together(edits: Sequence[TaskEdit], written: WrittenRows, inserted: Rewritten) -> Rewritten:
+    """What tasks made of files, which are ``written``, and the rows that came beside them."""
     return Rewritten(
         adds=[*written.adds, *inserted.adds],
         changes=[*written.changes, *inserted.changes],
@@ -240,7 +243,8 @@ def edit_task(
     """The part that runs on executors: the files of one task in, what became of them out."""
     groups = [pickle.loads(each.as_buffer()) for batch in batches for each in batch.column(0)]  # noqa: S301  our driver's
     if groups:
-        yield told(edited(rewriting, address, list(chain(*groups))))
+        found = edited(rewriting, address, list(chain(*groups)))
+        yield told(replace(found, report=rewriting.change.report()))
 
 
 def told(answer: object) -> pa.RecordBatch:
@@ -250,11 +254,16 @@ def told(answer: object) -> pa.RecordBatch:
 
 def edited(rewriting: Rewriting, address: StoreAddress, files: Sequence[Mapping[str, Any]]) -> TaskEdit:
     """Change the rows of files in the task that runs here."""
+    opener = TableFiles.of_executor(address)
+    return in_task(address, lambda store, task: rewriting.run_task(files, opener, store, task=task))
+
+
+def in_task(address: StoreAddress, work: Callable[[Store, int], Rewritten]) -> TaskEdit:
+    """What work comes to in the task that runs here, which it is told the store and the number of."""
     task = task_number()
     try:
-        opener = TableFiles.of_executor(address)
-        found = rewriting.run_task(files, opener, executor_store(address), task=task)
-        return TaskEdit(TaskRows(task, found.adds, changes=found.changes), found, rewriting.change.report())
+        found = work(executor_store(address), task)
+        return TaskEdit(TaskRows(task, found.adds, changes=found.changes), found)
     except DeltaMirrorError as error:
         return TaskEdit(TaskRows(task, error=explained(error)))
 

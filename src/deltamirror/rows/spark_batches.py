@@ -37,6 +37,5 @@ def batches_by_rows(session: SparkSession) -> Iterator[None]:
         yield
     finally:
         with suppress(PySparkException):
-            for name, value in _WANTED.items():
-                if session.conf.getAll.get(name) == value:  # not one that was set meanwhile
-                    session.conf.unset(name)
+            for name, _ in _WANTED.items() & session.conf.getAll.items():  # not those that were set meanwhile
+                session.conf.unset(name)

@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,8 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from deltamirror.delta.schema.arrow import to_arrow
-from deltamirror.errors import DeltaMirrorError
-from deltamirror.executors.access import executor_store, explained, explaining
+from deltamirror.executors.access import explaining
 from deltamirror.executors.failures import translated_query
 from deltamirror.rows.casting import Caster
 from deltamirror.rows.changes import Counts, Rewritten, is_true
@@ -26,10 +26,10 @@ from deltamirror.rows.merging import SOURCE, TARGET, MergeRows, one_struct
 from deltamirror.rows.rewriting import Rewriting
 from deltamirror.rows.scanning import TableFiles, file_groups
 from deltamirror.rows.sources import LargeRows
-from deltamirror.rows.spark import ANSWERS, ROW_ID, TaskEdit, TaskRows, answered, collected, edited, task_number, told
+from deltamirror.rows.spark import ANSWERS, ROW_ID, TaskEdit, answered, collected, edited, in_task, together, told
 from deltamirror.rows.spark_batches import batches_by_rows
 from deltamirror.rows.spark_scan import spark_schema
-from deltamirror.rows.writing import WrittenRows
+from deltamirror.rows.writing import discarded_on_failure
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 
@@ -58,19 +58,15 @@ class LargeMerge:
         with (
             translated_query(f"merge the rows into table {layout.table!r}"),
             batches_by_rows(self.rows.frame.sparkSession),
-            self._matching(self._groups(files)) as (groups, matching),
+            self._matching(groups := self._groups(files)) as matching,
         ):
             edits = self._edits(groups, matching)
             written = collected([each.rows for each in edits], layout, address, store)
-            with _discarded_on_failure(written):
+            with discarded_on_failure(written):
                 inserts = self._inserts(matching)
-                inserted = collected([each.rows for each in inserts], layout, address, store)
-        return Rewritten(
-            adds=[*written.adds, *inserted.adds],
-            changes=[*written.changes, *inserted.changes],
-            removed=[path for each in edits for path in each.rewritten.removed],
-            counts=sum((each.rewritten.counts for each in (*edits, *inserts)), Counts()),
-        )
+                others = collected([each.rows for each in inserts], layout, address, store)
+        counts = sum((each.rewritten.counts for each in inserts), Counts())
+        return together(edits, written, Rewritten(adds=others.adds, changes=others.changes, counts=counts))
 
     def _groups(self, files: Sequence[Mapping[str, Any]]) -> DataFrame:
         groups = [(number, bytearray(pickle.dumps(group))) for number, group in enumerate(file_groups(files))]
@@ -78,8 +74,8 @@ class LargeMerge:
         return frame.repartition(max(1, len(groups)))
 
     @contextmanager
-    def _matching(self, groups: DataFrame) -> Iterator[tuple[DataFrame, DataFrame]]:
-        """The groups, and rows of the source beside the group that they match in, once for each row that they match."""
+    def _matching(self, groups: DataFrame) -> Iterator[DataFrame]:
+        """Rows of the source beside the group that they match in, once for each row that they match."""
         tasks = self.tasks
         source = self.rows.frame.mapInArrow(tasks.keyed, spark_schema(tasks.keyed_schema))
         keys = groups.mapInArrow(tasks.keys_of_files, spark_schema(tasks.key_schema))
@@ -87,7 +83,7 @@ class LargeMerge:
         found = pairs.select(_GROUP, ROW_ID, *tasks.source_columns, *tasks.target_columns)
         kept = found.mapInArrow(tasks.matching, spark_schema(tasks.matching_schema)).persist()
         try:
-            yield groups, kept
+            yield kept
         finally:
             with suppress(Exception):  # the session may have ended, and the rows with it
                 kept.unpersist()
@@ -95,13 +91,12 @@ class LargeMerge:
     def _edits(self, groups: DataFrame, matching: DataFrame) -> list[TaskEdit]:
         tasks = self.tasks
 
-        def task(
-            files: pa.Table, rows: pa.Table
-        ) -> pa.Table:  # Spark takes ``self`` of a method for the key of a group
+        # Not a method, whose ``self`` Spark takes for the key of a group.
+        def task(files: pa.Table, rows: pa.Table) -> pa.Table:
             return tasks.edit(files, rows)
 
-        together = groups.groupBy(_GROUP).cogroup(matching.groupBy(_GROUP))
-        return answered(together.applyInArrow(task, ANSWERS).toArrow().column(0))
+        by_group = groups.groupBy(_GROUP).cogroup(matching.groupBy(_GROUP))
+        return answered(by_group.applyInArrow(task, ANSWERS).toArrow().column(0))
 
     def _inserts(self, matching: DataFrame) -> list[TaskEdit]:
         if not self.tasks.change.not_matched:
@@ -111,7 +106,7 @@ class LargeMerge:
         return answered(named.mapInArrow(self.tasks.insert, ANSWERS).toArrow().column(0))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what each batch needs is found once
 class _Tasks:
     """The parts that run on executors."""
 
@@ -135,23 +130,23 @@ class _Tasks:
     def target_columns(self) -> list[str]:
         return _names("t", len(self.rewriting.looked_up))
 
-    @property
+    @cached_property
     def keyed_schema(self) -> pa.Schema:
         rows = one_struct(pa.RecordBatch.from_pylist([], schema=to_arrow(self.source.schema)), SOURCE)
         keys = [each.type for each in self.change.source_keys(rows)]
         return _schema({ROW_ID: pa.int64()}, k=keys, s=to_arrow(self.source.schema).types)
 
-    @property
+    @cached_property
     def key_schema(self) -> pa.Schema:
         looked_up = pa.RecordBatch.from_pylist([], schema=self._looked_up)
         keys = [each.type for each in self.change.target_keys(looked_up)]
         return _schema({_GROUP: pa.int32()}, k=keys, t=looked_up.schema.types)
 
-    @property
+    @cached_property
     def matching_schema(self) -> pa.Schema:
         return _schema({_GROUP: pa.int32(), ROW_ID: pa.int64()}, s=to_arrow(self.source.schema).types)
 
-    @property
+    @cached_property
     def _looked_up(self) -> pa.Schema:
         known = self.rewriting.order.layout.arrow_schema
         return pa.schema([known.field(each.name).remove_metadata() for each in self.rewriting.looked_up])
@@ -197,7 +192,7 @@ class _Tasks:
         source = pa.Table.from_batches([self._cast(columns)])
         ((_, files),) = _unpacked(group.to_batches())
         found = edited(replace(self.rewriting, change=replace(self.change, source=source)), self.address, files)
-        return pa.Table.from_batches([told(replace(found, report=None))])
+        return pa.Table.from_batches([told(found)])
 
     def insert(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Insert rows of the source."""
@@ -208,26 +203,12 @@ class _Tasks:
             for batch in batches:
                 yield from self.change.insertions(one_struct(self._cast(batch.columns[:-1]), SOURCE), counts)
 
-        task = task_number()
-        try:
-            found = self.rewriting.insert(executor_store(self.address), rows, task=task)
-            return TaskEdit(TaskRows(task, found.adds, changes=found.changes), found)
-        except DeltaMirrorError as error:
-            return TaskEdit(TaskRows(task, error=explained(error)))
+        return in_task(self.address, lambda store, task: self.rewriting.insert(store, rows, task=task))
 
     def _cast(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Rows of the source in the types of tables."""
         rows = pa.RecordBatch.from_arrays(list(columns), names=list(self.names))
         return Caster(rows.schema, self.source).cast(rows)
-
-
-@contextmanager
-def _discarded_on_failure(written: WrittenRows) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        written.discard()
-        raise
 
 
 def _unpacked(batches: Sequence[pa.RecordBatch] | Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[Any]]]:

@@ -43,6 +43,7 @@ __all__ = [
     "WrittenRows",
     "discard",
     "discarded_if_refused",
+    "discarded_on_failure",
     "row_numbers",
     "target_file_size",
     "with_rows",
@@ -478,6 +479,16 @@ def discard(written: Iterable[WrittenRows]) -> None:
     """Delete data files of which no version knows, as far as their stores let it."""
     for files in written:
         files.discard()
+
+
+@contextmanager
+def discarded_on_failure(written: WrittenRows) -> Iterator[None]:
+    """Delete files again if anything fails inside: their commit has not begun."""
+    try:
+        yield
+    except BaseException:
+        written.discard()
+        raise
 
 
 @contextmanager
