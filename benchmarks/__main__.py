@@ -6,7 +6,21 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import bulk, checkpoint, crowd, growth, idle, importing, jobs, lag, levels, publish, rows, single
+from benchmarks import (
+    bulk,
+    checkpoint,
+    crowd,
+    growth,
+    idle,
+    importing,
+    jobs,
+    lag,
+    levels,
+    opening,
+    publish,
+    rows,
+    single,
+)
 from benchmarks.aims import verdicts
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
@@ -21,6 +35,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "levels": levels.run,
     "checkpoint": checkpoint.run,
     "import": importing.run,
+    "opening": opening.run,
     "rows": rows.run,
     "jobs": jobs.run,
     "lag": lag.run,

@@ -17,6 +17,7 @@ _CHECKPOINT = {"delta-rs": {"first": 1.5, "next": 5.0}, "Delta Spark": {"first":
 _SIZE = 5.0
 _IMPORT_FILES = 1 / 1.5
 _IMPORT_COMMITS = 1 / 2
+_OPENING = {"": 10.0, ", checkpoint": 2.0}
 _LAG_MS = {"p95": 1_000.0, "p99": 5_000.0}
 _IDLE_CORE = 0.02
 _ROWS = 1.0
@@ -34,6 +35,7 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
         "publish": _publish,
         "checkpoint": _checkpoint,
         "import": _import,
+        "opening": _opening,
         "rows": _rows,
         "jobs": _jobs,
         "lag": _lag,
@@ -110,6 +112,15 @@ def _import(figures: dict[str, Any]) -> Iterator[str]:
         yield _verdict(
             f"import of commits, {engine}, of delta-rs", many["delta-rs open"]["seconds"] / ours, _IMPORT_COMMITS
         )
+
+
+def _opening(figures: dict[str, Any]) -> Iterator[str]:
+    for engine in ("sqlite", "postgresql"):
+        for suffix, aim in _OPENING.items():
+            for peer in ("delta-rs", "Delta Spark"):
+                for what, seconds in figures[f"deltamirror {engine}"].items():
+                    ratio = figures[f"{peer}{suffix}"][what] / seconds
+                    yield _verdict(f"open and {what}, {engine}, beside {peer}{suffix}", ratio, aim)
 
 
 def _rows(figures: dict[str, Any]) -> Iterator[str]:

@@ -253,8 +253,11 @@ def scan_of(
 
 def listed_files(files: pa.Table, bounds: pc.Expression | None, layout: Layout) -> list[dict[str, Any]]:
     """The files of a listing that may have rows for a filter, each as a mapping; None: all of them."""
-    listed = [{**each, "partition_values": msgspec.json.decode(each["partition_values"])} for each in files.to_pylist()]
-    return listed if bounds is None else [listed[number] for number in possible_files(listed, bounds, layout)]
+    values = [msgspec.json.decode(each) for each in files["partition_values"].to_pylist()]
+    if bounds is not None:
+        numbers = possible_files(values, files["stats"].to_pylist(), bounds, layout)
+        files, values = files.take(pa.array(numbers, pa.int64())), [values[each] for each in numbers]
+    return [{**file, "partition_values": each} for file, each in zip(files.to_pylist(), values, strict=True)]
 
 
 def file_groups(files: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -5,14 +5,17 @@ names are looked at, and only at the top: columns inside of structs exclude no f
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal as Number
 from functools import reduce
+from itertools import chain
 from operator import and_
-from typing import Any, Final
+from typing import Any, Final, Self
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -26,6 +29,8 @@ from deltamirror.rows.layout import Layout
 __all__ = ["live_records", "mentioned", "partition_guarantee", "partition_rows", "possible_files"]
 
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
+_STATS: Final = msgspec.json.Decoder(float_hook=Number)
+_ANYTHING: Final = pc.scalar(True)
 _UNBOUNDED: Final = frozenset({"boolean", "binary", "variant", "void"})
 
 
@@ -35,19 +40,40 @@ def mentioned(condition: pc.Expression, fields: Sequence[Field]) -> list[Field]:
     return [each for each in fields if each.name in text]
 
 
-def possible_files(files: Sequence[Mapping[str, Any]], condition: pc.Expression, layout: Layout) -> list[int]:
-    """The numbers of the files that may have rows for a filter, which names columns as users do."""
-    named = mentioned(condition, layout.schema.fields)
+def possible_files(
+    partition_values: Sequence[Mapping[str, str | None]],
+    stats: Sequence[str | None],
+    condition: pc.Expression,
+    layout: Layout,
+) -> list[int]:
+    """The numbers of the files that may have rows for a filter, which names columns as users do.
+
+    Each partition is looked at once, and the statistics of files in those that the filter leaves.
+    """
+    known = _Known.of(condition, layout)
+    keys = [known.partition_of(each) for each in partition_values]
+    partitions = {key: known.guaranteed_by(key) for key in dict.fromkeys(keys)}
+    possible = _agreeing(condition, list(partitions.values()), layout)
+    left = {key for number, key in enumerate(partitions) if number in possible}
+    numbers = [number for number, key in enumerate(keys) if key in left]
+    if not known.bounded:
+        return numbers
+    guarantees = [_all([partitions[keys[each]], *known.bounds(stats[each])]) for each in numbers]
+    return [numbers[each] for each in sorted(_agreeing(condition, guarantees, layout))]
+
+
+def _agreeing(condition: pc.Expression, guarantees: Sequence[pc.Expression], layout: Layout) -> set[int]:
+    """The numbers of the guarantees that a filter does not contradict."""
     file_format, nowhere = ds.ParquetFileFormat(), fs.LocalFileSystem()
     fragments = [
-        file_format.make_fragment(str(number), nowhere, partition_expression=_guarantee(file, named, layout))
-        for number, file in enumerate(files)
+        file_format.make_fragment(str(number), nowhere, partition_expression=guarantee)
+        for number, guarantee in enumerate(guarantees)
     ]
     dataset = ds.FileSystemDataset(fragments, layout.arrow_schema, file_format)
     try:
-        return [int(each.path) for each in dataset.get_fragments(filter=condition)]
+        return {int(each.path) for each in dataset.get_fragments(filter=condition)}
     except pa.ArrowException:  # a value that cannot be computed, such as a sum that is too large: its rows will tell
-        return list(range(len(files)))
+        return set(range(len(guarantees)))
 
 
 def partition_guarantee(
@@ -81,13 +107,44 @@ def live_records(file: Mapping[str, Any]) -> int | None:
     return records - int(deleted)
 
 
-def _guarantee(file: Mapping[str, Any], named: Sequence[Field], layout: Layout) -> pc.Expression:
-    partitions = {each.name for each in layout.partition_fields}
-    values = {each: _value(each, file["partition_values"], layout) for each in named if each.name in partitions}
-    known = (_has_value(each.name, each, value, layout) for each, value in values.items() if not _is_nan(value))
-    stats = _decoded(file["stats"])
-    bounds = (part for each in named if each.name not in partitions for part in _bounds(each, stats, layout))
-    return _all([*known, *bounds])
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The columns that a filter names, of which the log tells something."""
+
+    layout: Layout
+    partitions: Sequence[Field]
+    bounded: Sequence["_Bounded"]
+
+    @classmethod
+    def of(cls, condition: pc.Expression, layout: Layout) -> Self:
+        """Those of a filter."""
+        named, partitions = mentioned(condition, layout.schema.fields), {each.name for each in layout.partition_fields}
+        bounded = [each for each in named if each.name not in partitions and _has_bounds(each.type)]
+        return cls(
+            layout,
+            [each for each in named if each.name in partitions],
+            [
+                _Bounded(layout.naming(each), pc.field(each.name), each.type, layout.arrow_type(each.type))
+                for each in bounded
+            ],
+        )
+
+    def partition_of(self, values: Mapping[str, str | None]) -> tuple[str | None, ...]:
+        """The values that a file has in these columns, as texts."""
+        return tuple(values.get(self.layout.naming(each)) for each in self.partitions)
+
+    def guaranteed_by(self, partition: tuple[str | None, ...]) -> pc.Expression:
+        """What all rows of a partition have in common."""
+        texts = {self.layout.naming(each): text for each, text in zip(self.partitions, partition, strict=True)}
+        values = {each: _value(each, texts, self.layout) for each in self.partitions}
+        return _all(
+            _has_value(each.name, each, value, self.layout) for each, value in values.items() if not _is_nan(value)
+        )
+
+    def bounds(self, stats: str | None) -> Iterator[pc.Expression]:
+        """What statistics say of all rows of a file."""
+        decoded = _decoded(stats)
+        return chain.from_iterable(each.bounds(decoded) for each in self.bounded)
 
 
 def _is_nan(value: object) -> bool:
@@ -111,38 +168,47 @@ def _has_value(name: str, field: Field, value: PartitionValue, layout: Layout) -
     return pc.field(name) == pa.scalar(value, layout.arrow_type(field.type))
 
 
-def _bounds(field: Field, stats: Mapping[str, Any], layout: Layout) -> Iterator[pc.Expression]:
-    if not _has_bounds(field.type):
-        return
-    name, column = layout.naming(field), pc.field(field.name)
-    nulls, low, high = (_member(stats, part, name) for part in ("nullCount", "minValues", "maxValues"))
-    if _is_nan(low) or _is_nan(high):
-        return
-    with suppress(ValueError, TypeError, ArithmeticError, pa.ArrowException):  # then it says nothing
-        if nulls is not None and nulls == stats.get("numRecords"):
-            yield column.is_null()
+@dataclass(frozen=True, slots=True)
+class _Bounded:
+    """A column with bounds in statistics."""
+
+    name: str
+    """That in statistics."""
+    column: pc.Expression
+    kind: DataType
+    arrow: pa.DataType
+
+    def bounds(self, stats: Mapping[str, Any]) -> Iterator[pc.Expression]:
+        """What statistics say of the column in all rows of a file."""
+        nulls, low, high = (_member(stats, part, self.name) for part in ("nullCount", "minValues", "maxValues"))
+        if _is_nan(low) or _is_nan(high):
             return
-        for part, value in (("low", low), ("high", high)):
-            if value is None:
-                continue
-            bound = _scalar(value, field.type, layout, is_upper=part == "high")
-            inside = column >= bound if part == "low" else column <= bound
-            yield inside if nulls == 0 else inside | column.is_null()
+        with suppress(ValueError, TypeError, ArithmeticError, pa.ArrowException):  # then it says nothing
+            if nulls is not None and nulls == stats.get("numRecords"):
+                yield self.column.is_null()
+                return
+            if low is not None:
+                yield self._inside(self.column >= self._scalar(low, is_upper=False), nulls)
+            if high is not None:
+                yield self._inside(self.column <= self._scalar(high, is_upper=True), nulls)
+
+    def _inside(self, bound: pc.Expression, nulls: object) -> pc.Expression:
+        return bound if nulls == 0 else bound | self.column.is_null()
+
+    def _scalar(self, value: object, *, is_upper: bool) -> pa.Scalar:
+        """A bound as a value of the column. Times are cut to milliseconds there, so that the upper one is later."""
+        kind = self.kind
+        if isinstance(kind, Primitive) and kind.name in _TIMES:
+            time = datetime.fromisoformat(str(value))
+            return pa.scalar(time + timedelta(milliseconds=is_upper), self.arrow)
+        if kind == Primitive("string"):
+            return pa.scalar(value, pa.string())
+        given = float(value) if isinstance(value, Number) and isinstance(kind, Primitive) else value
+        return pa.scalar(parse_partition(given, kind), self.arrow)  # type: ignore[arg-type]
 
 
 def _has_bounds(kind: DataType) -> bool:
     return isinstance(kind, Decimal) or (isinstance(kind, Primitive) and kind.name not in _UNBOUNDED)
-
-
-def _scalar(value: object, kind: DataType, layout: Layout, *, is_upper: bool) -> pa.Scalar:
-    """A bound as a value of its column. Times are cut to milliseconds in statistics, so that the upper one is later."""
-    if isinstance(kind, Primitive) and kind.name in _TIMES:
-        time = datetime.fromisoformat(str(value))
-        return pa.scalar(time + timedelta(milliseconds=is_upper), layout.arrow_type(kind))
-    if kind == Primitive("string"):
-        return pa.scalar(value, pa.string())
-    given = float(value) if isinstance(value, Number) and isinstance(kind, Primitive) else value
-    return pa.scalar(parse_partition(given, kind), layout.arrow_type(kind))  # type: ignore[arg-type]
 
 
 def _member(stats: Mapping[str, Any], part: str, name: str) -> Any:
@@ -152,11 +218,12 @@ def _member(stats: Mapping[str, Any], part: str, name: str) -> Any:
 
 def _decoded(stats: str | None) -> Mapping[str, Any]:
     try:
-        found = json.loads(stats or "{}", parse_float=Number)
+        found = _STATS.decode(stats or "{}")
     except ValueError:
         return {}
     return found if isinstance(found, Mapping) else {}
 
 
-def _all(parts: Any) -> pc.Expression:
-    return reduce(and_, parts, pc.scalar(True))
+def _all(parts: Iterable[pc.Expression]) -> pc.Expression:
+    found = list(parts)
+    return reduce(and_, found) if found else _ANYTHING

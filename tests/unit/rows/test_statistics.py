@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +18,12 @@ from deltamirror.rows.statistics import FileStatistics, upper_bound
 LAST = "\U0010ffff"
 
 
-def layout(ddl: str, **configuration: str) -> Layout:
+def layout(ddl: str, *, partition_by: Sequence[str] = (), **configuration: str) -> Layout:
     metadata = Metadata(
         id="id",
         format=Format(provider="parquet", options={}),
         schema_string=schema_string(from_ddl(ddl)),
-        partition_columns=[],
+        partition_columns=list(partition_by),
         configuration=configuration,
     )
     return Layout.of("t", metadata, Protocol(min_reader_version=1, min_writer_version=2))

@@ -147,8 +147,8 @@ def _where(found: list[Add], where: str | None, layout: Layout) -> list[Add]:
         return found
     condition = condition_of(where, layout)
     require_partition_columns(condition, layout)
-    listed = [{"partition_values": each.partition_values, "stats": None} for each in found]
-    return [found[number] for number in possible_files(listed, condition.of_bounds(), layout)]
+    values, stats = [each.partition_values for each in found], [None] * len(found)
+    return [found[number] for number in possible_files(values, stats, condition.of_bounds(), layout)]
 
 
 def _sound_size(size: int) -> int:

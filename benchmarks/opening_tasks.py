@@ -1,0 +1,90 @@
+"""What the processes do that measure the opening of tables; each has a fresh process for itself."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from deltalake import DeltaTable
+
+from benchmarks.adds import PARTITION_COLUMN
+from benchmarks.lab import Place
+from benchmarks.publish_tasks import settings_of
+from benchmarks.stock_spark import stock_session
+from deltamirror import Catalog
+from deltamirror.ops.imports.importing import ImportOrder
+from deltamirror.wiring import open_importer
+
+__all__ = ["by_delta_rs", "by_delta_spark", "by_deltamirror", "import_tables", "write_checkpoint"]
+
+_DAY: Final = "2024-03-05"
+_CONDITION: Final = f"{PARTITION_COLUMN} = '{_DAY}'"
+
+
+def import_tables(*, place: dict[str, str], locations: dict[str, str]) -> None:
+    """Bring tables into a catalog, by name."""
+    settings = settings_of(Place(**place))
+    with Catalog(settings=settings) as catalog, open_importer(catalog, settings, runner="local") as importer:
+        for name, location in locations.items():
+            importer.run(ImportOrder(location=location, name=name))
+
+
+def write_checkpoint(*, folder: str) -> None:
+    """A checkpoint of the newest version, as delta-rs writes it."""
+    DeltaTable(folder).create_checkpoint()
+
+
+def by_deltamirror(*, place: dict[str, str], warm: str, name: str) -> dict[str, float]:
+    """Seconds from the address of a database to all files of a table, and to a scan of one day of it."""
+    url = Place(**place).url
+
+    def files(table: str) -> object:
+        with Catalog(url) as catalog:
+            return catalog.table(table).snapshot().files()
+
+    def plan(table: str) -> object:
+        with Catalog(url) as catalog:
+            return catalog.table(table).scan(filter=_CONDITION)
+
+    return _measured({"list": files, "plan": plan}, warm, name)
+
+
+def by_delta_rs(*, warm: str, folder: str) -> dict[str, float]:
+    """The same from the log, by delta-rs."""
+    day = [(PARTITION_COLUMN, "=", _DAY)]
+    works = {"list": _all_files, "plan": lambda location: DeltaTable(location).file_uris(day)}
+    return _measured(works, warm, folder)
+
+
+def by_delta_spark(*, warm: str, folder: str) -> dict[str, float]:
+    """The same by Delta Spark, which keeps no table open."""
+    spark = stock_session()
+    jvm: Any = spark._jvm  # noqa: SLF001
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+
+    def files(location: str) -> object:
+        logs.clearCache()
+        return spark.read.format("delta").load(location).inputFiles()
+
+    def plan(location: str) -> object:
+        logs.clearCache()
+        return spark.read.format("delta").load(location).where(_CONDITION).inputFiles()
+
+    found = _measured({"list": files, "plan": plan}, warm, folder)
+    spark.stop()
+    return found
+
+
+def _all_files(location: str) -> object:
+    return DeltaTable(location).get_add_actions()
+
+
+def _measured(works: Mapping[str, Callable[[str], object]], warm: str, table: str) -> dict[str, float]:
+    """Seconds by work. A small table is opened first: modules and classes that are loaded are not counted."""
+    return {what: _seconds(work, warm, table) for what, work in works.items()}
+
+
+def _seconds(work: Callable[[str], object], warm: str, table: str) -> float:
+    work(warm)
+    begin = time.perf_counter()
+    work(table)
+    return time.perf_counter() - begin

@@ -1,0 +1,121 @@
+"""Files that a filter leaves out have no row for it, and those whose bounds contradict it are left out."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltamirror.rows.parsing import condition_of
+from deltamirror.rows.skipping import possible_files
+from tests.unit.rows.test_statistics import layout
+
+LAYOUT = layout("day string, id long, price decimal(6,2), at timestamp", partition_by=("day",))
+
+
+@dataclass(frozen=True)
+class File:
+    """Rows of one partition, and what a log says of them."""
+
+    day: str | None
+    ids: tuple[int | None, ...]
+
+    @property
+    def partition_values(self) -> dict[str, str | None]:
+        return {"day": self.day}
+
+    @property
+    def stats(self) -> str:
+        present = [each for each in self.ids if each is not None]
+        bounds = {"minValues": {"id": min(present)}, "maxValues": {"id": max(present)}} if present else {}
+        nulls = {"id": len(self.ids) - len(present)}
+        return json.dumps({"numRecords": len(self.ids), **bounds, "nullCount": nulls})
+
+    def has_row(self, condition: str) -> bool:
+        rows = [{"day": self.day, "id": each} for each in self.ids]
+        return any(eval(PYTHON[condition], {}, row) for row in rows)  # noqa: S307  texts of this file
+
+
+PYTHON = {
+    "day = 'b'": "day == 'b'",
+    "day IS NULL": "day is None",
+    "id = 3": "id == 3",
+    "id > 6": "id is not None and id > 6",
+    "id IS NULL": "id is None",
+    "id IS NOT NULL AND day = 'a'": "id is not None and day == 'a'",
+    "(day = 'a' AND id < 3) OR (day = 'b' AND id > 6)": (
+        "id is not None and ((day == 'a' and id < 3) or (day == 'b' and id > 6))"
+    ),
+    "day IN ('a', 'c') AND id BETWEEN 2 AND 4": "id is not None and day in ('a', 'c') and 2 <= id <= 4",
+}
+
+FILES = st.builds(
+    File,
+    st.sampled_from(["a", "b", "c", None]),
+    st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=1, max_size=3).map(tuple),
+)
+
+
+def left(files: Sequence[File], condition: str, stats: Sequence[str | None] | None = None) -> list[int]:
+    bounds = condition_of(condition, LAYOUT).of_bounds()
+    found = [each.stats for each in files] if stats is None else stats
+    return possible_files([each.partition_values for each in files], found, bounds, LAYOUT)
+
+
+@pytest.mark.parametrize("condition", PYTHON)
+@given(files=st.lists(FILES, max_size=8))
+def test_a_file_with_a_row_for_the_filter_is_left(condition: str, files: list[File]) -> None:
+    found = left(files, condition)
+    assert found == sorted(found)
+    assert {number for number, each in enumerate(files) if each.has_row(condition)} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("day = 'b'", [2, 3]),
+        ("id > 6", [1, 3]),
+        ("day = 'b' AND id > 6", [3]),
+        ("(day = 'a' AND id < 3) OR (day = 'b' AND id > 6)", [0, 3]),
+        ("id IS NULL", [4]),
+        ("day IS NULL", [4]),
+    ],
+)
+def test_partitions_and_bounds_exclude_files_together(condition: str, expected: list[int]) -> None:
+    files = [File("a", (1, 2)), File("a", (7, 8)), File("b", (1, 2)), File("b", (7, 8)), File(None, (None,))]
+    assert left(files, condition) == expected
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        None,
+        "",
+        "no JSON",
+        "[1]",
+        '{"minValues": 5}',
+        '{"minValues":{"id":"x"},"maxValues":{"id":null}}',
+        '{"minValues":{"id":1e400},"maxValues":{"id":1}}',
+        '{"minValues":{"id":NaN}}',
+    ],
+)
+def test_statistics_that_say_nothing_exclude_no_file(stats: str | None) -> None:
+    assert left([File("a", (1,))], "id = 3", [stats]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("condition", "column", "low", "high", "is_left"),
+    [
+        ("price = 1.10", "price", "1.1", "1.10", True),
+        ("price > 1.10", "price", "0.5", "1.10", False),
+        ("price >= 9999.99", "price", "0.5", "9999.99", True),
+        ("at > timestamp '2026-01-01 00:00:00.0005'", "at", '"2025-01-01T00:00:00Z"', '"2026-01-01T00:00:00Z"', True),
+        ("at > timestamp '2026-01-01 00:00:00.002'", "at", '"2025-01-01T00:00:00Z"', '"2026-01-01T00:00:00Z"', False),
+    ],
+)
+def test_bounds_are_values_of_their_type(condition: str, column: str, low: str, high: str, *, is_left: bool) -> None:
+    bounds = f'"minValues":{{"{column}":{low}}},"maxValues":{{"{column}":{high}}}'
+    stats = f'{{"numRecords":2,{bounds},"nullCount":{{"{column}":0}}}}'
+    assert left([File("a", (1,))], condition, [stats]) == [0] * is_left
