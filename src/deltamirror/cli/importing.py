@@ -67,7 +67,7 @@ _HINT_NAME: Final = "name one of them: --list with a line LOCATION NAME"
     "--runner",
     type=RUNNERS,
     metavar="spark|local",
-    help="Read logs on Spark or in this process; otherwise large ones on Spark.",
+    help="Read logs on Spark or in this process; otherwise large ones on Spark, by mirror.runner.",
 )
 @click.option(
     "--master",

@@ -1,21 +1,19 @@
 """Writing the rows of bins again: one bin after the other in this process, or all of them on Spark."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from deltamirror.config import Settings
 from deltamirror.delta.actions import Add
 from deltamirror.pipeline.run.opening import spark_module
 from deltamirror.pipeline.run.runner import Runner
+from deltamirror.pipeline.run.spark_share import is_large_data
 from deltamirror.rows.compaction import Bin, compacted
 from deltamirror.rows.scanning import TableFiles
 from deltamirror.rows.writing import WrittenRows, discard
 from deltamirror.storage.open import Stores
 
 __all__ = ["Compactor", "LocalCompactor", "compactor_beside", "open_compactor"]
-
-_LARGE_BYTES: Final = 4 * 1024 * 1024 * 1024
-"""Less than that is written before Spark has started."""
 
 
 class Compactor(Protocol):
@@ -61,7 +59,7 @@ class LocalCompactor:
 
 def open_compactor(settings: Settings, bins: Sequence[Bin], *, runner: str | None) -> Compactor:
     """Spark, or this process; without a ``runner`` that says which, Spark for much data, if it is the mirror's."""
-    is_large = sum(each.num_bytes for each in bins) > _LARGE_BYTES
+    is_large = is_large_data(num_bytes=sum(each.num_bytes for each in bins))
     if runner == "spark" or (runner is None and is_large and settings.mirror.runner == "spark"):
         compactor: Compactor = spark_module("compactor").SparkCompactor(settings)
         return compactor

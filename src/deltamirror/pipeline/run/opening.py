@@ -1,10 +1,9 @@
 """The runner, the harvester and the inspector that the settings name."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import chain
 from types import ModuleType
-from typing import Final
 
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import MissingExtra
@@ -13,14 +12,11 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.run.log_reading import Harvester, LocalHarvester
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.run.slices import LogSlice, Part
+from deltamirror.pipeline.run.spark_share import is_large_log
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
 
 __all__ = ["open_harvester", "open_inspector", "open_runner", "spark_module"]
-
-_LARGE_BYTES: Final = 64 * 1024 * 1024
-_MANY_COMMITS: Final = 5_000
-"""A log that is smaller is read before Spark has started."""
 
 
 def open_runner(settings: LiveSettings, database: Database, calls: StoreCalls) -> Runner:
@@ -32,15 +28,12 @@ def open_runner(settings: LiveSettings, database: Database, calls: StoreCalls) -
 
 
 def open_harvester(settings: Settings, *, runner: str | None) -> Harvester:
-    """Spark, or this process; without a ``runner`` that says which, Spark for large logs."""
-    match runner:
-        case "local":
-            return LocalHarvester(settings)
-        case "spark":
-            harvester: Harvester = spark_module("harvester").SparkHarvester(settings)
-            return harvester
-        case _:
-            return _HarvesterBySize(settings)
+    """Spark, or this process; without a ``runner`` that says which, that of the mirror, and Spark for large logs."""
+    if runner == "spark":
+        harvester: Harvester = spark_module("harvester").SparkHarvester(settings)
+        return harvester
+    is_local = runner == "local" or settings.mirror.runner == "local"
+    return LocalHarvester(settings) if is_local else _HarvesterBySize(settings)
 
 
 def open_inspector(settings: LiveSettings, *, runner: str, calls: StoreCalls | None = None) -> Inspector:
@@ -62,14 +55,14 @@ class _HarvesterBySize:
     def read(self, slices: Iterable[LogSlice]) -> Generator[list[Part]]:
         """By the reader that suits the size of the log: Spark for large ones."""
         first, rest = _begun(iter(slices))
-        return (self._onspark_module() if _is_large(first) else self._here).read(chain(first, rest))
+        return (self._on_spark() if _is_large(first) else self._here).read(chain(first, rest))
 
     def close(self) -> None:
         """Stop Spark, if it was started."""
         if self._spark is not None:
             self._spark.close()
 
-    def _onspark_module(self) -> Harvester:
+    def _on_spark(self) -> Harvester:
         if self._spark is None:
             self._spark = open_harvester(self._settings, runner="spark")
         return self._spark
@@ -85,9 +78,9 @@ def _begun(slices: Iterator[LogSlice]) -> tuple[list[LogSlice], Iterator[LogSlic
     return first, slices
 
 
-def _is_large(slices: Iterable[LogSlice]) -> bool:
-    num_bytes = sum(work.num_bytes for work in slices)
-    return num_bytes > _LARGE_BYTES or sum(len(work.commits) for work in slices) > _MANY_COMMITS
+def _is_large(slices: Sequence[LogSlice]) -> bool:
+    num_objects = sum(len(work.commits) for work in slices)
+    return is_large_log(num_bytes=sum(work.num_bytes for work in slices), num_objects=num_objects)
 
 
 def spark_module(name: str) -> ModuleType:

@@ -11,16 +11,13 @@ from deltamirror.executors.access import executor_store
 from deltamirror.pipeline.run.inspection import LocalInspector, R, T
 from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.mapping import mapped
+from deltamirror.pipeline.run.spark_share import is_large_log
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.store import Store
 from deltamirror.work import ExpectedObject, ObjectDifference
 
 __all__ = ["SparkInspector", "differing", "in_executor_store"]
-
-_MANY: Final = 2_000
-_LARGE_BYTES: Final = 64 * 1024 * 1024
-"""Fewer objects are read before Spark has started."""
 
 _OBJECTS_A_ROW: Final = 100
 _MANY_ITEMS: Final = 4
@@ -36,8 +33,7 @@ class SparkInspector(LocalInspector):
 
     def differences(self, address: StoreAddress, expected: Sequence[ExpectedObject]) -> Iterator[ObjectDifference]:
         """What is not as it should be, by one job."""
-        is_large = len(expected) >= _MANY or sum(each.num_bytes for each in expected) >= _LARGE_BYTES
-        if not is_large:
+        if not is_large_log(num_bytes=sum(each.num_bytes for each in expected), num_objects=len(expected)):
             return super().differences(address, expected)
         return self._by_job(address, differing, list(batched(expected, _OBJECTS_A_ROW)))
 
