@@ -7,7 +7,7 @@ or leave it to the executor to fetch them by ``commit_id``.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.delta.chunks import Chunk
@@ -50,10 +50,23 @@ class Lane(StrEnum):
 
 
 class Chore(StrEnum):
-    """Maintenance of a table's data files that a service does by itself; the database has these words."""
+    """Maintenance of a table's files that a service does by itself; the database has these words."""
 
     OPTIMIZE = "optimize"
     VACUUM = "vacuum"
+    COMPACT = "compact"
+
+    @property
+    def deed(self) -> str:
+        """The word for what it does to files."""
+        return _DEEDS[self]
+
+
+_DEEDS: Final[Mapping[Chore, str]] = {
+    Chore.OPTIMIZE: "replaced",
+    Chore.VACUUM: "deleted",
+    Chore.COMPACT: "written",
+}
 
 
 class Status(StrEnum):

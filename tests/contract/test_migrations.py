@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from deltamirror import Catalog
 from deltamirror.config.overrides import switched_by
 from deltamirror.errors import CatalogMismatch
-from deltamirror.txnlog.database.migrations import SCHEMA_VERSION
+from deltamirror.txnlog.database.migrations import SCHEMA_VERSION, _to_version_7
 from tests.support.databases import schema_v1, schema_v2, schema_v3, schema_v4, schema_v5, schema_v6
 from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import add, opened, paths
@@ -200,3 +200,21 @@ def test_a_migration_keeps_what_tables_say_of_their_mirror_by_their_property(
     expected = [switched_by(msgspec.json.decode(f"{{{configured}}}")) for configured in properties.values()]
     assert [None if each is None else bool(each) for each in found] == expected
     assert expected == [None, True, False, True, False, True, False, None, None, None]
+
+
+def test_records_of_maintenance_are_kept_and_take_a_further_chore(fresh_url: str) -> None:
+    columns = "table_id, chore, version, num_files, num_bytes, attempts"
+    with Catalog(fresh_url) as catalog:
+        catalog.init()
+    with connected(fresh_url) as connection:
+        connection.execute(text("DROP TABLE dl_maintenance"))
+        for statement in _to_version_7(engine_of(fresh_url)):
+            if "dl_maintenance" in statement:
+                connection.execute(text(statement))
+        connection.execute(text(f"INSERT INTO dl_maintenance ({columns}) VALUES (1, 'vacuum', 7, 2, 3, 4)"))
+        connection.execute(text("UPDATE dl_catalog SET value = '8' WHERE key = 'schema_version'"))
+    migrated(fresh_url)
+    with connected(fresh_url) as connection:
+        connection.execute(text(f"INSERT INTO dl_maintenance ({columns}) VALUES (1, 'compact', 9, 0, 0, 0)"))
+        found = connection.execute(text(f"SELECT {columns} FROM dl_maintenance ORDER BY chore")).all()
+    assert [tuple(row) for row in found] == [(1, "compact", 9, 0, 0, 0), (1, "vacuum", 7, 2, 3, 4)]

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltamirror.delta import lines
 from deltamirror.delta.actions import (
     Action,
     Add,
+    CommitInfo,
     DeletionVector,
     DomainMetadata,
     Format,
@@ -18,6 +20,7 @@ from deltamirror.delta.actions import (
     Txn,
 )
 from deltamirror.delta.replay import State, checkpoint_actions, replay
+from deltamirror.publish.compactions import compacted_lines
 
 pytestmark = pytest.mark.requirement("R37")
 
@@ -120,3 +123,16 @@ def test_a_checkpoint_and_the_commits_after_it_give_the_files_of_all_commits(his
     assert resumed.files.keys() == whole.files.keys()
     assert (resumed.txns, resumed.domains) == (whole.txns, whole.domains)
     assert resumed.tombstones.items() <= whole.tombstones.items()
+
+
+@given(histories, st.integers(min_value=0, max_value=10), st.integers(min_value=0, max_value=10))
+def test_a_compaction_may_stand_for_its_commits(history: list[Commit], first: int, last: int) -> None:
+    lists = [[*BASE, CommitInfo(timestamp=1)], *(list(commit.values()) for commit in history)]
+    data = compacted_lines(lines.encode_commit(each) for each in lists[first:last])
+    instead = replay([*lists[:first], lines.decode_commit(data), *lists[max(first, last) :]])
+    assert contents(instead) == expected(history)
+    of_commits = {
+        line for each in lists for line in lines.encode_commit(each).splitlines() if b"commitInfo" not in line
+    }
+    assert of_commits.issuperset(data.splitlines())
+    assert len(set(data.splitlines())) == len(data.splitlines())

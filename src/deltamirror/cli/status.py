@@ -21,7 +21,6 @@ from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.queue.chore_records import ChoreRecord
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 from deltamirror.txnlog.tables.registry import MirrorState
-from deltamirror.work import Chore
 
 __all__ = ["document", "failure_lines", "grid", "status"]
 
@@ -225,8 +224,7 @@ def _maintenance(table: TableStatus) -> str:
 
 def _chore_lines(record: ChoreRecord) -> Iterator[str]:
     if record.at is not None:
-        did = "replaced" if record.chore is Chore.OPTIMIZE else "deleted"
-        size = f"{counted(record.num_files, 'file')}, {record.num_bytes:,} bytes, {did}"
+        size = f"{counted(record.num_files, 'file')}, {record.num_bytes:,} bytes, {record.chore.deed}"
         yield f"{record.chore}: {moment(record.at)}: {size}"
     if record.error_code is not None and record.next_attempt_at is not None:
         tried = f"{record.chore} failed, {counted(record.attempts, 'time')}: {record.error_code}"

@@ -10,7 +10,7 @@ __all__ = ["MaintenanceSettings"]
 
 
 class MaintenanceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tables a service optimizes and vacuums beside mirroring, and when: off, unless it is asked for."""
+    """Which tables a service maintains beside mirroring, how, and when: off, unless it is asked for."""
 
     optimize: Annotated[
         bool,
@@ -55,6 +55,20 @@ class MaintenanceSettings(msgspec.Struct, frozen=True, kw_only=True):
         POSITIVE,
         described("How often a table is vacuumed at most.", unit="s", reload=Reload.LIVE, per_table=True),
     ] = 86_400.0
+    compact: Annotated[
+        bool,
+        described(
+            "Put each `compact_commits` commits that no checkpoint has into a log compaction file as well "
+            "(`X.Y.compacted.json`), which Delta Spark and Delta Kernel for Java read in their place.",
+            reload=Reload.LIVE,
+            per_table=True,
+        ),
+    ] = False
+    compact_commits: Annotated[
+        int,
+        msgspec.Meta(ge=2, le=10_000),
+        described("How many commits a log compaction file has.", unit="commits", reload=Reload.LIVE),
+    ] = 10
     interval: Annotated[
         float,
         POSITIVE,

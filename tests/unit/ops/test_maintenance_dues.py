@@ -14,7 +14,8 @@ pytestmark = pytest.mark.requirement("R89")
 
 DAY, WEEK = 86_400_000, 7 * 86_400_000
 NOW = 1_800_000_000_000
-BOTH = MaintenanceSettings(optimize=True, vacuum=True)
+ALL = MaintenanceSettings(optimize=True, vacuum=True, compact=True)
+OPTIMIZE, VACUUM, COMPACT = Chore.OPTIMIZE, Chore.VACUUM, Chore.COMPACT
 
 
 def facts(**more: Any) -> TableFacts:
@@ -22,32 +23,35 @@ def facts(**more: Any) -> TableFacts:
 
 
 @pytest.mark.parametrize(
-    ("measured", "chore"),
+    ("measured", "chores"),
     [
-        (facts(), None),
-        (facts(small_files=99), None),
-        (facts(small_files=100), Chore.OPTIMIZE),
-        (facts(small_files=100, vacuumed_at=None), Chore.OPTIMIZE),
-        (facts(small_files=100, resting=frozenset({Chore.OPTIMIZE})), None),
-        (facts(small_files=100, vacuumed_at=None, resting=frozenset({Chore.OPTIMIZE})), Chore.VACUUM),
-        (facts(vacuumed_at=None), Chore.VACUUM),
-        (facts(vacuumed_at=None, resting=frozenset({Chore.VACUUM})), None),
-        (facts(vacuumed_at=NOW - DAY + 1), None),
-        (facts(vacuumed_at=NOW - DAY), Chore.VACUUM),
-        (facts(vacuumed_at=NOW - DAY, head_at=NOW - DAY - WEEK), Chore.VACUUM),
-        (facts(vacuumed_at=NOW - DAY, head_at=NOW - DAY - WEEK - 1), None),
+        (facts(), ()),
+        (facts(small_files=99), ()),
+        (facts(small_files=100), (OPTIMIZE,)),
+        (facts(small_files=100, vacuumed_at=None, compactions=1), (OPTIMIZE, VACUUM, COMPACT)),
+        (facts(small_files=100, resting=frozenset({OPTIMIZE})), ()),
+        (facts(small_files=100, vacuumed_at=None, resting=frozenset({OPTIMIZE})), (VACUUM,)),
+        (facts(vacuumed_at=None), (VACUUM,)),
+        (facts(vacuumed_at=None, resting=frozenset({VACUUM})), ()),
+        (facts(vacuumed_at=NOW - DAY + 1), ()),
+        (facts(vacuumed_at=NOW - DAY), (VACUUM,)),
+        (facts(vacuumed_at=NOW - DAY, head_at=NOW - DAY - WEEK), (VACUUM,)),
+        (facts(vacuumed_at=NOW - DAY, head_at=NOW - DAY - WEEK - 1), ()),
+        (facts(compactions=1), (COMPACT,)),
+        (facts(compactions=1, resting=frozenset({COMPACT})), ()),
     ],
 )
-def test_a_chore_is_due_by_what_was_measured(measured: TableFacts, chore: Chore | None) -> None:
-    assert due(measured, BOTH) == chore
+def test_chores_are_due_by_what_was_measured(measured: TableFacts, chores: tuple[Chore, ...]) -> None:
+    assert due(measured, ALL) == chores
 
 
 def test_nothing_is_due_that_settings_do_not_ask_for() -> None:
-    pressing = facts(small_files=1_000_000, vacuumed_at=None)
-    assert due(pressing, MaintenanceSettings()) is None
-    assert due(pressing, replace(BOTH, optimize=False)) is Chore.VACUUM
-    assert due(pressing, replace(BOTH, vacuum=False)) is Chore.OPTIMIZE
-    assert due(facts(small_files=9), replace(BOTH, small_files=9)) is Chore.OPTIMIZE
+    pressing = facts(small_files=1_000_000, vacuumed_at=None, compactions=9)
+    assert due(pressing, MaintenanceSettings()) == ()
+    assert due(pressing, replace(ALL, optimize=False)) == (VACUUM, COMPACT)
+    assert due(pressing, replace(ALL, vacuum=False)) == (OPTIMIZE, COMPACT)
+    assert due(pressing, replace(ALL, compact=False)) == (OPTIMIZE, VACUUM)
+    assert due(facts(small_files=9), replace(ALL, small_files=9)) == (OPTIMIZE,)
 
 
 def test_pauses_after_failures_grow_to_an_hour() -> None:

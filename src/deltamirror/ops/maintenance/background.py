@@ -34,7 +34,7 @@ class _EndOfServiceError(Exception):
 
 
 class BackgroundMaintenance(ServiceThread):
-    """A thread that optimizes and vacuums the tables that are due, one at a time. It holds up no publishing.
+    """A thread that optimizes, vacuums and compacts the tables that are due, one at a time. It holds up no publishing.
 
     Services take turns at a table, and each measures again once it has its turn: no chore is done twice. Its commits
     are ordinary ones: another writer that changes the same files wins, and the chore is tried again later.
@@ -70,7 +70,7 @@ class BackgroundMaintenance(ServiceThread):
             if self._stop.is_set():
                 return
             begun = time.monotonic()
-            if self._measured.chore_of(table) is not None and self._maintain(table):
+            if self._measured.chores_of(table) and self._maintain(table):
                 rest = rest_of_share(time.monotonic() - begun, self._live.current.maintenance.share)
                 if self._is_woken(rest):
                     return
@@ -85,15 +85,16 @@ class BackgroundMaintenance(ServiceThread):
         try:
             with self._turns.at(table.table_id, table.name, waits=False) as lease:
                 current = self._measured.again(table)
-                chore = None if current is None else self._measured.chore_of(current)
-                if current is None or chore is None:
+                if current is None:
                     return False
-                self._carry_out(chore, current, lease)
+                chores = self._measured.chores_of(current)
+                for chore in chores:
+                    self._carry_out(chore, current, lease)
+                return bool(chores)
         except LeaseLost:
             return False
         except _EndOfServiceError:
             return True
-        return True
 
     def _carry_out(self, chore: Chore, table: MaintainedTable, lease: Lease) -> None:
         begun = time.monotonic()
@@ -120,8 +121,8 @@ class BackgroundMaintenance(ServiceThread):
             num_bytes=done.num_bytes,
         )
         self._mentions.is_well((table.table_id, chore))
-        did = "replaced" if chore is Chore.OPTIMIZE else "deleted"
-        _log.info("%s of table %r: %d files are %s", chore.value, table.name, done.num_files, did, extra=_fields(table))
+        said, fields = "%s of table %r: %d files are %s", _fields(table)
+        _log.info(said, chore.value, table.name, done.num_files, chore.deed, extra=fields)
 
     def _failed(self, chore: Chore, table: MaintainedTable, lease: Lease, error: DeltaMirrorError) -> None:
         """Record a failure, and tell of it once; a conflict is nothing to tell of."""

@@ -1,4 +1,6 @@
-"""Chores of a service: a table is optimized, a part at a time, or vacuumed, by the same code as the commands."""
+"""Chores of a service: a table is optimized, a part at a time, or vacuumed, by the same code as the commands, or its
+commits are compacted.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +9,11 @@ from typing import assert_never
 
 from deltamirror.catalog import Catalog
 from deltamirror.pipeline.run.runner import Runner
-from deltamirror.txnlog.queue.maintenance import MaintainedTable
+from deltamirror.publish.compactions import MOST_BYTES, full_ranges, put_compaction
+from deltamirror.storage.open import store_at
+from deltamirror.txnlog.queue.backlog import bytes_since
+from deltamirror.txnlog.queue.maintenance import MaintainedTable, versions_to_compact
+from deltamirror.txnlog.tables.history import commit_file
 from deltamirror.work import Chore
 
 __all__ = ["ChoreResult", "Chores"]
@@ -20,7 +26,7 @@ class ChoreResult:
     version: int
     """The version of the table of which nothing is left to do; -1: of none."""
     num_files: int
-    """How many were replaced or deleted."""
+    """How many were replaced, deleted or written."""
     num_bytes: int
 
 
@@ -37,6 +43,8 @@ class Chores:
                 return self._optimize(table)
             case Chore.VACUUM:
                 return self._vacuum(table)
+            case Chore.COMPACT:
+                return self._compact(table)
             case _:
                 assert_never(chore)
 
@@ -63,3 +71,18 @@ class Chores:
         self._proceed()
         found = self._catalog.table(table.name).vacuum(progress=lambda _deleted, _total: self._proceed())
         return ChoreResult(version=found.read_version, num_files=found.num_deleted, num_bytes=found.num_bytes)
+
+    def _compact(self, table: MaintainedTable) -> ChoreResult:
+        settings, database = self._catalog.settings, self._catalog.database
+        store = store_at(table.location, settings.storage)
+        with database.read() as connection:
+            after, upto = versions_to_compact(connection, table)
+            sizes = dict(bytes_since(connection, table.table_id, after, upto))
+        written: list[int] = []
+        for versions in full_ranges(after=after, upto=upto, length=settings.maintenance.compact_commits):
+            after = versions[-1]
+            if sum(sizes[version] for version in versions) <= MOST_BYTES:
+                self._proceed()
+                commits = (commit_file(database, table.name, version) for version in versions)
+                written.append(put_compaction(store, versions, commits))
+        return ChoreResult(version=after, num_files=sum(map(bool, written)), num_bytes=sum(written))

@@ -20,6 +20,8 @@ class TableFacts:
     at: int
     small_files: int
     """How many came since it was optimized, that an optimize can put together with others."""
+    compactions: int = 0
+    """How many can be written of commits that no checkpoint has."""
     vacuumed_at: int | None
     """None: never, by a service."""
     head_at: int
@@ -30,13 +32,14 @@ class TableFacts:
     """Those that failed, and are not to be tried again yet."""
 
 
-def due(facts: TableFacts, wanted: MaintenanceSettings) -> Chore | None:
-    """The chore that a table is due for; of two the optimize, which leaves work for the vacuum."""
-    if wanted.optimize and Chore.OPTIMIZE not in facts.resting and facts.small_files >= wanted.small_files:
-        return Chore.OPTIMIZE
-    if wanted.vacuum and Chore.VACUUM not in facts.resting and _is_vacuum_due(facts, wanted.vacuum_interval * 1_000):
-        return Chore.VACUUM
-    return None
+def due(facts: TableFacts, wanted: MaintenanceSettings) -> tuple[Chore, ...]:
+    """The chores that a table is due for, in their order: an optimize leaves work for a vacuum."""
+    is_due = {
+        Chore.OPTIMIZE: wanted.optimize and facts.small_files >= wanted.small_files,
+        Chore.VACUUM: wanted.vacuum and _is_vacuum_due(facts, wanted.vacuum_interval * 1_000),
+        Chore.COMPACT: wanted.compact and facts.compactions > 0,
+    }
+    return tuple(chore for chore, wanted_now in is_due.items() if wanted_now and chore not in facts.resting)
 
 
 def pause_after(attempts: int) -> float:

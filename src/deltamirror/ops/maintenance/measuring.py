@@ -5,6 +5,7 @@ from deltamirror.delta.actions import Metadata
 from deltamirror.delta.properties import deleted_file_retention_ms
 from deltamirror.ops.maintenance.dues import TableFacts, due
 from deltamirror.pipeline.failures.circuit import Breakers
+from deltamirror.publish.compactions import full_ranges
 from deltamirror.rows.writing import target_file_size
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.database.access import Database
@@ -14,6 +15,7 @@ from deltamirror.txnlog.queue.maintenance import (
     maintained_table,
     maintained_tables,
     metadata_of,
+    versions_to_compact,
 )
 from deltamirror.work import Chore
 
@@ -46,7 +48,7 @@ class Measurements:
         with self._database.read() as connection:
             return maintained_table(connection, Switch.of(self._live.current), table.table_id)
 
-    def chore_of(self, table: MaintainedTable) -> Chore | None:
+    def chores_of(self, table: MaintainedTable) -> tuple[Chore, ...]:
         """What a table is due for."""
         metadata = self._metadata_of(table)
         settings = settings_for(self._live.current, table.name, metadata.configuration)
@@ -54,6 +56,7 @@ class Measurements:
         facts = TableFacts(
             at=table.at,
             small_files=self._small_files(table, target_file_size(metadata, settings.rows)) if wanted.optimize else 0,
+            compactions=self._compactions(table, wanted.compact_commits) if wanted.compact else 0,
             vacuumed_at=None if vacuumed is None else vacuumed.at,
             head_at=table.head_at,
             retention=deleted_file_retention_ms(metadata),
@@ -76,6 +79,11 @@ class Measurements:
                 known = key, count_small_files(connection, table, below=below)
             self._counted[table.table_id] = known
         return known[1]
+
+    def _compactions(self, table: MaintainedTable, length: int) -> int:
+        with self._database.read() as connection:
+            after, upto = versions_to_compact(connection, table)
+        return sum(1 for _ in full_ranges(after=after, upto=upto, length=length))
 
     def _forget_others(self, table_ids: set[int]) -> None:
         for known in (self._metadata, self._counted):

@@ -137,6 +137,19 @@ def _to_version_8(_: str) -> Iterator[str]:
     yield from ()
 
 
+def _to_version_9(_: str) -> Iterator[str]:
+    """A further chore. No engine but PostgreSQL changes a constraint, and a table that is renamed keeps its names."""
+    yield "CREATE TABLE dl_maintenance_of_8 AS SELECT * FROM dl_maintenance"
+    yield "DROP TABLE dl_maintenance"
+    yield """CREATE TABLE dl_maintenance (
+        table_id BIGINT NOT NULL, chore TEXT NOT NULL, done_at BIGINT, version BIGINT NOT NULL,
+        num_files BIGINT NOT NULL, num_bytes BIGINT NOT NULL, attempts INTEGER NOT NULL, next_attempt_at BIGINT,
+        error_code TEXT, error_message TEXT, PRIMARY KEY (table_id, chore),
+        CHECK (chore IN ('optimize', 'vacuum', 'compact')))"""
+    yield "INSERT INTO dl_maintenance SELECT * FROM dl_maintenance_of_8"
+    yield "DROP TABLE dl_maintenance_of_8"
+
+
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
     _to_version_2,
     _to_version_3,
@@ -145,6 +158,7 @@ _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
     _to_version_6,
     _to_version_7,
     _to_version_8,
+    _to_version_9,
 )
 """How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 

@@ -450,13 +450,13 @@ maintenance = Table(
     Column("chore", Text, primary_key=True),
     Column("done_at", BigInteger, comment="null: never"),
     Column("version", BigInteger, nullable=False, comment="after which nothing was left to do; -1: none"),
-    Column("num_files", BigInteger, nullable=False, comment="how many were replaced or deleted"),
+    Column("num_files", BigInteger, nullable=False, comment="how many were replaced, deleted or written"),
     Column("num_bytes", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False, comment="how often it failed since"),
     Column("next_attempt_at", BigInteger, comment="when one that failed is tried again"),
     Column("error_code", Text),
     Column("error_message", Text),
-    CheckConstraint("chore IN ('optimize', 'vacuum')"),
+    CheckConstraint("chore IN ('optimize', 'vacuum', 'compact')"),
     comment="what the last maintenance of a table's files did, by services",
 )
 

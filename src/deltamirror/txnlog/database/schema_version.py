@@ -13,7 +13,7 @@ from deltamirror.txnlog.database.schema import catalog
 
 __all__ = ["SCHEMA_KEY", "SCHEMA_VERSION", "STORED_SCHEMA", "newer_schema", "require_schema"]
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 """What this release reads and writes: one more than there are migrations."""
 
 SCHEMA_KEY: Final = "schema_version"

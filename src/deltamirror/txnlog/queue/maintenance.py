@@ -1,13 +1,13 @@
 """Maintenance that services do by themselves: the facts that it is due by, and the records of what was done.
 
-A service that optimizes or vacuums a table holds its lease of the lane MAINTENANCE: no other service does meanwhile.
+A service that maintains a table holds its lease of the lane MAINTENANCE: no other service does meanwhile.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, case, func, or_, select
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.config import Switch
@@ -18,13 +18,13 @@ from deltamirror.txnlog.content.projection import ended_by
 from deltamirror.txnlog.content.state import decoded_line
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import files, heads, maintenance, metadata, tables, versions
+from deltamirror.txnlog.database.schema import checkpoints, files, heads, maintenance, metadata, tables, versions
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.chore_records import ChoreRecord, records_of
 from deltamirror.txnlog.queue.leases import under
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.switch import is_switched_on
-from deltamirror.work import Chore, Lease
+from deltamirror.work import Chore, Lease, Status
 
 __all__ = [
     "MaintainedTable",
@@ -34,6 +34,7 @@ __all__ = [
     "metadata_of",
     "record_done",
     "record_failure",
+    "versions_to_compact",
 ]
 
 
@@ -54,7 +55,15 @@ class MaintainedTable:
     @property
     def optimized_version(self) -> int:
         """The version of which nothing is left to put together; -1: there is none."""
-        done = self.records.get(Chore.OPTIMIZE)
+        return self._version_of(Chore.OPTIMIZE)
+
+    @property
+    def compacted_version(self) -> int:
+        """The version up to which there are compactions, or need not be; -1: there is none."""
+        return self._version_of(Chore.COMPACT)
+
+    def _version_of(self, chore: Chore) -> int:
+        done = self.records.get(chore)
         return -1 if done is None else done.version
 
 
@@ -93,6 +102,28 @@ def count_small_files(connection: Connection, table: MaintainedTable, *, below: 
         .subquery()
     )
     return int(connection.execute(select(func.coalesce(func.sum(each.c.number), 0))).scalar_one())
+
+
+def versions_to_compact(connection: Connection, table: MaintainedTable) -> tuple[int, int]:
+    """After which version commits of the log are in no checkpoint and in no compaction, and the last that is there.
+
+    A log that began with a checkpoint has no commit of that version.
+    """
+    c = checkpoints.c
+    written = (c.table_id == tables.c.table_id) & (c.state == Status.SUCCESS)
+    newest = select(func.max(c.version)).where(written).correlate(tables).scalar_subquery()
+    first = (versions.c.table_id == tables.c.table_id) & (versions.c.version == tables.c.log_start)
+    query = (
+        select(
+            tables.c.published_version,
+            (tables.c.log_start - case((versions.c.num_chunks > 0, 1), else_=0)).label("before"),
+            func.coalesce(newest, -1).label("checkpoint"),
+        )
+        .join(versions, first)
+        .where(tables.c.table_id == table.table_id)
+    )
+    row = connection.execute(query).one()
+    return max(row.checkpoint, row.before, table.compacted_version), row.published_version
 
 
 def record_done(
