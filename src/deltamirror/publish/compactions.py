@@ -22,7 +22,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 def full_ranges(*, after: int, upto: int, length: int) -> Iterator[range]:
     """The versions of each compaction that begins after a version and is complete by another.
 
-    Every ``length`` versions there is one, from version 0 on, whoever writes it and whenever.
+    Every ``length`` versions there is one, from version 0 on, whichever service writes it, and whenever.
     """
     first = -(-(after + 1) // length) * length
     for begin in range(first, upto - length + 2, length):
