@@ -9,6 +9,7 @@ import pytest
 
 from deltamirror import Catalog
 from deltamirror.catalog import catalog as catalog_module
+from deltamirror.catalog import places
 from deltamirror.config import StorageSettings
 from deltamirror.errors import AlreadyExists, DeltaMirrorError, InvalidLocation
 from deltamirror.ops.imports.importing import ImportOrder
@@ -16,7 +17,8 @@ from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.storage import clients
 from deltamirror.storage.open import store_at
 from deltamirror.storage.presence import has_delta_log
-from deltamirror.txnlog.tables.registry import insert_table
+from deltamirror.txnlog.tables import registry
+from deltamirror.txnlog.tables.registry import insert_table, overlapping_table
 from tests.support.databases.catalogs import ENGINES
 from tests.support.imports.foreign_logs import HISTORY, put_log
 from tests.support.imports.importers import imported, importer_of
@@ -179,3 +181,59 @@ def test_a_copy_of_a_log_is_a_table_of_its_own(catalog: Catalog, tmp_path: Path,
     with importer_of(catalog) as (importer, _):
         importer.run(ImportOrder(location=copy.location, name="copy"))
     assert [table.name for table in catalog.tables()] == ["copy", "t"]
+
+
+def test_no_list_of_tables_is_needed_to_create_one_in_a_store(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would make the creation of each table slower than that of the last."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("all tables are asked for")
+
+    for module in (registry, places):
+        monkeypatch.setattr(module, "places_on_disk", refuse)
+    monkeypatch.setattr(registry, "list_tables", refuse)
+    catalog.create_table("t", location="memory://no-list/t", schema="id long")
+    with pytest.raises(InvalidLocation, match="'t', memory://no-list/t, lie in one another"):
+        catalog.create_table("u", location="memory://no-list/t/u", schema="id long")
+    catalog.create_table("u", location="memory://no-list/tu", schema="id long")
+    catalog.create_table("v", location="memory://no-list/T", schema="id long")
+
+
+@pytest.mark.parametrize(
+    ("location", "other"),
+    [
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("s3://bucket/a/b", "s3://bucket/a"),
+        ("s3://bucket/a", "s3://bucket/a/b/c"),
+        ("s3://bucket/a", "s3://bucket/"),
+        ("s3://bucket/", "s3://bucket/a"),
+        ("s3://bucket/a_b/c", "s3://bucket/a_b"),
+        ("az://box/a", "abfs://box@account.host/a/b"),
+        ("abfs://box@account.host/a/b", "az://box/a"),
+        ("abfs://box@account.host/a", "abfs://box@account.host/a/b"),
+    ],
+)
+def test_locations_that_lie_in_one_another_are_found(catalog: Catalog, location: str, other: str) -> None:
+    with catalog.database.write() as session:
+        insert_table(session, 90, name="other", location=other, created_at=0)
+        assert overlapping_table(session.connection, location) == ("other", other)
+
+
+@pytest.mark.parametrize(
+    ("location", "other"),
+    [
+        ("s3://bucket/a", "s3://bucket/ab"),
+        ("s3://bucket/ab", "s3://bucket/a"),
+        ("s3://bucket/a_b/c", "s3://bucket/a%b"),
+        ("s3://bucket/a%", "s3://bucket/ab/c"),
+        ("s3://bucket/a", "gs://bucket/a"),
+        ("az://box/a", "abfs://other@account.host/a/b"),
+        ("file:///lake/t", "file:///lake/T/x"),
+    ],
+)
+def test_locations_beside_one_another_are_free(catalog: Catalog, location: str, other: str) -> None:
+    with catalog.database.write() as session:
+        insert_table(session, 90, name="other", location=other, created_at=0)
+        assert overlapping_table(session.connection, location) is None

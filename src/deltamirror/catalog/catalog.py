@@ -150,7 +150,8 @@ class Catalog:
             description=optional_text(description, "description"),
         )
         create = partial(self._create, definition)
-        self._publish_inline(with_own_folder(definition.location, self.tables, self.settings.storage, create))
+        self.check()
+        self._publish_inline(with_own_folder(definition.location, self.database, self.settings.storage, create))
         return Table(self, definition.name)
 
     def _create(self, definition: TableDefinition, compared: frozenset[str]) -> Committed:

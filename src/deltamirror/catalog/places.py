@@ -5,9 +5,10 @@ from typing import Final, TypeVar
 
 from deltamirror.config import StorageSettings
 from deltamirror.errors import AlreadyExists, InvalidLocation, Transient
-from deltamirror.storage.location import is_inside
+from deltamirror.storage.location import is_inside, local_path
 from deltamirror.storage.places import overlap_on_disk
-from deltamirror.txnlog.tables.registry import PlacesMoved, TableInfo
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.tables.registry import PlacesMoved, TableInfo, places_on_disk
 
 __all__ = ["require_own_folder", "table_in_folder", "with_own_folder"]
 
@@ -19,7 +20,7 @@ _WITH_OTHER_NAMES: Final = ("file:", "az:", "abfs:")
 
 def with_own_folder(
     location: str,
-    tables: Callable[[], Iterable[TableInfo]],
+    database: Database,
     storage: StorageSettings,
     take: Callable[[frozenset[str]], T],
 ) -> T:
@@ -29,10 +30,9 @@ def with_own_folder(
     the two. ``take`` then raises ``PlacesMoved``, and the folder is held against the tables that there are by now.
     """
     for _ in range(_TRIES):
-        known = list(tables())
-        require_own_folder(location, known, storage)
+        compared = require_own_folder(location, database, storage)
         try:
-            return take(frozenset(table.location for table in known))
+            return take(compared)
         except PlacesMoved:
             continue
     raise Transient(f"tables are taken in faster than {location} can be compared with them", hint="try again")
@@ -52,15 +52,20 @@ def table_in_folder(
     return known[overlap.location] if overlap is not None and overlap.is_same else None
 
 
-def require_own_folder(location: str, tables: Iterable[TableInfo], storage: StorageSettings) -> None:
+def require_own_folder(location: str, database: Database, storage: StorageSettings) -> frozenset[str]:
     """Refuse a location on disk whose folder is that of a table by another path, or lies in or around it.
 
-    Equal texts are left to the transaction that takes the table in, which no disk can delay.
+    Equal texts are left to the transaction that takes the table in, which no disk can delay. Returns the locations that
+    it was held against: for a remote one, none.
     """
-    names = {table.location: table.name for table in tables if table.location != location}
+    if local_path(location) is None:
+        return frozenset()
+    with database.read() as connection:
+        known = places_on_disk(connection)
+    names = {place: name for place, name in known.items() if place != location}
     overlap = overlap_on_disk(location, names, storage)
     if overlap is None:
-        return
+        return frozenset(known)
     other, name = overlap.location, names[overlap.location]
     if overlap.is_same:
         raise AlreadyExists(

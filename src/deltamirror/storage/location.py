@@ -13,7 +13,15 @@ from deltamirror.config.secrets import MASK
 from deltamirror.delta.paths import decode_path, is_absolute
 from deltamirror.errors import InvalidLocation
 
-__all__ = ["canonical_location", "file_place", "is_inside", "is_of_one_machine", "local_path", "store_prefix"]
+__all__ = [
+    "canonical_location",
+    "file_place",
+    "folders_above",
+    "is_inside",
+    "is_of_one_machine",
+    "local_path",
+    "store_prefix",
+]
 
 _SCHEMES = {
     "s3": "s3",
@@ -68,6 +76,14 @@ def is_inside(inner: str, outer: str) -> bool:
     if {inner.partition(":")[0], outer.partition(":")[0]} == {"az", "abfs"}:
         inner, outer = _without_account(inner), _without_account(outer)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def folders_above(location: str) -> list[str]:
+    """All texts of canonical locations that one lies in, but for what ``is_inside`` knows of Azure."""
+    _, _, path = location.partition("://")
+    begin = len(location) - len(path)
+    ends = [number for number, letter in enumerate(location) if letter == "/" and number > begin]
+    return [location[: end + more] for end in ends for more in (0, 1)]
 
 
 def store_prefix(location: str) -> str:

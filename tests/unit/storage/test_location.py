@@ -3,7 +3,7 @@
 import pytest
 
 from deltamirror.errors import InvalidLocation
-from deltamirror.storage.location import canonical_location, is_inside
+from deltamirror.storage.location import canonical_location, folders_above, is_inside
 
 ACCOUNT = "c@account.dfs.core.windows.net"
 
@@ -62,3 +62,14 @@ def test_a_name_in_any_language_may_be_encoded() -> None:
 )
 def test_a_place_is_in_another_however_both_are_spelled(inner: str, outer: str, inside: bool) -> None:
     assert is_inside(inner, outer) == inside
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///a", "file:///a/b%20c/d", "s3://bucket", "s3://bucket/", "s3://bucket/a/b", "abfs://c@x.y/a/b"]
+)
+def test_the_folders_above_are_all_that_a_location_lies_in(location: str) -> None:
+    above = folders_above(location)
+    assert all(is_inside(location, each) for each in above)
+    candidates = {location[:end] for end in range(location.index("://") + 4, len(location))}
+    expected = {each for each in candidates if is_inside(location, each)}
+    assert expected <= {*above, location, "file:///"}  # no table lies at the root of a disk

@@ -107,7 +107,7 @@ class FirstContact:
         require_name(name)
         with self._catalog.database.read() as connection:
             require_free(connection, name=name, location=place)
-        require_own_folder(place, self._catalog.tables(), storage)
+        require_own_folder(place, self._catalog.database, storage)
         store = store_at(place, storage)
         if not _has_versions(store) and isinstance(store.create(_FIRST, lines), Created):
             return

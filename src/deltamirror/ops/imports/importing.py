@@ -108,7 +108,7 @@ class TableImporter:
         with self._database.read() as connection:
             require_free(connection, name=order.name, location=address.location)
         with self._alone_at(address.location):
-            require_own_folder(address.location, self._catalog.tables(), self._settings.storage)
+            require_own_folder(address.location, self._database, self._settings.storage)
             return self._again(order, address, work)
 
     def _again(self, order: ImportOrder, address: StoreAddress, work: Callable[[ForeignLog], Imported]) -> Imported:
@@ -208,7 +208,7 @@ class TableImporter:
         try:
             return with_own_folder(
                 log.address.location,
-                self._catalog.tables,
+                self._database,
                 self._settings.storage,
                 lambda compared: stored.complete(base=base, checksum=None, compared=compared),
             )

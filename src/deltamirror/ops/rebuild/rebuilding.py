@@ -21,7 +21,7 @@ from deltamirror.storage.store import Store
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import checkpoint_facts, commit_work, replay_work
-from deltamirror.txnlog.tables.registry import TableInfo, list_tables, table_info
+from deltamirror.txnlog.tables.registry import TableInfo, table_info
 from deltamirror.work import CheckpointUnit, CommitUnit, Failure, Lane, Lease, Outcome, Published
 
 __all__ = ["Observer", "Rebuilt", "rebuild"]
@@ -66,7 +66,7 @@ def rebuild(
     """
     with database.read() as connection:
         info = table_info(connection, table)
-        require_free_place(to.location, list_tables(connection))
+    require_free_place(to.location, database)
     wanted = wanted_versions(info, to.location, versions)
     probe(to)
     job = _Job(database, info, to, options or CheckpointSettings(), observe)

@@ -1,28 +1,26 @@
 """Where a log may be rebuilt, and which versions of it."""
 
-from collections.abc import Iterable
-
 from deltamirror.catalog.places import require_own_folder
 from deltamirror.config import StorageSettings
 from deltamirror.deltalog.gaps import spelled
 from deltamirror.errors import InvalidInput, InvalidLocation, NotFound, Refused
-from deltamirror.storage.location import is_inside
-from deltamirror.txnlog.tables.registry import TableInfo
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.tables.registry import TableInfo, overlapping_table
 
 __all__ = ["require_free_place", "wanted_versions"]
 
 
-def require_free_place(location: str, tables: Iterable[TableInfo]) -> None:
+def require_free_place(location: str, database: Database) -> None:
     """Refuse a location that is, or lies in or around, that of any table of the catalog."""
-    known = list(tables)
-    for other in known:
-        if is_inside(location, other.location) or is_inside(other.location, location):
-            raise InvalidLocation(
-                f"{location} is the location of table {other.name!r}, or one of them lies in the other",
-                hint="name a folder outside of every table; without --to the log of the table itself is written again",
-                location=location,
-            )
-    require_own_folder(location, known, StorageSettings())
+    with database.read() as connection:
+        other = overlapping_table(connection, location)
+    if other is not None:
+        raise InvalidLocation(
+            f"{location} is the location of table {other[0]!r}, or one of them lies in the other",
+            hint="name a folder outside of every table; without --to the log of the table itself is written again",
+            location=location,
+        )
+    require_own_folder(location, database, StorageSettings())
 
 
 def wanted_versions(table: TableInfo, location: str, asked: range | None) -> range:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, union_all, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.config import Switch
 from deltamirror.delta.lines import json_text
 from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, Refused
-from deltamirror.storage.location import is_inside, local_path
+from deltamirror.storage.location import folders_above, is_inside, local_path
 from deltamirror.txnlog.content.near_names import no_such_table
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
@@ -30,7 +30,9 @@ __all__ = [
     "in_store",
     "insert_table",
     "list_tables",
+    "overlapping_table",
     "pause_mirror",
+    "places_on_disk",
     "rename_table",
     "require_free",
     "require_name",
@@ -100,6 +102,8 @@ def _infos(switch: Switch) -> Select[Any]:
 
 _ALL_ON: Final = Switch()
 _INFO: Final = _infos(_ALL_ON)
+_PLACES: Final = select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))
+_AZURE: Final = ("az:", "abfs:")
 _NAMED: Final = select(tables.c.table_id).where(tables.c.name == bindparam("named"))
 
 
@@ -216,28 +220,40 @@ def require_free(connection: Connection, *, name: str, location: str, compared: 
     ``compared`` are the locations whose folders on disk were held against its own, before the catalog was locked, since
     a disk may hang: ``PlacesMoved`` where it has others by now.
     """
-    present = select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))
-    places = {row.name: row.location for row in connection.execute(present)}
-    for other, place in places.items():
-        if place == location:
-            raise AlreadyExists(
-                f"the location {place} belongs to the table {other!r}",
-                hint="a location holds one table: choose another one",
-                table=other,
-                location=place,
-            )
-    if name in places:
-        raise _taken(name, places[name])
-    for other, place in places.items():
-        if is_inside(location, place) or is_inside(place, location):
-            raise InvalidLocation(
-                f"{location} and the location of table {other!r}, {place}, lie in one another",
-                hint="choose a location outside of every other table's",
-                location=location,
-            )
-    on_disk = [place for place in places.values() if local_path(place) is not None]
-    if compared is not None and local_path(location) is not None and not set(on_disk) <= set(compared):
+    if (other := connection.execute(_PLACES.where(tables.c.location == location)).first()) is not None:
+        raise AlreadyExists(
+            f"the location {location} belongs to the table {other.name!r}",
+            hint="a location holds one table: choose another one",
+            table=other.name,
+            location=location,
+        )
+    if (other := connection.execute(_PLACES.where(tables.c.name == name)).first()) is not None:
+        raise _taken(name, other.location)
+    if (near := overlapping_table(connection, location)) is not None:
+        raise InvalidLocation(
+            f"{location} and the location of table {near[0]!r}, {near[1]}, lie in one another",
+            hint="choose a location outside of every other table's",
+            location=location,
+        )
+    is_comparable = compared is not None and local_path(location) is not None
+    if is_comparable and not places_on_disk(connection).keys() <= set(compared or ()):
         raise PlacesMoved
+
+
+def places_on_disk(connection: Connection) -> dict[str, str]:
+    """The names of the tables whose files lie on a disk, by location."""
+    return {row.location: row.name for row in connection.execute(_PLACES.where(in_store("file:")))}
+
+
+def overlapping_table(connection: Connection, location: str) -> tuple[str, str] | None:
+    """Name and location of a table whose location is this one, or lies in or around it."""
+    enclosing = tables.c.location.in_([location, *folders_above(location)])
+    query = _PLACES.where(or_(enclosing, in_store(f"{location.rstrip('/')}/")))
+    found = [tuple(row) for row in connection.execute(query.limit(1))]
+    if not found and location.startswith(_AZURE):
+        places = map(tuple, connection.execute(_PLACES.where(or_(*map(in_store, _AZURE)))))
+        found = [each for each in places if is_inside(location, each[1]) or is_inside(each[1], location)]
+    return found[0] if found else None
 
 
 def _taken(name: str, location: str) -> AlreadyExists:
@@ -246,8 +262,8 @@ def _taken(name: str, location: str) -> AlreadyExists:
 
 def fresh_table_id(connection: Connection) -> int:
     """An id that neither a table has, dropped ones included, nor an import."""
-    taken = union_all(select(tables.c.table_id), select(imports.c.table_id)).subquery()
-    return int(connection.execute(select(func.coalesce(func.max(taken.c.table_id), 0))).scalar_one()) + 1
+    newest = (func.coalesce(func.max(each.c.table_id), 0) for each in (tables, imports))
+    return max(int(connection.execute(select(each)).scalar_one()) for each in newest) + 1
 
 
 def insert_table(
