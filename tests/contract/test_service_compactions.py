@@ -1,7 +1,7 @@
 """Services write log compaction files where settings or properties ask for it, of published commits alone."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine, Table
-from deltamirror.config import Settings, StorageSettings
+from deltamirror.config import StorageSettings
 from deltamirror.delta import lines
 from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.ops.validate.validating import validate_log
@@ -18,23 +18,19 @@ from deltamirror.ops.verify.report import Level
 from deltamirror.ops.verify.verifying import Verifier
 from deltamirror.publish.compactions import compacted_lines
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.queue.chore_records import ChoreRecord
 from deltamirror.wiring import open_importer, open_logs
 from deltamirror.work import Chore
 from tests.support.lakes.aging import age
 from tests.support.lakes.lake import opened
-from tests.support.mirrors.local import following, local_settings, until
+from tests.support.mirrors.local import local_settings, until
+from tests.support.mirrors.maintaining import chore_record, maintaining_service
 from tests.support.readers.reader import Reader, assert_same_table
 
 RARELY = {"delta.checkpointInterval": "1000"}
 
 
-@contextmanager
-def service(catalog: Catalog, **more: Any) -> Iterator[MirrorEngine]:
-    wanted = {"interval": 0.05, "share": 100.0, "compact": True, "compact_commits": 3, **more}
-    settings = replace(local_settings(), maintenance=replace(Settings().maintenance, **wanted))
-    with MirrorEngine(settings=settings, database=catalog.database) as engine, following(engine):
-        yield engine
+def service(catalog: Catalog, **more: Any) -> AbstractContextManager[MirrorEngine]:
+    return maintaining_service(catalog, **{"compact": True, "compact_commits": 3, **more})
 
 
 @pytest.fixture
@@ -64,13 +60,8 @@ def compactions(folder: Path, name: str = "t") -> list[tuple[int, int]]:
     return sorted((int(first), int(last)) for first, last, *_ in names)
 
 
-def record(engine: MirrorEngine, name: str = "t") -> ChoreRecord | None:
-    [status] = engine.status(name)
-    return next((each for each in status.maintenance if each.chore is Chore.COMPACT), None)
-
-
 def is_compacted(engine: MirrorEngine, upto: int, name: str = "t") -> bool:
-    found = record(engine, name)
+    found = chore_record(engine, Chore.COMPACT, name)
     return found is not None and found.version == upto
 
 
@@ -84,7 +75,7 @@ def test_commits_are_compacted_once_there_are_enough_and_not_again(catalog: Cata
     with service(catalog) as engine:
         until(lambda: is_compacted(engine, 5))
         assert compactions(tmp_path) == [(0, 2), (3, 5)]
-        found = record(engine)
+        found = chore_record(engine, Chore.COMPACT)
         assert found is not None
         assert (found.num_files, found.error_code) == (2, None)
         written = (tmp_path / "t" / "_delta_log" / f"{3:020}.{5:020}.compacted.json").read_bytes()

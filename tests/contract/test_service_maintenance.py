@@ -7,38 +7,23 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine, Table
-from deltamirror.config import Settings
 from deltamirror.errors import Unavailable
 from deltamirror.pipeline.run.compaction import LocalCompactor
 from deltamirror.steps import Moment, Step, observed
-from deltamirror.txnlog.queue.chore_records import ChoreRecord
 from deltamirror.work import Chore
 from tests.support.lakes.lake import opened
-from tests.support.mirrors.local import following, local_settings, until
+from tests.support.mirrors.local import local_settings, until
+from tests.support.mirrors.maintaining import chore_record, maintaining_service
 from tests.support.monitoring.scraping import value
 
 pytestmark = [pytest.mark.requirement("R89"), pytest.mark.default_on("sqlite", "postgresql")]
-
-
-def maintaining(**more: Any) -> Settings:
-    """Settings of a service that looks for work all the time, and takes all the time that it needs."""
-    wanted = {"interval": 0.05, "share": 100.0, "small_files": 3, **more}
-    return replace(local_settings(), maintenance=replace(Settings().maintenance, **wanted))
-
-
-@contextmanager
-def service(catalog: Catalog, **more: Any) -> Iterator[MirrorEngine]:
-    with MirrorEngine(settings=maintaining(**more), database=catalog.database) as engine, following(engine):
-        yield engine
 
 
 @pytest.fixture
@@ -72,13 +57,8 @@ def operations(table: Table) -> list[str | None]:
     return [each.operation for each in reversed(table.history())]
 
 
-def record(engine: MirrorEngine, chore: Chore) -> ChoreRecord | None:
-    [status] = engine.status("t")
-    return next((each for each in status.maintenance if each.chore is chore), None)
-
-
 def is_done(engine: MirrorEngine, chore: Chore) -> bool:
-    found = record(engine, chore)
+    found = chore_record(engine, chore)
     return found is not None and found.at is not None
 
 
@@ -87,12 +67,12 @@ def test_small_files_are_put_together_once_there_are_enough(catalog: Catalog, tm
     table = table_of(catalog, tmp_path)
     few = table_of(catalog, tmp_path, "few", files=2)
     done = value("deltamirror_maintenance_total", chore="optimize", outcome="done")
-    with service(catalog, optimize=True) as engine:
+    with maintaining_service(catalog, optimize=True) as engine:
         until(lambda: is_done(engine, Chore.OPTIMIZE))
         table.append(pa.table({"id": [10]}))
         table.append(pa.table({"id": [11]}))  # two since the last time: not due
         until(lambda: engine.status("t")[0].lag_versions == 0)
-        found = record(engine, Chore.OPTIMIZE)
+        found = chore_record(engine, Chore.OPTIMIZE)
     assert operations(table) == ["CREATE TABLE", *["WRITE"] * 4, "OPTIMIZE", *["WRITE"] * 2]
     assert ids(table) == [0, 1, 2, 3, 10, 11]
     assert table.snapshot().count_files() == 3
@@ -109,9 +89,9 @@ def test_a_vacuum_deletes_what_is_past_retention_and_is_not_repeated(catalog: Ca
     table.overwrite(pa.table({"id": [7]}))
     with MirrorEngine(settings=local_settings(), database=catalog.database) as engine:
         engine.run(once=True)
-    with service(catalog, vacuum=True) as engine:
+    with maintaining_service(catalog, vacuum=True) as engine:
         until(lambda: is_done(engine, Chore.VACUUM))
-        found = record(engine, Chore.VACUUM)
+        found = chore_record(engine, Chore.VACUUM)
     assert found is not None
     assert found.num_files == 1
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
@@ -122,18 +102,18 @@ def test_a_vacuum_deletes_what_is_past_retention_and_is_not_repeated(catalog: Ca
 def test_a_table_asks_for_it_by_a_property_and_is_left_out_by_one(lake: Catalog, tmp_path: Path) -> None:
     asking = table_of(lake, tmp_path, properties={"deltamirror.maintenanceOptimize": "true"})
     other = table_of(lake, tmp_path, "other")
-    with service(lake) as engine:
+    with maintaining_service(lake) as engine:
         until(lambda: is_done(engine, Chore.OPTIMIZE))
     assert (operations(asking)[-1], operations(other)[-1]) == ("OPTIMIZE", "WRITE")
     refusing = table_of(lake, tmp_path, "refusing", properties={"deltamirror.maintenanceOptimize": "false"})
-    with service(lake, optimize=True):
+    with maintaining_service(lake, optimize=True):
         until(lambda: operations(other)[-1] == "OPTIMIZE")
     assert operations(refusing)[-1] == "WRITE"
 
 
 def test_nothing_is_maintained_unless_it_is_asked_for(lake: Catalog, tmp_path: Path) -> None:
     table = table_of(lake, tmp_path)
-    with service(lake) as engine:
+    with maintaining_service(lake) as engine:
         until(lambda: engine.status("t")[0].lag_versions == 0)
     assert operations(table)[-1] == "WRITE"
     assert engine.status("t")[0].maintenance == ()
@@ -143,16 +123,16 @@ def test_a_large_table_is_optimized_in_parts(lake: Catalog, tmp_path: Path) -> N
     table = lake.create_table("t", location=str(tmp_path / "t"), schema="id long, p long", partition_by=["p"])
     for number in range(3):
         table.append(pa.table({"id": [number] * 2, "p": [0, 1]}))
-    with service(lake, optimize=True, batch_bytes=1) as engine:
+    with maintaining_service(lake, optimize=True, batch_bytes=1) as engine:
         until(lambda: operations(table).count("OPTIMIZE") == 2)
-        until(lambda: (found := record(engine, Chore.OPTIMIZE)) is not None and found.version >= 0)
+        until(lambda: (found := chore_record(engine, Chore.OPTIMIZE)) is not None and found.version >= 0)
     assert table.snapshot().count_files() == 2
     assert table.to_arrow().num_rows == 6
 
 
 def test_two_services_do_a_chore_once(lake: Catalog, tmp_path: Path) -> None:
     table = table_of(lake, tmp_path)
-    with service(lake, optimize=True) as one, service(lake, optimize=True):
+    with maintaining_service(lake, optimize=True) as one, maintaining_service(lake, optimize=True):
         until(lambda: is_done(one, Chore.OPTIMIZE))
         until(lambda: one.status("t")[0].lag_versions == 0)
     assert operations(table).count("OPTIMIZE") == 1
@@ -169,10 +149,10 @@ def test_a_conflict_is_recorded_quietly_and_mirroring_goes_on(
         return written
 
     monkeypatch.setattr(LocalCompactor, "run", overtaken)
-    with service(lake, optimize=True) as engine:
-        until(lambda: record(engine, Chore.OPTIMIZE) is not None)
+    with maintaining_service(lake, optimize=True) as engine:
+        until(lambda: chore_record(engine, Chore.OPTIMIZE) is not None)
         until(lambda: engine.status("t")[0].lag_versions == 0)
-        found = record(engine, Chore.OPTIMIZE)
+        found = chore_record(engine, Chore.OPTIMIZE)
     assert found is not None
     assert (found.at, found.attempts, found.error_code) == (None, 1, "conflict")
     assert found.next_attempt_at is not None
@@ -186,10 +166,10 @@ def test_a_table_that_cannot_be_optimized_is_told_of_and_others_are(
 ) -> None:
     table_of(lake, tmp_path, properties={"delta.enableRowTracking": "true"})
     other = table_of(lake, tmp_path, "z")
-    with service(lake, optimize=True) as engine:
+    with maintaining_service(lake, optimize=True) as engine:
         until(lambda: operations(other)[-1] == "OPTIMIZE")
-        until(lambda: record(engine, Chore.OPTIMIZE) is not None)
-        found = record(engine, Chore.OPTIMIZE)
+        until(lambda: chore_record(engine, Chore.OPTIMIZE) is not None)
+        found = chore_record(engine, Chore.OPTIMIZE)
     assert found is not None
     assert found.error_code == "unsupported"
     [told] = [each for each in caplog.records if each.levelno == logging.WARNING and "optimize" in each.getMessage()]
@@ -200,7 +180,7 @@ def test_paused_tables_are_left_alone(lake: Catalog, tmp_path: Path) -> None:
     table = table_of(lake, tmp_path)
     other = table_of(lake, tmp_path, "other")
     lake.pause("t", unpublished=True)
-    with service(lake, optimize=True):
+    with maintaining_service(lake, optimize=True):
         until(lambda: operations(other)[-1] == "OPTIMIZE")
     assert operations(table)[-1] == "WRITE"
 
@@ -221,7 +201,7 @@ def test_a_service_that_is_stopped_gives_up_between_two_bins(
         return written
 
     monkeypatch.setattr(LocalCompactor, "_compacted", slow)
-    with service(lake, optimize=True) as engine:
+    with maintaining_service(lake, optimize=True) as engine:
         assert at_work.wait(60)
         engine.stop()
         until(engine._stopping.is_set)
@@ -237,9 +217,9 @@ def test_a_store_that_fails_is_recorded_with_the_next_try(lake: Catalog, tmp_pat
         if step is Step.PUT_ROWS:
             raise Unavailable("injected", hint="none")
 
-    with observed(fail), service(lake, optimize=True) as engine:
-        until(lambda: record(engine, Chore.OPTIMIZE) is not None)
-        found = record(engine, Chore.OPTIMIZE)
+    with observed(fail), maintaining_service(lake, optimize=True) as engine:
+        until(lambda: chore_record(engine, Chore.OPTIMIZE) is not None)
+        found = chore_record(engine, Chore.OPTIMIZE)
     assert found is not None
     assert (found.error_code, found.error_message, found.attempts) == ("unavailable", "injected", 1)
 
@@ -249,7 +229,7 @@ import os, signal, sys
 from deltamirror import MirrorEngine
 from deltamirror.config import Settings
 from deltamirror.steps import Moment, Step, observed
-from tests.contract.test_service_maintenance import maintaining
+from tests.support.mirrors.maintaining import maintaining
 from msgspec.structs import replace
 url, struck, when = sys.argv[1:]
 def die(moment, step):
@@ -278,7 +258,7 @@ def test_a_service_that_is_killed_leaves_its_chore_to_the_next(
         arguments = [sys.executable, "-c", KILLED, sqlite_lake, step, moment]
         killed = subprocess.run(arguments, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         assert killed.returncode == -signal.SIGKILL
-        with service(lake, optimize=True) as engine:
+        with maintaining_service(lake, optimize=True) as engine:
             until(lambda: "OPTIMIZE" in operations(table))
             until(lambda: engine.status("t")[0].lag_versions == 0)
         assert operations(table).count("OPTIMIZE") == 1
