@@ -251,3 +251,30 @@ def test_a_version_with_a_vector_that_has_no_file_is_refused_in_our_words(lake: 
     imported(lake, store_at(folder.as_uri(), StorageSettings()))
     with pytest.raises(Unsupported, match=r"the file of the deletion vector uno name@1 of .* cannot be told"):
         lake.table("t").restore(0)
+
+
+_NOTHING_FOUND: dict[str, Callable[[Transaction], object]] = {
+    "restore": lambda tx: tx.restore("t", 1),
+    "restore by time": lambda tx: tx.restore("t", as_of="2999-01-01"),
+    "delete": lambda tx: tx.delete("t", "id = 99"),
+    "update": lambda tx: tx.update("t", {"id": "id + 1"}, where="id = 99"),
+    "merge": lambda tx: tx.merge("t", rows(99), ["id"], matched=Update()),
+    "overwrite where": lambda tx: tx.overwrite("t", rows(), replace_where="p = 'a'"),
+    "read": lambda tx: tx.read("t", all=True),
+}
+
+
+@pytest.mark.parametrize("work", _NOTHING_FOUND)
+def test_a_change_that_finds_nothing_to_do_has_read_the_table(
+    table: Table, lake: Catalog, tmp_path: Path, work: str
+) -> None:
+    """Another table is changed by what was seen: it must not be committed over a change of what was seen."""
+    other = lake.create_table("other", location=tmp_path / "other", schema="id long, p string")
+    table.append(rows(1, p="b"))
+    transaction = lake.transaction()
+    _NOTHING_FOUND[work](transaction)
+    transaction.append("other", rows(1))
+    table.append(rows(99))
+    with pytest.raises(Conflict):
+        transaction.commit()
+    assert (ids(table), ids(other)) == ([1, 99], [])

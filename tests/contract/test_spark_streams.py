@@ -233,6 +233,8 @@ def test_another_table_of_the_same_name_is_not_read_on(table: Table, sqlite_lake
     ("more", "message"),
     [
         ({"startingVersion": "first"}, "startingVersion has to be a number"),
+        ({"startingVersion": "3"}, "has no version 3: it is at version 0"),
+        ({"startingTimestamp": "2999-01-01"}, "startingTimestamp is 2999-01-01, which is in the future"),
         ({"startingVersion": "0", "startingTimestamp": "2024-01-01"}, "exclude each other"),
         ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is 0"),
         ({"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1"}, "exclude each other"),
@@ -247,14 +249,11 @@ def test_options_that_cannot_be_are_refused(table: Table, sqlite_lake: str, more
         Query(sqlite_lake, **more)
 
 
-def test_a_version_that_is_not_there_yet_is_waited_for_and_one_that_is_gone_is_told(
-    table: Table, sqlite_lake: str
-) -> None:
-    query = Query(sqlite_lake, startingVersion="2")
-    table.append(rows(1))
+def test_the_next_version_is_waited_for(table: Table, sqlite_lake: str) -> None:
+    query = Query(sqlite_lake, startingVersion="1")
     assert query.batch() == []
-    table.append(rows(2))
-    assert query.batch() == [2]
+    table.append(rows(1))
+    assert query.batch() == [1]
 
 
 class Sink:

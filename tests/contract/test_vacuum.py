@@ -18,6 +18,7 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings
 from deltamirror.errors import Diverged, InvalidInput, Refused, Unavailable, Unsupported
 from deltamirror.steps import Moment, Step, observed
+from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
 from tests.support.imports.importers import imported
 from tests.support.lakes.lake import add, opened, settings_for
@@ -214,6 +215,7 @@ KILLED = """
 import os, signal, sys
 from deltamirror import Catalog
 from deltamirror.catalog.maintenance import vacuum
+from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.open import store_at
 from deltamirror.steps import Moment, Step, observed
 vacuum._BATCH = vacuum._AT_ONCE = 1
@@ -274,3 +276,24 @@ def test_every_database_knows_which_files_are_needed(lake_url: str, tmp_path: Pa
         assert len(table.to_arrow()) == len(ROWS) - 1
         assert table.optimize() is not None
         assert len(table.to_arrow()) == len(ROWS) - 1
+
+
+def test_what_a_killed_writer_left_half_written_on_a_disk_goes_after_a_day(table: Table, tmp_path: Path) -> None:
+    folder = tmp_path / "t" / "day=1"
+    folder.mkdir()
+    old, young = (folder / temporary_name(f"part-{number}.parquet") for number in range(2))
+    hidden = folder / ".part-2.parquet.tmp"  # of another program
+    for path in (old, young, hidden):
+        path.write_bytes(b"half")
+    age(old, days=1.1)
+    age(hidden, days=100)
+    table.vacuum(0, retention_check=False)
+    assert (old.exists(), young.exists(), hidden.exists()) == (False, True, True)
+    age(young, days=3)
+    table.vacuum()
+    assert young.exists(), "within the retention of the table"
+    age(young, days=7)
+    table.vacuum(dry_run=True)
+    assert young.exists()
+    table.vacuum()
+    assert not young.exists()

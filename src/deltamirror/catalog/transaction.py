@@ -331,10 +331,11 @@ class Transaction:
             raise InvalidInput(f"the transaction changes {table!r} already", hint=hint)
         wanted = snapshot(self._writer.database, table, version=exact, as_of=time)
         found = Restoration.of(work.taken, wanted, None if time is None else str(time))
+        work.reads = work.whole_table = True
         if not found.is_needed:
             return False
         found.require_possible(self._verifier(table))
-        work.restores, work.reads, work.whole_table = found, True, True
+        work.restores = found
         work.streams.append(found.actions())
         return True
 

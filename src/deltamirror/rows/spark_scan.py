@@ -45,7 +45,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "ignoreCorruptFiles": "false",
 }
 _S3A: Final = ("impl", "endpoint", "path.style.access", "aws.credentials.provider", "access.key")
-_NO_FILES: Final = pa.table({})
+_NO_FILES: Final = pa.schema([("partition_values", pa.string()), ("stats", pa.string())]).empty_table()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.scanning import file_groups, listed_adds
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.spark.reading import FileGroup, group_reader, read_group
+from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
 from deltamirror.txnlog.tables.history import milliseconds_of
 
@@ -127,10 +128,18 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.starts_latest:
             return replace(here, version=self._newest(catalog) + 1, is_whole=False)
         if options.version is not None:
+            self._require_reached(options.version, self._newest(catalog))
             return replace(here, version=options.version, is_whole=False)
         if options.as_of is not None:
+            _require_past(catalog, options.as_of)
             return replace(here, version=_first_since(catalog.table(options.table), options.as_of), is_whole=False)
         return here
+
+    def _require_reached(self, version: int, newest: int) -> None:
+        """Refuse a start further on than the next version: rows that come before it would be passed over."""
+        if version > newest + 1:
+            problem = f"table {self._options.table!r} has no version {version}: it is at version {newest}"
+            raise InvalidInput(problem, hint="give startingVersion=latest for rows that come from now on")
 
     def _newest(self, catalog: Catalog) -> int:
         if (found := newest_version(catalog.database, self._table_id)) is None:
@@ -201,6 +210,14 @@ def _first_since(table: Table, time: str) -> int:
     except NotFound:
         return 0
     return before.version if before.timestamp == milliseconds_of(time) else before.version + 1
+
+
+def _require_past(catalog: Catalog, time: str) -> None:
+    with catalog.database.read() as connection:
+        now = time_of(connection)
+    if milliseconds_of(time) > now:
+        hint = "give startingVersion=latest for rows that come from now on"
+        raise InvalidInput(f"startingTimestamp is {time}, which is in the future", hint=hint)
 
 
 def _added_files(change: VersionChange) -> Sequence[Add]:

@@ -30,6 +30,7 @@ from deltamirror.pipeline.service.foreign_versions import LookAhead
 from deltamirror.pipeline.service.turns import Turns
 from deltamirror.steps import Step
 from deltamirror.storage.keys import is_key
+from deltamirror.storage.location import local_path
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import time_of
@@ -49,6 +50,7 @@ _PAGE: Final = 10_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _BATCH: Final = 500
 _AT_ONCE: Final = 8
+_DAY: Final = 86_400_000
 _NOT_HIDDEN: Final = ("_change_data", "_delta_index")
 
 
@@ -97,6 +99,11 @@ class Vacuumed:
     """How many of them this vacuum has deleted."""
     version: int | None = None
     """That of the commit ``VACUUM END``; None where nothing was deleted."""
+
+    @property
+    def abandoned_before(self) -> int:
+        """What a writer left half-written on a disk before this time goes, too: no listing shows it."""
+        return min(self.cutoff, self.cutoff + self.retention - _DAY)
 
     @property
     def num_files(self) -> int:
@@ -152,6 +159,8 @@ class Vacuum:
     def done(self, progress: Progress) -> Vacuumed:
         """Delete the files, between two commits that say so. Without any there is no commit."""
         plan = self.planned()
+        if local_path(self.store.location) is not None:  # other stores have an object as a whole, or none
+            self.store.sweep_temporaries(before=plan.abandoned_before)
         if not plan.num_files:
             return plan
         self._record_start(plan)
