@@ -33,8 +33,9 @@ Every command takes the common options, before or after its name:
 {common}
 
 A result goes to standard output: a table on a terminal, aligned text elsewhere, one JSON document with `--json`
-(times are milliseconds since 1970, UTC). A failure goes to standard error: one line `error: …` and mostly one line
-`hint: …`; with `--json` one JSON object
+(times are milliseconds since 1970, UTC). A failure goes to standard error: one line `error: …`, mostly one line
+`hint: …`, and one line `more: …` that names its section of [the guide](../guides/troubleshooting.md); with `--json`
+one JSON object
 
 ```json
 {{"error": {{"code": "not-found", "exit_status": 11, "message": "…", "hint": "…", "table": "orders"}}}}
@@ -80,7 +81,7 @@ ERRORS_INTRODUCTION = """\
 
 Every error of the package is a `deltamirror.errors.DeltaMirrorError` with a stable `code`, the `exit_status` of the
 command line, `retryable` (whether the same call may succeed later), a `hint` for the operator, and typed fields, which
-`--json` shows, too. Whatever the error, nothing is half-written.
+`--json` shows, too. Whatever the error, nothing is half-written. The link of a code leads to what to do about it.
 
 ```
 {tree}
@@ -246,7 +247,7 @@ def block_section(key: Key) -> list[str]:
 def alert_tables() -> list[str]:
     metrics = [f"| `{name}` | {info.scope} | {cell(info.text)} |" for name, info in METRICS.items()]
     rules = [
-        f"| `{rule.name}` | `{cell(' and '.join(map(str, rule.conditions)))}` | {rule.severity} |"
+        f"| {troubleshooting(rule.name)} | `{cell(' and '.join(map(str, rule.conditions)))}` | {rule.severity} |"
         for rule in ready_made(SloSettings())
     ]
     return [
@@ -274,7 +275,12 @@ def error_classes() -> Mapping[str, type[errors.DeltaMirrorError]]:
 def error_row(cls: type[errors.DeltaMirrorError]) -> str:
     retryable = "yes" if cls.retryable else "no"
     when = " ".join((cls.__doc__ or "").split())
-    return f"| `{cls.code}` | `{cls.__name__}` | {cls.exit_status} | {retryable} | {cell(when)} |"
+    return f"| {troubleshooting(cls.code)} | `{cls.__name__}` | {cls.exit_status} | {retryable} | {cell(when)} |"
+
+
+def troubleshooting(title: str) -> str:
+    """An error or an alert, with a link to what to do about it."""
+    return f"[`{title}`](../guides/troubleshooting.md#{title})"
 
 
 def policy_row(policy: Policy) -> str:

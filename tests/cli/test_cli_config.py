@@ -71,7 +71,10 @@ def test_check_finds_every_problem_at_once(prompt: Prompt, monkeypatch: pytest.M
 def test_a_wrong_setting_stops_every_command_with_10(prompt: Prompt, command: list[str]) -> None:
     (prompt.folder / "deltamirror.toml").write_text("\n[catalogue]\n")
     result = prompt(*command, exits=10)
-    assert result.stderr == "error: deltamirror.toml:2: unknown section `catalogue`\nhint: did you mean `catalog`?\n"
+    assert result.stderr == (
+        "error: deltamirror.toml:2: unknown section `catalogue`\nhint: did you mean `catalog`?\n"
+        "more: docs/guides/troubleshooting.md#invalid-settings\n"
+    )
     assert not (prompt.folder / "deltamirror.db").exists()
 
 

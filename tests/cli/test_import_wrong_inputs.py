@@ -148,11 +148,11 @@ def test_what_cannot_be_imported_is_refused_with_the_reason(
     assert error["hint"]
 
 
-def test_a_reason_is_one_line_and_what_to_do_another(there: Prompt) -> None:
+def test_a_reason_is_one_line_what_to_do_another_and_where_to_read_more_the_third(there: Prompt) -> None:
     late_log(place(there))
     said = there("import", "lake/t", "--name", "t", exits=10)
     assert said.stdout == ""
-    assert len(said.stderr.splitlines()) == 2
+    assert [line.partition(":")[0] for line in said.stderr.splitlines()] == ["error", "hint", "more"]
 
 
 # Versions

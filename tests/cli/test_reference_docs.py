@@ -61,7 +61,7 @@ def test_every_error_code_and_exit_status_is_on_the_page() -> None:
     page = reference_docs.current("errors.md")
     for name in errors.__all__:
         cls = getattr(errors, name)
-        assert name == "DeltaMirrorError" or f"| `{cls.code}` | `{name}` | {cls.exit_status} |" in page
+        assert name == "DeltaMirrorError" or f"#{cls.code}) | `{name}` | {cls.exit_status} |" in page
 
 
 def test_exit_statuses_2_and_3_mean_drift_and_lag_and_the_shells_own_mean_nothing_else() -> None:

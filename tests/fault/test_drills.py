@@ -22,7 +22,8 @@ from deltamirror.txnlog.database.schema import leases
 from deltamirror.wiring import open_catalog, open_engine
 from tests.support.faults.s3_proxy import S3Proxy
 from tests.support.interfaces.commands import environment, variables
-from tests.support.interfaces.runbooks import Step, follow, runbooks
+from tests.support.interfaces.runbooks import RUNBOOKS as PAGE
+from tests.support.interfaces.runbooks import Step, follow, procedures
 from tests.support.lakes.lake import add, paths
 from tests.support.mirrors.local import append
 from tests.support.readers.reader import Reader, RequestFailed
@@ -30,7 +31,7 @@ from tests.support.servers.seaweed_server import SeaweedServer
 
 pytestmark = pytest.mark.requirement("R57")
 
-RUNBOOKS = runbooks()
+RUNBOOKS = procedures(PAGE)
 QUICK = {"RUNNER": "local", "POLL": "0.05", "RETRY_BASE": "0.05"}
 """Settings of the mirror in drills."""
 

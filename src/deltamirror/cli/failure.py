@@ -1,4 +1,4 @@
-"""How a command ends when it does not succeed: one line, a hint, an exit status, and nothing else.
+"""How a command ends when it does not succeed: one line, a hint, where to read more, an exit status, and nothing else.
 
 With ``--json`` the failure is one JSON object on standard error, so that standard output holds a
 result or nothing.
@@ -30,6 +30,10 @@ EXIT_OTHER: Final = 1
 EXIT_USAGE: Final = 64
 EXIT_INTERRUPTED: Final = 130
 EXIT_CLOSED_PIPE: Final = 141
+_USAGE: Final = "usage"
+_INTERRUPTED: Final = "interrupted"
+_GUIDE: Final = "docs/guides/troubleshooting.md"
+"""Has a section for each code of ``errors.py``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,11 @@ class ToldFailure:
     hint: str = ""
     details: dict[str, Any] | None = None
 
+    @property
+    def section(self) -> str:
+        """Where the guide says more about it; empty for what was not an error of ours."""
+        return "" if self.code in (_USAGE, _INTERRUPTED) else f"{_GUIDE}#{self.code}"
+
 
 def failure_of(error: BaseException) -> ToldFailure:
     """What a command that raised ``error`` answers."""
@@ -50,11 +59,11 @@ def failure_of(error: BaseException) -> ToldFailure:
             details = {k: v for k, v in error.as_json().items() if k not in ("code", "message", "hint")}
             return ToldFailure(error.exit_status, error.code, error.message, error.hint, details)
         case click.UsageError():
-            return ToldFailure(EXIT_USAGE, "usage", error.format_message(), _usage_hint(error))
+            return ToldFailure(EXIT_USAGE, _USAGE, error.format_message(), _usage_hint(error))
         case click.ClickException():
-            return ToldFailure(EXIT_USAGE, "usage", error.format_message())
+            return ToldFailure(EXIT_USAGE, _USAGE, error.format_message())
         case click.Abort() | KeyboardInterrupt():
-            return ToldFailure(EXIT_INTERRUPTED, "interrupted", "interrupted; nothing is half-written")
+            return ToldFailure(EXIT_INTERRUPTED, _INTERRUPTED, "interrupted; nothing is half-written")
         case _:
             text = f"{type(error).__name__}: {error}"
             return ToldFailure(
@@ -76,7 +85,8 @@ def _usage_hint(error: click.UsageError) -> str:
 def _as_text(failure: ToldFailure) -> str:
     error = click.style("error:", fg="red", bold=True) if sys.stderr.isatty() else "error:"
     hint = f"\nhint: {failure.hint}" if failure.hint else ""
-    return f"{error} {one_line(failure.message)}{hint}"
+    more = f"\nmore: {failure.section}" if failure.section else ""
+    return f"{error} {one_line(failure.message)}{hint}{more}"
 
 
 def _as_json(failure: ToldFailure) -> str:

@@ -1,4 +1,4 @@
-"""The runbooks, as something that can be followed: their commands, in order, each with the exit status that it has."""
+"""Runbooks, and the guide to troubles, to be followed: their commands in order, each with its exit status."""
 
 import os
 import re
@@ -11,11 +11,14 @@ from click.testing import CliRunner
 
 from deltamirror.cli import cli
 
-__all__ = ["PAGE", "Step", "follow", "runbooks"]
+__all__ = ["RUNBOOKS", "TROUBLESHOOTING", "Step", "follow", "procedures", "symptoms"]
 
-PAGE = Path(__file__).parents[3] / "docs" / "runbooks.md"
+_DOCS = Path(__file__).parents[3] / "docs"
+RUNBOOKS = _DOCS / "runbooks.md"
+TROUBLESHOOTING = _DOCS / "guides" / "troubleshooting.md"
 _SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _PART = re.compile(r"^### (.+?)\n(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+_SYMPTOM = re.compile(r"\A\s*^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -27,15 +30,24 @@ class Step:
     exits: int
 
 
-def runbooks() -> dict[str, dict[str, list[Step]]]:
-    """By title, and by part: Check, Act, Verify."""
+def procedures(page: Path) -> dict[str, dict[str, list[Step]]]:
+    """The commands of a page by the title of their section, and by part: Check, Act, Verify."""
     return {
         title: {
             part: [_step(line) for block in _BLOCK.findall(text) for line in block.splitlines()]
             for part, text in _PART.findall(body)
         }
-        for title, body in _SECTION.findall(PAGE.read_text(encoding="utf-8"))
+        for title, body in _sections(page)
     }
+
+
+def symptoms(page: Path) -> dict[str, str]:
+    """What is shown at the beginning of each section: a message, in which … stands for anything."""
+    return {title: found[1].strip() for title, body in _sections(page) if (found := _SYMPTOM.search(body))}
+
+
+def _sections(page: Path) -> list[tuple[str, str]]:
+    return _SECTION.findall(page.read_text(encoding="utf-8"))
 
 
 def _step(line: str) -> Step:
@@ -45,7 +57,7 @@ def _step(line: str) -> Step:
 
 
 def follow(steps: list[Step]) -> str:
-    """Do what a part of a runbook says, in the working folder; all that was said to standard output."""
+    """Do what a part of a page says, in the working folder; all that was said."""
     assert steps
     return "".join(map(_said, steps))
 
@@ -57,4 +69,5 @@ def _said(step: Step) -> str:
         return ""
     result = CliRunner().invoke(cli, arguments, prog_name="deltamirror")
     assert result.exit_code == step.exits, f"{step}: exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
-    return result.stdout
+    assert "Traceback" not in result.stderr
+    return result.output
