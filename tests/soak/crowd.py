@@ -15,7 +15,6 @@ from deltamirror import Table
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
 from tests.support.interfaces.commands import COMMAND, environment
-from tests.support.mirrors.local import committed_files
 
 __all__ = ["QUICK", "Crowd", "Member", "check_log"]
 
@@ -32,6 +31,11 @@ QUICK = {
     "DELTAMIRROR_RECONCILE__INTERVAL": "10",
     "DELTAMIRROR_STORAGE__TIMEOUT": "3",
     "DELTAMIRROR_STORAGE__TRANSFER_TIMEOUT": "3",
+    "DELTAMIRROR_METRICS__REFRESH": "0",
+    "DELTAMIRROR_ALERTS__INTERVAL": "1",
+    "DELTAMIRROR_ALERTS__COOLDOWN": "0",
+    "DELTAMIRROR_ALERTS__TIMEOUT": "5",
+    "DELTAMIRROR_SLO__LAG_WARNING": "8",
 }
 """Settings of services that never wait for long."""
 
@@ -46,6 +50,8 @@ class Member:
     folder: Path
     process: subprocess.Popen[bytes] | None = None
     wakes_at: float | None = None
+    is_dismissed: bool = False
+    """Whether it was asked to end, and is not to be started again."""
 
     def start(self) -> None:
         """Begin, or begin again."""
@@ -76,8 +82,9 @@ class Member:
         self.wakes_at = None
 
     def end(self, how: signal.Signals, *, seconds: float) -> int:
-        """Ask it to end; its exit status."""
+        """Ask it to end for good; its exit status."""
         self.wake()
+        self.is_dismissed = True
         if self.process is None:
             return 0
         self.process.send_signal(how)
@@ -107,15 +114,16 @@ class Crowd:
         arguments = [name, str(self.folder / f"{name}.journal"), str(self.stop_file), *tables]
         self.add(name, [sys.executable, "-m", "tests.soak.writer", *arguments])
 
-    def add_service(self, name: str, *arguments: str) -> None:
+    def add_service(self, name: str, *arguments: str) -> Member:
         """Somebody who publishes."""
-        self.add(name, [*COMMAND, "mirror", "--follow", *arguments])
+        return self.add(name, [*COMMAND, "mirror", "--follow", *arguments])
 
-    def add(self, name: str, command: Sequence[str]) -> None:
+    def add(self, name: str, command: Sequence[str]) -> Member:
         """Any other program."""
         member = Member(name, command, self.settings, self.folder)
         member.start()
         self.members.append(member)
+        return member
 
     def one(self, lots: random.Random) -> Member:
         """Anybody."""
@@ -126,7 +134,7 @@ class Crowd:
         for member in self.members:
             if member.wakes_at is not None and time.monotonic() >= member.wakes_at:
                 member.wake()
-            if member.process is None or member.process.poll() is not None:
+            if not member.is_dismissed and (member.process is None or member.process.poll() is not None):
                 member.start()
 
     def of(self, prefix: str) -> list[Member]:
@@ -139,9 +147,9 @@ class Crowd:
             member.kill()
 
 
-def check_log(table: Table, direct: StorageSettings) -> None:
+def check_log(table: Table, committed: Mapping[str, bytes], direct: StorageSettings) -> None:
     """The log has the commits of the database, bit for bit, and no others."""
     store = store_at(table.location, direct)
     listed = [meta.key.removeprefix("_delta_log/") for meta in store.list("_delta_log")]
     commits = {name: store.read(f"_delta_log/{name}") for name in listed if name.endswith(".json")}
-    assert {name: found and found.data for name, found in commits.items()} == committed_files(table)
+    assert {name: found and found.data for name, found in commits.items()} == committed

@@ -1,16 +1,20 @@
 """Processes, PostgreSQL and S3 for a quarter of an hour, or ``SOAK_MINUTES``, amid everything that goes wrong.
 
 Writers and services, one of them on Spark, are killed and suspended, requests to both servers fail, hang, and lose
-their answers, PostgreSQL crashes, objects of the logs disappear. Afterwards everything is as if nothing of it had
-happened.
+their answers, PostgreSQL crashes, objects of the logs disappear. Every few minutes there is an incident that lasts, or
+that needs a person. Metrics, status and alerts tell the truth throughout. Afterwards everything is as if nothing of it
+had happened.
 """
 
+import json
 import os
 import random
 import signal
+import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,23 +23,32 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, Table
 from deltamirror.config import Settings, StorageSettings
+from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.storage.open import store_at
 from tests.soak.crowd import QUICK, Crowd, check_log
+from tests.soak.incidents import LASTING, Incidents, all_notified
+from tests.soak.truth import Watch, watching
 from tests.soak.writer import journals
 from tests.support.faults.postgres_proxy import PostgresProxy
 from tests.support.faults.rules import UNAVAILABLE, Answer, Delay, Fault, Reset, Silence, Truncate
 from tests.support.faults.s3_proxy import Access, S3Proxy
-from tests.support.interfaces.commands import variables
-from tests.support.lakes.lake import add, body_of, paths
+from tests.support.interfaces.commands import typed, variables
+from tests.support.lakes.lake import add, execute, paths
 from tests.support.mirrors.local import committed_files
+from tests.support.monitoring.receivers import HttpReceiver, http_receiver
 from tests.support.readers.reader import Reader
+from tests.support.servers.ports import held_port
 from tests.support.servers.postgres_server import PostgresServer
 from tests.support.spark.programs import spark_environment
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "15"))
 SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(10**6))))
 TABLES = ("t", "u", "v")
+UNSHARED = "w"
+"""A table to which no writer commits, for incidents after which versions have other numbers."""
 PATIENCE = 300.0
+INCIDENT_SECONDS = min(120.0, MINUTES * 60 / 4)
+"""From one incident to the next."""
 
 STORE_FAULTS: Sequence[Fault] = (
     Reset.BEFORE,
@@ -58,18 +71,21 @@ DATABASE_FAULTS: Sequence[Fault] = (Reset.BEFORE, Reset.AFTER, Delay(0.5))
 class Scene:
     """Everything that takes part."""
 
-    def __init__(
-        self, catalog: Catalog, crowd: Crowd, s3: S3Proxy, database: PostgresProxy, direct: StorageSettings
-    ) -> None:
-        self.catalog, self.crowd, self.s3, self.database, self.direct = catalog, crowd, s3, database, direct
-        self.locations = [info.location for info in catalog.tables()]
+    def __init__(self, incidents: Incidents, database: PostgresProxy, receiver: HttpReceiver) -> None:
+        self.incidents, self.database, self.receiver = incidents, database, receiver
+        self.catalog, self.crowd, self.s3, self.direct = (
+            incidents.catalog, incidents.crowd, incidents.s3, incidents.direct
+        )  # fmt: skip
+        self.locations = [info.location for info in self.catalog.tables() if info.name in TABLES]
         self.lots = random.Random(SEED)
         self.happened: Counter[str] = Counter()
+        self.lost: set[tuple[str, str]] = set()
+        """Locations and keys of objects that were deleted."""
 
     @property
     def tables(self) -> list[Table]:
         """The tables, as the database has them."""
-        return [self.catalog.table(name) for name in TABLES]
+        return self.incidents.answered(lambda: [self.catalog.table(name) for name in TABLES])
 
     def troubled(self, server: PostgresServer) -> None:
         """Let things go wrong, one after the other, for as long as was asked."""
@@ -87,7 +103,11 @@ class Scene:
         }
         weights = [6, 4, 8, 3, 3, 1, 1, 1, 2, 6]
         end = time.monotonic() + MINUTES * 60
+        incident = time.monotonic() + INCIDENT_SECONDS
         while time.monotonic() < end:
+            if time.monotonic() >= incident:
+                self.incidents.next()
+                incident = time.monotonic() + INCIDENT_SECONDS
             [kind] = self.lots.choices(list(kinds), weights)
             self.happened[kind] += 1
             kinds[kind]()
@@ -104,28 +124,34 @@ class Scene:
         for writer in self.crowd.of("writer"):
             assert writer.end(signal.SIGCONT, seconds=PATIENCE) == 0, writer.log
         self._wait_until_published()
+        self.incidents.until(self._is_all_told)
+        self.incidents.until(self.incidents.watch.agrees)
         for service in self.crowd.of("service"):
             assert service.end(signal.SIGTERM, seconds=60) == 0, service.log
         # The one on Spark has been through the same, and is the only one that is left to publish these.
         for table in self.tables:
-            table.append([add("last.parquet")])
+            self.incidents.answered(partial(table.append, [add("last.parquet")], token=table.name))
         self._wait_until_published()
         for service in self.crowd.of("spark"):
             assert service.end(signal.SIGTERM, seconds=60) == 0, service.log
 
+    def _is_all_told(self) -> bool:
+        """No alert fires any more, and the channel was told of the end of each that it was told of."""
+        firing = "SELECT rule FROM dl_alerts WHERE state = 'firing' AND rule <> :lasting"
+        if execute(self.catalog, firing, lasting=LASTING):
+            return False
+        told = [each for each in all_notified(self.receiver) if each.rule != LASTING]
+        begun, ended = ({each[1:] for each in told if each.event == event} for event in ("firing", "resolved"))
+        return begun == ended
+
     def _wait_until_published(self) -> None:
-        end = time.monotonic() + PATIENCE
-        while not all(self._is_published(table) for table in self.tables):
-            assert time.monotonic() < end, [table.info() for table in self.tables]
-            time.sleep(1)
+        self.incidents.until(lambda: all(map(self._is_published, self.tables)))
 
     def _is_published(self, table: Table) -> bool:
         info = table.info()
-        return info.published == info.head and not self._missing(table)
-
-    def _missing(self, table: Table) -> list[str]:
-        store = store_at(table.location, self.direct)
-        return [name for name in committed_files(table) if store.head(f"_delta_log/{name}") is None]
+        listed = {meta.key for meta in store_at(table.location, self.direct).list(LOG_DIRECTORY)}
+        committed = {f"{LOG_DIRECTORY}/{commit_name(version)}" for version in range(info.head + 1)}
+        return info.published == info.head and committed <= listed
 
     def _heal(self) -> None:
         self.s3.heal()
@@ -141,11 +167,13 @@ class Scene:
         server.start()
 
     def _lose(self) -> None:
-        """Somebody deletes an object of a log."""
-        store = store_at(self.lots.choice(self.locations), self.direct)
-        found = [meta.key for meta in store.list("_delta_log")]
-        if found:
-            store.delete([self.lots.choice(found)])
+        """Another process deletes an object of a log."""
+        location = self.lots.choice(self.locations)
+        store = store_at(location, self.direct)
+        if found := [meta.key for meta in store.list(LOG_DIRECTORY)]:
+            chosen = self.lots.choice(found)
+            self.lost.add((location, chosen))
+            store.delete([chosen])
 
 
 @pytest.fixture
@@ -158,30 +186,40 @@ def scene(
     s3_settings: StorageSettings,
     tmp_path: Path,
 ) -> Iterator[Scene]:
-    through = {
-        **QUICK,
-        **spark_environment(),
-        **variables(s3_proxy.settings(s3_settings)),
-        "DELTAMIRROR_CATALOG__URL": postgres_proxy.url(postgres_database),
-    }
-    with Catalog(postgres_url, settings=replace(Settings(), storage=s3_settings)) as catalog:
+    direct = {**QUICK, **variables(s3_settings), "DELTAMIRROR_CATALOG__URL": postgres_url}
+    with (
+        Catalog(postgres_url, settings=replace(Settings(), storage=s3_settings)) as catalog,
+        http_receiver() as receiver,
+        held_port() as port,
+    ):
         catalog.init()
-        for name in TABLES:
+        for name in (*TABLES, UNSHARED):
             catalog.create_table(name, location=f"s3://{s3_bucket}/{name}", schema="id long")
+        through = {
+            **direct,
+            **spark_environment(),
+            **variables(s3_proxy.settings(s3_settings)),
+            "DELTAMIRROR_CATALOG__URL": postgres_proxy.url(postgres_database),
+            "DELTAMIRROR_ALERTS__CHANNELS": json.dumps([{"name": "hook", "kind": "webhook", "url": receiver.url}]),
+        }
         crowd = Crowd(tmp_path, through)
         try:
             for number in range(3):
                 crowd.add_writer(f"writer{number}", TABLES)
-            crowd.add_service("service")
+            service = crowd.add_service("service", "--listen", str(port))
             crowd.add_service("spark", "--master", "local[2]")
-            yield Scene(catalog, crowd, s3_proxy, postgres_proxy, s3_settings)
+            with watching(catalog, service, port) as watch:
+                incidents = Incidents(
+                    catalog, crowd, s3_proxy, s3_settings, watch, catalog.table(UNSHARED), direct, tmp_path, PATIENCE
+                )
+                yield Scene(incidents, postgres_proxy, receiver)
         finally:
             crowd.kill_all()
 
 
 @pytest.mark.soak
 @pytest.mark.spark
-@pytest.mark.timeout(MINUTES * 60 + 3 * PATIENCE)
+@pytest.mark.timeout(MINUTES * 60 + 6 * PATIENCE)
 @pytest.mark.requirement("R24")
 @pytest.mark.requirement("R58")
 @pytest.mark.requirement("R92")
@@ -192,12 +230,46 @@ def test_after_everything_that_goes_wrong_nothing_is_lost(
     print(f"SOAK_SEED={SEED}")  # noqa: T201 - the order of what goes wrong
     scene.troubled(postgres_server)
     scene.settled()
-    print(dict(scene.happened), {table.name: table.info().head for table in scene.tables})  # noqa: T201
+    print(dict(scene.happened + scene.incidents.happened), {table.name: table.info().head for table in scene.tables})  # noqa: T201
+    committed = {table.name: committed_files(table) for table in scene.tables}
     for table in scene.tables:
-        check_log(table, s3_settings)
+        check_log(table, committed[table.name], s3_settings)
         assert delta_rs.snapshot(table.location, store=s3_settings).paths == paths(table)
         check_order(scene, table)
-    check_promises(scene, tmp_path)
+        check_times(scene, table)
+    check_promises(committed, tmp_path)
+    check_watch(scene.incidents.watch)
+    check_commands(scene)
+
+
+def check_watch(watch: Watch) -> None:
+    """The service that was scraped said what the database has, whenever it could be compared."""
+    print(f"{watch.answered} scrapes, {watch.compared} compared, {watch.unanswered} without an answer")  # noqa: T201
+    assert not watch.wrong
+    assert watch.compared >= MINUTES / 4
+
+
+def check_commands(scene: Scene) -> None:
+    """A person who looks finds nothing to do."""
+    for command in ("status --check --max-lag 0", "reconcile", "health"):
+        said = typed(*command.split(), folder=scene.incidents.folder, settings=scene.incidents.operator)
+        assert said.returncode == 0, (command, said.stdout, said.stderr)
+
+
+def check_times(scene: Scene, table: Table) -> None:
+    """SQL has the time at which each version became visible; the store agrees where its object was put once."""
+    listed = store_at(table.location, scene.direct).list(LOG_DIRECTORY)
+    put = {meta.key: meta.modified for meta in listed if (table.location, meta.key) not in scene.lost}
+    query = """
+        SELECT version, committed_at, published_at FROM dl_mirror_status
+        JOIN dl_table_versions USING (table_id, version) JOIN dl_tables USING (table_id) WHERE name = :name
+    """
+    rows = execute(scene.catalog, query, name=table.name)
+    assert all(row.committed_at <= row.published_at for row in rows)
+    visible = {f"{LOG_DIRECTORY}/{commit_name(row.version)}": row.published_at for row in rows}
+    late = [published_at - put[key] for key, published_at in visible.items() if key in put]
+    assert min(late) >= 0  # the store tells whole seconds
+    assert statistics.median(late) <= 2_000, "most were put and recorded without a fault in between"
 
 
 def check_order(scene: Scene, table: Table) -> None:
@@ -218,9 +290,9 @@ def is_commit(access: Access, table: Table) -> bool:
     return access.method == "PUT" and access.key.endswith(".json") and f"/{table.name}/_delta_log/" in f"/{access.key}"
 
 
-def check_promises(scene: Scene, folder: Path) -> None:
+def check_promises(committed: Mapping[str, Mapping[str, bytes]], folder: Path) -> None:
     """What a writer was told is so, once; what it was refused is not; transactions over all tables are whole."""
-    places = {table.name: committed_at(table) for table in scene.tables}
+    places = {table: committed_at(commits) for table, commits in committed.items()}
     for journal in journals(folder):
         assert journal.unknown is None
         assert journal.sent
@@ -231,11 +303,11 @@ def check_promises(scene: Scene, folder: Path) -> None:
                 assert found == {name: [version] for name, version in (versions or {}).items()}
 
 
-def committed_at(table: Table) -> dict[str, list[int]]:
+def committed_at(commits: Mapping[str, bytes]) -> dict[str, list[int]]:
     """The versions that add a file, by its path."""
     found: dict[str, list[int]] = {}
-    for version in range(table.info().head + 1):
-        for line in body_of(table, version).splitlines():
+    for name, body in commits.items():
+        for line in body.splitlines():
             if line.startswith(b'{"add":{"path":"'):
-                found.setdefault(line.split(b'"')[5].decode(), []).append(version)
+                found.setdefault(line.split(b'"')[5].decode(), []).append(int(name.partition(".")[0]))
     return found

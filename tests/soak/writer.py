@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
         while not Path(stop).exists() or journal.unknown is not None:
             entry = journal.unknown or journal.send(**_transaction(catalog, name, lots, tables, len(journal.sent)))
             _send(catalog, journal, entry)
-            time.sleep(lots.uniform(0.02, 0.2))
+            time.sleep(lots.uniform(0.05, 0.5))
 
 
 def _transaction(
