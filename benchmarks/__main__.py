@@ -1,9 +1,9 @@
-"""``python -m benchmarks [--only NAME] [--quick] [--json FILE]``."""
+"""``python -m benchmarks [--only NAME] [--quick] [--json FILE] [--record]``."""
 
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import (
@@ -22,6 +22,7 @@ from benchmarks import (
     single,
 )
 from benchmarks.aims import verdicts
+from benchmarks.baseline import Baseline
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
 from benchmarks.report import Result
@@ -50,11 +51,22 @@ def main() -> None:
         for name, text in about.items():
             print(f"{name:<12} {text}")
         results = [_run(name, lab) for name in arguments.only or SUITES]
-    for line in verdicts(results):
-        print(line)
+    _judge(results, machine=about["machine"], record=arguments.record)
     if arguments.json is not None:
         figures = {result.name: result.figures for result in results}
         arguments.json.write_text(json.dumps({"facts": about, **figures}, indent=2) + "\n")
+
+
+def _judge(results: Sequence[Result], *, machine: str, record: bool) -> None:
+    """Print how far aims are reached, beside the stored baseline; store a new one if asked to."""
+    judged, baseline = list(verdicts(results)), Baseline.load()
+    if judged:
+        print("\nAgainst the aims (of the peer in the same run, where there is one), and the baseline")
+        print(f"of another run ({baseline.machine})\n")
+    for verdict in judged:
+        print(f"{verdict}{baseline.compared(verdict)}")
+    if record:
+        baseline.updated(judged, machine).save()
 
 
 def _run(name: str, lab: Lab) -> Result:
@@ -69,7 +81,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=SUITES, help="measure this alone; may be repeated")
     parser.add_argument("--quick", action="store_true", help="less of everything, in under two minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
-    return parser.parse_args()
+    parser.add_argument("--record", action="store_true", help="store the ratios of this run as the baseline")
+    arguments = parser.parse_args()
+    if arguments.record and arguments.quick:
+        parser.error("--record stores ratios of whole measurements: leave out --quick")
+    return arguments
 
 
 if __name__ == "__main__":

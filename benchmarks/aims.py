@@ -2,11 +2,12 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.report import Result
 
-__all__ = ["verdicts"]
+__all__ = ["Verdict", "verdicts"]
 
 _ONE_WRITER = {"sqlite": 30.0, "postgresql": 30.0, "duckdb": 1.5}
 _MANY_WRITERS = {"sqlite": 50.0, "postgresql": 50.0}
@@ -26,8 +27,22 @@ _JOB_APPEND = 1 / 1.2
 _HTTP_COMMITS = 10.0
 
 
-def verdicts(results: Sequence[Result]) -> Iterator[str]:
-    """A line for each aim that was measured."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many times as fast as its peer something is, or of its bound where it has no peer; and the aim."""
+
+    what: str
+    ratio: float
+    aim: float
+    note: str = ""
+
+    def __str__(self) -> str:
+        word = "reached" if self.ratio >= self.aim else "missed"
+        return f"{word:<8} {self.what:<62} {self.ratio:6.2f} × of {self.aim:.3g} ×{self.note}"
+
+
+def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
+    """One for each aim that was measured."""
     judges = {
         "single": _single,
         "crowd": _crowd,
@@ -41,22 +56,16 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
         "lag": _lag,
         "idle": _idle,
     }
-    judged = [line for result in results if result.name in judges for line in judges[result.name](result.figures)]
-    if judged:
-        yield "\nAgainst the aims (of the peer in the same run, where there is one)\n"
-        yield from judged
+    for result in results:
+        if result.name in judges:
+            yield from judges[result.name](result.figures)
 
 
-def _verdict(what: str, ratio: float, aim: float, note: str = "") -> str:
-    word = "reached" if ratio >= aim else "missed"
-    return f"{word:<8} {what:<62} {ratio:6.2f} × of {aim:.3g} ×{note}"
-
-
-def _single(figures: dict[str, Any]) -> Iterator[str]:
+def _single(figures: dict[str, Any]) -> Iterator[Verdict]:
     medians = {name: statistics.median(run["rate"] for run in runs) for name, runs in figures.items()}
     for engine, aim in _ONE_WRITER.items():
         ratio = medians[f"deltamirror {engine}"] / medians["delta-rs"]
-        yield _verdict(f"one writer, {engine}", ratio, aim, _limit(ratio, medians, engine))
+        yield Verdict(f"one writer, {engine}", ratio, aim, _limit(ratio, medians, engine))
 
 
 def _limit(ratio: float, rates: dict[str, float], engine: str) -> str:
@@ -64,86 +73,86 @@ def _limit(ratio: float, rates: dict[str, float], engine: str) -> str:
     return f"; bare database {bare:.1f} ×, of which {ratio / bare:.0%}"
 
 
-def _crowd(figures: dict[str, Any]) -> Iterator[str]:
+def _crowd(figures: dict[str, Any]) -> Iterator[Verdict]:
     rates = {name: run["rate"] for name, run in figures.items()}
     for engine, aim in _MANY_WRITERS.items():
         run = figures[f"deltamirror {engine}"]
         ratio = run["rate"] / rates["delta-rs"]
         note = f"; failed {run['failed']}, lost {run['lost']}, slowest writer {run['slowest']:.0%}"
-        yield _verdict(f"eight writers, {engine}", ratio, aim, note + _limit(ratio, rates, engine))
+        yield Verdict(f"eight writers, {engine}", ratio, aim, note + _limit(ratio, rates, engine))
 
 
-def _bulk(figures: dict[str, Any]) -> Iterator[str]:
+def _bulk(figures: dict[str, Any]) -> Iterator[Verdict]:
     base = figures["delta-rs"]["seconds"]
     for name, figure in figures.items():
         if name.startswith("deltamirror"):
-            yield _verdict(
+            yield Verdict(
                 f"{figures['count']:,} adds, {name.removeprefix('deltamirror ')}", base / figure["seconds"], _BULK
             )
 
 
-def _publish(figures: dict[str, Any]) -> Iterator[str]:
+def _publish(figures: dict[str, Any]) -> Iterator[Verdict]:
     rates = {name: figure["rate"] for name, figure in figures.items() if name != "count"}
     for engine in ("sqlite", "postgresql"):
         batches = rates[f"deltamirror {engine}, batches of 100"]
-        yield _verdict(f"publishing, {engine}", batches / rates["delta-rs commits"], _PUBLISH)
+        yield Verdict(f"publishing, {engine}", batches / rates["delta-rs commits"], _PUBLISH)
         one_by_one = rates[f"deltamirror {engine}, one by one"]
-        yield _verdict(f"batches of 100 against one by one, {engine}", batches / one_by_one, _BATCHES)
+        yield Verdict(f"batches of 100 against one by one, {engine}", batches / one_by_one, _BATCHES)
 
 
-def _checkpoint(figures: dict[str, Any]) -> Iterator[str]:
+def _checkpoint(figures: dict[str, Any]) -> Iterator[Verdict]:
     for data in ("", ", numbered files"):
         ours = figures[f"deltamirror{data}"]
         for peer, aims in _CHECKPOINT.items():
             for which, aim in aims.items():
                 ratio = figures[f"{peer}{data}"][which] / ours[which]
-                yield _verdict(f"{which} checkpoint, beside {peer}{data}", ratio, aim)
+                yield Verdict(f"{which} checkpoint, beside {peer}{data}", ratio, aim)
         ratio = figures[f"delta-rs{data}"]["megabytes"] / ours["megabytes"]
-        yield _verdict(f"size, beside delta-rs{data}", ratio, _SIZE)
+        yield Verdict(f"size, beside delta-rs{data}", ratio, _SIZE)
 
 
-def _import(figures: dict[str, Any]) -> Iterator[str]:
+def _import(figures: dict[str, Any]) -> Iterator[Verdict]:
     for engine in ("sqlite", "postgresql"):
         large, many = figures["checkpoint"], figures["commits"]
         floor = large["delta-rs open"]["seconds"] + large[f"bare {engine}"]["seconds"]
         ours = large[f"deltamirror {engine}"]["seconds"]
-        yield _verdict(f"import of a checkpoint, {engine}, of delta-rs and bare load", floor / ours, _IMPORT_FILES)
+        yield Verdict(f"import of a checkpoint, {engine}, of delta-rs and bare load", floor / ours, _IMPORT_FILES)
         ours = many[f"deltamirror {engine}"]["seconds"]
-        yield _verdict(
+        yield Verdict(
             f"import of commits, {engine}, of delta-rs", many["delta-rs open"]["seconds"] / ours, _IMPORT_COMMITS
         )
 
 
-def _opening(figures: dict[str, Any]) -> Iterator[str]:
+def _opening(figures: dict[str, Any]) -> Iterator[Verdict]:
     for engine in ("sqlite", "postgresql"):
         for suffix, aim in _OPENING.items():
             for peer in ("delta-rs", "Delta Spark"):
                 for what, seconds in figures[f"deltamirror {engine}"].items():
                     ratio = figures[f"{peer}{suffix}"][what] / seconds
-                    yield _verdict(f"open and {what}, {engine}, beside {peer}{suffix}", ratio, aim)
+                    yield Verdict(f"open and {what}, {engine}, beside {peer}{suffix}", ratio, aim)
 
 
-def _rows(figures: dict[str, Any]) -> Iterator[str]:
+def _rows(figures: dict[str, Any]) -> Iterator[Verdict]:
     for data, peer in (("arrow", "delta-rs"), ("frames", "Delta Spark")):
         found = figures[data]
         for what, seconds in found["deltamirror"].items():
-            yield _verdict(f"{what} of {figures['count']:,} rows, beside {peer}", found[peer][what] / seconds, _ROWS)
+            yield Verdict(f"{what} of {figures['count']:,} rows, beside {peer}", found[peer][what] / seconds, _ROWS)
     rates = figures["single"]
-    yield _verdict("appends of one row, beside Delta Spark", rates["deltamirror"] / rates["Delta Spark"], _ONE_ROW)
+    yield Verdict("appends of one row, beside Delta Spark", rates["deltamirror"] / rates["Delta Spark"], _ONE_ROW)
 
 
-def _jobs(figures: dict[str, Any]) -> Iterator[str]:
+def _jobs(figures: dict[str, Any]) -> Iterator[Verdict]:
     for store, (ours, plain) in figures["appends"].items():
-        yield _verdict(f"append of a stock job, {store}, of a plain one", plain / ours, _JOB_APPEND)
+        yield Verdict(f"append of a stock job, {store}, of a plain one", plain / ours, _JOB_APPEND)
     commits = figures["commits"]
     ratio = commits["HTTP"]["rate"] / commits["delta-rs"]["rate"]
-    yield _verdict("eight clients over HTTP", ratio, _HTTP_COMMITS, f"; failed {commits['HTTP']['failed']}")
+    yield Verdict("eight clients over HTTP", ratio, _HTTP_COMMITS, f"; failed {commits['HTTP']['failed']}")
 
 
-def _lag(figures: dict[str, Any]) -> Iterator[str]:
+def _lag(figures: dict[str, Any]) -> Iterator[Verdict]:
     for name, aim in _LAG_MS.items():
-        yield _verdict(f"from commit to visible, {name}", aim / figures[name], 1.0)
+        yield Verdict(f"from commit to visible, {name}", aim / figures[name], 1.0)
 
 
-def _idle(figures: dict[str, Any]) -> Iterator[str]:
-    yield _verdict("an idle service, of a core", _IDLE_CORE / figures["core"], 1.0)
+def _idle(figures: dict[str, Any]) -> Iterator[Verdict]:
+    yield Verdict("an idle service, of a core", _IDLE_CORE / figures["core"], 1.0)

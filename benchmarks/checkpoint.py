@@ -15,19 +15,24 @@ from deltamirror import Add
 __all__ = ["DELTA_RS", "measured", "run"]
 
 _LATER = 100
+_SMALLER = (10_000, 100_000)
 DELTA_RS: Final = {"delta-rs": tasks.delta_rs}
 _PEERS: Final = {**DELTA_RS, "Delta Spark": tasks.delta_spark}
 _NUMBERED = "numbered files"
 
 
 def run(lab: Lab) -> Result:
-    """Seconds, megabytes and memory, for files as they are and for files that differ by their numbers only."""
+    """Seconds, megabytes and memory, for files as they are, for fewer, and for some that differ by numbers only."""
     count = int(lab.pick(full=1_000_000, quick=20_000))
     with lab.place("sqlite") as place:
         found = measured(lab, place, islice(adds(seed=1), count), numbered_from=None)
     with lab.place("sqlite", schema=NUMBERED_SCHEMA, partition_by=()) as place:
         numbered = measured(lab, place, islice(numbered_adds(first=0), count), numbered_from=count)
     found |= {f"{name}, {_NUMBERED}": figures for name, figures in numbered.items()}
+    for few in () if lab.quick else _SMALLER:
+        with lab.place("sqlite") as place:
+            smaller = measured(lab, place, islice(adds(seed=1), few), peers=DELTA_RS)
+        found |= {f"{name}, {few:,} files": figures for name, figures in smaller.items()}
     header = ("", "first s", "next s", "MB", "peak MiB", "own MiB", "open s")
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
     title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
