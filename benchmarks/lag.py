@@ -1,8 +1,10 @@
-"""From commit to visible: a service on Spark follows a hundred tables on PostgreSQL and S3 under a steady load."""
+"""From commit to visible: a service on Spark follows tables on PostgreSQL and S3 under a steady load."""
 
 import statistics
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 
 import psycopg
@@ -13,59 +15,81 @@ from benchmarks.report import Result, Table, rate
 from benchmarks.service import CpuMeter, Rig, open_rig
 from deltamirror import Catalog
 
-__all__ = ["run"]
+__all__ = ["Lags", "Load", "measure", "run"]
 
-_TABLES = 100
-_COMMITS_A_SECOND = 100
 _WRITERS = 8
 _CATCHES_UP_WITHIN = 300
-_WARMS_UP_FOR = 30
-"""The same load goes before what is measured: a JVM compiles its code as it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Commits of one add at a steady pace, in turn over tables."""
+
+    tables: int
+    commits_a_second: int
+    seconds: int
+    warms_up_for: int
+    """The same load goes before what is measured: a JVM compiles its code as it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lags:
+    """The time from the commit of each version to its presence in the log, in milliseconds, as SQL has it."""
+
+    milliseconds: Sequence[float]
+    seconds: float
+    late: float
+    """By how many seconds the last commit was late: a load that could not be made."""
+    cores: float
+    """Of the service, its JVM and workers."""
+
+    def figures(self) -> dict[str, float]:
+        """By name."""
+        quantiles = statistics.quantiles(self.milliseconds, n=100)
+        times = {"p50": quantiles[49], "p95": quantiles[94], "p99": quantiles[98], "worst": max(self.milliseconds)}
+        return {"rate": len(self.milliseconds) / self.seconds, **times, "late": self.late, "cores": self.cores}
 
 
 def run(lab: Lab) -> Result:
-    """Quantiles of the time from the commit of a version to its presence in the log, as SQL has them."""
-    seconds = int(lab.pick(full=300, quick=20))
-    with lab.place("postgresql") as place, open_rig(place.url) as rig:
-        names = [f"load.t{number:03}" for number in range(_TABLES)]
-        rig.create_tables(names, schema=SCHEMA, partition_by=[PARTITION_COLUMN])
-        with rig.service() as pid:
-            warm, _ = _load(rig, names, int(lab.pick(full=_WARMS_UP_FOR, quick=5)), seed=7)
-            _wait(rig, warm)
-            begin = time.monotonic()
-            with CpuMeter(pid) as meter:
-                committed, late = _load(rig, names, seconds, seed=8)
-            taken = time.monotonic() - begin
-            cores = meter.seconds / taken
-            _wait(rig, committed)
-        lags = _lags(place.url, warm)
-    quantiles = statistics.quantiles(lags, n=100)
-    figures = {
-        "rate": len(lags) / taken,
-        "p50": quantiles[49],
-        "p95": quantiles[94],
-        "p99": quantiles[98],
-        "worst": max(lags),
-        "late": late,
-        "cores": cores,
-    }
+    """Quantiles of the time from the commit of a version to its presence in the log."""
+    seconds, warm = int(lab.pick(full=300, quick=20)), int(lab.pick(full=30, quick=5))
+    load = Load(tables=100, commits_a_second=100, seconds=seconds, warms_up_for=warm)
+    with lab.place("postgresql") as place:
+        figures = measure(place.url, load).figures()
     header = ("", "commits/s", "p50 ms", "p95 ms", "p99 ms", "worst ms", "cores of the service")
     times = [f"{figures[name]:,.0f}" for name in ("p50", "p95", "p99", "worst")]
-    row = (f"{_TABLES} tables, {seconds} s after {_WARMS_UP_FOR} s", rate(figures["rate"]), *times, f"{cores:.2f}")
+    what = f"{load.tables} tables, {seconds} s after {warm} s"
+    row = (what, rate(figures["rate"]), *times, f"{figures['cores']:.2f}")
     return Result("lag", Table("From commit to visible, PostgreSQL and S3, Spark local[2]", header, [row]), figures)
 
 
-def _load(rig: Rig, names: list[str], seconds: int, *, seed: int) -> tuple[dict[str, int], float]:
+def measure(url: str, load: Load) -> Lags:
+    """A service on Spark follows new tables of a PostgreSQL catalog, on an S3 server of its own, under a load."""
+    names = [f"load.t{number:03}" for number in range(load.tables)]
+    with open_rig(url) as rig:
+        rig.create_tables(names, schema=SCHEMA, partition_by=[PARTITION_COLUMN])
+        with rig.service() as pid:
+            warm, _ = _load(rig, names, load.warms_up_for, load.commits_a_second, seed=7)
+            _wait(rig, warm)
+            begin = time.monotonic()
+            with CpuMeter(pid) as meter:
+                committed, late = _load(rig, names, load.seconds, load.commits_a_second, seed=8)
+            taken = time.monotonic() - begin
+            _wait(rig, committed)
+        return Lags(_lags(url, warm), taken, late, meter.seconds / taken)
+
+
+def _load(rig: Rig, names: list[str], seconds: int, a_second: int, *, seed: int) -> tuple[dict[str, int], float]:
     """Commits in turn over all tables, each at its time whether or not the one before it is done.
 
     The newest version of each table, and by how many seconds the last commit was late.
     """
-    count = seconds * _COMMITS_A_SECOND
+    count = seconds * a_second
     source, begin = list(islice(adds(seed=seed), count)), time.monotonic()
     with Catalog(settings=rig.settings()) as catalog, ThreadPoolExecutor(_WRITERS) as writers:
 
         def commit(number: int) -> tuple[str, int]:
-            time.sleep(max(0.0, begin + number / _COMMITS_A_SECOND - time.monotonic()))
+            time.sleep(max(0.0, begin + number / a_second - time.monotonic()))
             name = names[number % len(names)]
             return name, catalog.table(name).append([source[number]]).versions[name]
 
