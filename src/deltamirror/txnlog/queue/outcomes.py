@@ -353,14 +353,19 @@ def _stop(session: Session, table_id: int, version: int, error: Diverged) -> boo
 
 
 def _raise_published(session: Session, table_ids: Sequence[int]) -> dict[int, int]:
-    """How far the tables are published by now, which is written down."""
+    """How far the tables are published by now, which is written down.
+
+    A comparison may find versions gone between the two statements: what it wrote down stays, and the next record of the
+    table goes on from there.
+    """
     if not table_ids:
         return {}
     rows = session.execute(_REACHED, {"of_tables": table_ids}).all()
-    raised = [(row.table_id, row.reached) for row in rows if row.reached > row.published_version]
-    if raised:
-        session.run(_RAISE, {"raised": rows_value(raised)})
-    return {row.table_id: int(row.reached) for row in rows}
+    found = {row.table_id: int(row.reached) for row in rows}
+    wanted = [(row.table_id, row.published_version, row.reached) for row in rows if row.reached > row.published_version]
+    raised = {each[0] for each in session.rows(_RAISE, {"raised": rows_value(wanted)})} if wanted else set()
+    lowered = {each[0] for each in wanted} - raised
+    return found | {table_id: _published(session, table_id) for table_id in lowered}
 
 
 def _reached() -> Select[Any]:
@@ -376,9 +381,12 @@ def _reached() -> Select[Any]:
 
 _MINE: Final = tables.c.table_id == bindparam("of_table")
 _REACHED: Final = _reached()
-_RAISED: Final = number_rows("raised", "table_id", "reached")
+_RAISED: Final = number_rows("raised", "table_id", "before", "reached")
 _RAISE: Final = (
-    update(tables).where(tables.c.table_id == _RAISED.c.table_id).values(published_version=_RAISED.c.reached)
+    update(tables)
+    .where(tables.c.table_id == _RAISED.c.table_id, tables.c.published_version == _RAISED.c.before)
+    .values(published_version=_RAISED.c.reached)
+    .returning(tables.c.table_id)
 )
 _PUBLISHED: Final = select(tables.c.published_version).where(_MINE)
 
