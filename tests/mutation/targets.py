@@ -65,6 +65,13 @@ def _positional_and_mutable(*structs: str) -> dict[str, str]:
     return mutable | {f"{name} (2): True -> False": _BY_NAME for name in structs}
 
 
+def _thread_names(function: str, name: str) -> dict[str, str]:
+    """The mutants of the name that a function gives its threads."""
+    call = "ThreadPoolExecutor(_THREADS"
+    mutants = (f"{call}, thread_name_prefix='{name}') -> {call})", f"'{name}' -> '{name}X'", f"'{name}' -> ''")
+    return {f"{function}: {mutant}": _THREAD_NAME for mutant in mutants}
+
+
 TARGETS: Mapping[str, Target] = {
     "deltamirror/delta/lines.py": Target(
         tests=(
@@ -252,14 +259,7 @@ TARGETS: Mapping[str, Target] = {
         tests=("tests/unit/publish/checkpoint/test_companions.py",),
         harmless={
             "module: 4 -> 5": _THREADS,
-            **{
-                f"damaged_sidecar: {mutant}": _THREAD_NAME
-                for mutant in (
-                    "ThreadPoolExecutor(_THREADS, thread_name_prefix='sidecar') -> ThreadPoolExecutor(_THREADS)",
-                    "'sidecar' -> 'sidecarX'",
-                    "'sidecar' -> ''",
-                )
-            },
+            **_thread_names("damaged_sidecar", "sidecar"),
             "repeats: return False -> return None": _TRUTH,
         },
     ),
@@ -272,6 +272,17 @@ TARGETS: Mapping[str, Target] = {
             **_unfrozen("UnchangedGroups", "_Group"),
             "stitched: 2 -> 3": "only whether there is a second file is looked at",
             "stitched: del some -> pass": _MEMORY,
+        },
+    ),
+    "deltamirror/publish/checkpoint/classic.py": Target(tests=("tests/unit/publish/checkpoint/test_classic.py",)),
+    "deltamirror/publish/checkpoint/sidecars.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_sidecars.py",),
+        harmless={
+            "module: 4 -> 5": _THREADS,
+            "module: 20000 -> 20001": _CHOSEN,
+            **_unfrozen_by_name("_Writing", "TopFile"),
+            **_thread_names("_put_sidecars", "sidecar"),
+            "_nothing_else: return False -> return None": _TRUTH,
         },
     ),
     "deltamirror/publish/checkpoint/thrift.py": Target(tests=("tests/unit/publish/checkpoint/test_thrift.py",)),
