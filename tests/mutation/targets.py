@@ -39,6 +39,7 @@ _THREADS = "how much is done at a time, and nothing else"
 _CHOSEN = "a size that was chosen, not a rule"
 _THREAD_NAME = "the name of a thread"
 _TRUTH = "only whether it is true is looked at"
+_EXCEPTION = "an exception has its arguments without it"
 _ONE_SCHEMA = "a guard against values of two types, which are told apart before"
 
 
@@ -199,11 +200,24 @@ TARGETS: Mapping[str, Target] = {
             "file_hash: 4096 -> 4097": _MEMORY,
         },
     ),
+    "deltamirror/publish/assembly.py": Target(
+        tests=("tests/unit/publish/test_assembly.py",),
+        harmless={
+            "module: 4 -> 5": _THREADS,
+            "module: os.cpu_count() or 1 -> os.cpu_count() and 1": _THREADS,
+            "module: 1 -> 2": _THREADS,
+            "module: 2 * _THREADS -> 2 // _THREADS": _THREADS,
+            "module: 2 -> 3": _THREADS,
+            **_thread_names("_joined", "deltamirror-assembly"),
+            "_decoded: 0 -> 1": "a number that is looked at only where lines are checked",
+            r"_num_lines: b'\n' -> b'\nX'": "a shortcut: otherwise the lines are decoded one by one",
+        },
+    ),
     "deltamirror/publish/commits.py": Target(
         tests=("tests/unit/publish/test_unit_outcomes.py", "tests/contract/publish/test_commits.py"),
         harmless={
             **_unfrozen("_Publisher"),
-            "_Stopped.__init__: super().__init__(failure) -> pass": "an exception has its arguments without it",
+            "_Stopped.__init__: super().__init__(failure) -> pass": _EXCEPTION,
             "publish_commits: break -> continue": "a budget that is spent stays spent",
         },
     ),
@@ -284,6 +298,10 @@ TARGETS: Mapping[str, Target] = {
             **_thread_names("_put_sidecars", "sidecar"),
             "_nothing_else: return False -> return None": _TRUTH,
         },
+    ),
+    "deltamirror/publish/checkpoint/publishing.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_publishing.py",),
+        harmless={"_Stopped.__init__: super().__init__(failure) -> pass": _EXCEPTION},
     ),
     "deltamirror/publish/checkpoint/thrift.py": Target(tests=("tests/unit/publish/checkpoint/test_thrift.py",)),
     "deltamirror/publish/checkpoint/summary.py": Target(

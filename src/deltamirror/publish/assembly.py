@@ -44,8 +44,7 @@ def commit_data(work: CommitWork, fetch: Fetch, *, table: str, verify: Verificat
 
 def _whole(work: CommitWork, chunks: Iterable[Chunk], check: bool) -> bytes:
     found = list(chunks)
-    if [chunk.raw_bytes for chunk in found] != [work.num_bytes]:
-        raise _Damage(f"{len(found)} chunks of {sum(each.raw_bytes for each in found)} bytes, of {_size(work)}")
+    _check_size(work, len(found), sum(chunk.raw_bytes for chunk in found))
     _check_digest(work, found[0].digest, check=check)
     data, num_lines = _decoded(found[0], check)
     _check_lines(num_lines, check=check)
@@ -61,15 +60,14 @@ def _joined(work: CommitWork, chunks: Iterable[Chunk], check: bool) -> memoryvie
         for chunk in chunks:
             place = buffer[at : at + chunk.raw_bytes]
             at += chunk.raw_bytes
-            if at > work.num_bytes or len(digests) == work.num_chunks:
-                raise _Damage(f"more than {_size(work)}")
+            if at > work.num_bytes:
+                raise _Damage(f"more than {work.num_bytes} bytes")
             digests.append(chunk.digest)
             under_way.append(threads.submit(_fill, place, chunk, check, is_last=at == work.num_bytes))
             if len(under_way) >= _UNDER_WAY:
                 num_lines += under_way.popleft().result()
         num_lines += sum(filled.result() for filled in under_way)
-    if (at, len(digests)) != (work.num_bytes, work.num_chunks):
-        raise _Damage(f"{len(digests)} chunks of {at} bytes, of {_size(work)}")
+    _check_size(work, len(digests), at)
     _check_digest(work, commit_digest(digests), check=check)
     _check_lines(num_lines, check=check)
     return buffer.toreadonly()
@@ -108,6 +106,11 @@ def _num_lines(data: bytes) -> int:
     return len(lines)
 
 
+def _check_size(work: CommitWork, num_chunks: int, num_bytes: int) -> None:
+    if (num_chunks, num_bytes) != (work.num_chunks, work.num_bytes):
+        raise _Damage(f"{num_chunks} chunks of {num_bytes} bytes, not {work.num_chunks} of {work.num_bytes}")
+
+
 def _check_digest(work: CommitWork, digest: bytes, *, check: bool) -> None:
     if check and digest != work.digest:
         raise _Damage(f"its digest is {digest.hex()}, not {work.digest.hex()}")
@@ -116,7 +119,3 @@ def _check_digest(work: CommitWork, digest: bytes, *, check: bool) -> None:
 def _check_lines(num_lines: int, *, check: bool) -> None:
     if check and not num_lines:
         raise _Damage("it has no actions")
-
-
-def _size(work: CommitWork) -> str:
-    return f"{work.num_chunks} with {work.num_bytes}"

@@ -5,11 +5,13 @@ import hashlib
 import re
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from threading import Event
 
 import pytest
 
 from deltamirror.delta.chunks import Chunk, commit_digest, compressed_chunk, plain_chunk
 from deltamirror.errors import Internal, Unavailable
+from deltamirror.publish import assembly
 from deltamirror.publish.assembly import commit_data
 from deltamirror.storage.store import Data
 from deltamirror.work import CommitWork, Verification
@@ -39,6 +41,7 @@ def work_with(*chunks: Chunk) -> CommitWork:
 def damage(work: CommitWork, verify: Verification = Verification.BASIC) -> str:
     with pytest.raises(Internal, match=r"^version 7 of table 'sales.t' is damaged in the database: ") as caught:
         assembled(work, verify)
+    assert caught.value.hint == "nothing of it was published; restore the rows of `dl_commit_chunks` from a backup"
     return caught.value.message.partition("database: ")[2]
 
 
@@ -49,35 +52,27 @@ def test_many_chunks_give_the_bytes_of_one(lines: int | None, verify: Verificati
     assert assembled(work_of(7, MANY, lines=lines), verify) == MANY
 
 
-@pytest.mark.requirement("R31")
-def test_the_memory_is_that_of_the_commit_and_a_few_chunks() -> None:
-    work = work_of(7, MANY[:18] + MANY[18:] * 400, lines=5_000)
-    assert work.num_chunks == 81
-    tracemalloc.start()
-    try:
-        data = assembled(work)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(data) < peak < 1.5 * len(data)
+def test_as_many_chunks_are_fetched_as_may_be_under_way_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk that is being decoded sees the next one asked for, and the one after that not yet."""
+    work, decode = work_of(7, MANY, lines=250), Chunk.decoded
+    chunks = carried(work)
+    number_of = {chunk.digest: number for number, chunk in enumerate(chunks)}
+    asked = [Event() for _ in range(len(chunks) + 2)]
 
-
-def test_chunks_are_fetched_while_others_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fetch is never ahead by more than what is under way."""
-    work = work_of(7, MANY, lines=10)
-    decoded: list[Chunk] = []
-    real = Chunk.decoded
-
-    def counted(chunk: Chunk, *, check: bool = True) -> bytes:
-        decoded.append(chunk)
-        return real(chunk, check=check)
+    def decoded(chunk: Chunk, *, check: bool = True) -> bytes:
+        number = number_of[chunk.digest]
+        assert asked[number + 1].wait(60)
+        assert not asked[number + 2].wait(0.05)
+        return decode(chunk, check=check)
 
     def fetch(work: CommitWork) -> Iterator[Chunk]:
         for number, chunk in enumerate(carried(work)):
-            assert len(decoded) >= number - 8
+            asked[number].set()
             yield chunk
+        asked[len(chunks)].set()
 
-    monkeypatch.setattr(Chunk, "decoded", counted)
+    monkeypatch.setattr(assembly, "_UNDER_WAY", 2)
+    monkeypatch.setattr(Chunk, "decoded", decoded)
     assert commit_data(work, fetch, table="t") == MANY
 
 
@@ -88,6 +83,22 @@ def test_a_commit_that_is_not_complete_is_damaged(lines: int | None) -> None:
     for wrong in ((), chunks[:-1], (*chunks, chunks[-1]), (*chunks, plain_chunk(b""))):
         for verify in (Verification.OFF, Verification.BASIC):
             assert re.search("chunks of|more than", damage(dataclasses.replace(work, chunks=wrong), verify))
+
+
+def test_a_chunk_that_is_too_long_for_the_commit_is_damaged() -> None:
+    work = work_of(7, MANY, lines=100)
+    *others, last = work.chunks or ()
+    longer = compressed_chunk(last.decoded() * 2)
+    assert damage(dataclasses.replace(work, chunks=(*others, longer))) == f"more than {len(MANY)} bytes"
+
+
+@pytest.mark.parametrize("verify", [Verification.OFF, Verification.BASIC])
+@pytest.mark.parametrize("told", [len(MANY) - 1, len(MANY) + 1])
+def test_a_chunk_of_another_length_than_is_told_is_damaged(told: int, verify: Verification) -> None:
+    wrong = dataclasses.replace(plain_chunk(MANY), raw_bytes=told)
+    expected = f"a chunk has {len(MANY)} bytes, not {told}"
+    assert damage(work_with(wrong), verify) == expected
+    assert damage(work_with(plain_chunk(MANY), wrong), verify) == expected
 
 
 @pytest.mark.parametrize("lines", [None, 100])
@@ -108,7 +119,9 @@ def test_a_chunk_that_changed_is_damaged() -> None:
         work = work_of(7, MANY, lines=lines)
         first, *others = work.chunks or ()
         changed = dataclasses.replace(first, data=first.data.replace(b"I", b"i"))
-        assert "digest" in damage(dataclasses.replace(work, chunks=(changed, *others)))
+        work = dataclasses.replace(work, chunks=(changed, *others))
+        assert "digest" in damage(work)
+        assert assembled(work, Verification.OFF) == MANY.replace(b"I", b"i")
 
 
 @pytest.mark.parametrize("verify", [Verification.OFF, Verification.BASIC])
@@ -147,6 +160,13 @@ def test_a_chunk_of_half_lines_is_damaged() -> None:
     assert "does not end with a line" in damage(work_with(*halves))
 
 
+@pytest.mark.requirement("R5")
+def test_chunks_of_blank_lines_only_are_damaged() -> None:
+    work = work_with(plain_chunk(b"\n"), *[compressed_chunk(b"\n\n")] * 10)
+    assert damage(work) == "it has no actions"
+    assert assembled(work, Verification.OFF) == b"\n" * 21
+
+
 @pytest.mark.parametrize(
     "odd",
     [MANY.replace(b"\n", b"\r\n"), MANY.replace(b"\n", b"\n \n\n"), MANY.removesuffix(b"\n"), b"\n" + MANY],
@@ -155,6 +175,28 @@ def test_a_chunk_of_half_lines_is_damaged() -> None:
 def test_how_other_writers_end_their_lines_is_carried(odd: bytes) -> None:
     assert assembled(work_of(7, odd)) == odd
     assert assembled(work_of(7, odd, lines=7)) == odd
+
+
+@pytest.mark.parametrize("lines", [None, 100])
+def test_what_goes_wrong_while_fetching_is_told_as_it_is(lines: int | None) -> None:
+    def fetch(work: CommitWork) -> Sequence[Chunk]:
+        raise Unavailable("the database is gone")
+
+    with pytest.raises(Unavailable):
+        commit_data(work_of(7, MANY, lines=lines), fetch, table="t")
+
+
+@pytest.mark.requirement("R31")
+def test_the_memory_is_that_of_the_commit_and_a_few_chunks() -> None:
+    work = work_of(7, MANY[:18] + MANY[18:] * 400, lines=5_000)
+    assert work.num_chunks == 81
+    tracemalloc.start()
+    try:
+        data = assembled(work)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(data) < peak < 1.5 * len(data)
 
 
 @pytest.mark.requirement("R5")
@@ -167,12 +209,3 @@ def test_every_commit_of_other_writers_has_the_shape_of_one() -> None:
         if data.strip():
             assert assembled(work_of(7, data)) == data, name
             assert assembled(work_of(7, data, lines=2)) == data, name
-
-
-@pytest.mark.parametrize("lines", [None, 100])
-def test_what_goes_wrong_while_fetching_is_told_as_it_is(lines: int | None) -> None:
-    def fetch(work: CommitWork) -> Sequence[Chunk]:
-        raise Unavailable("the database is gone")
-
-    with pytest.raises(Unavailable):
-        commit_data(work_of(7, MANY, lines=lines), fetch, table="t")

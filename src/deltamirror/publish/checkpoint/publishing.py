@@ -33,7 +33,7 @@ class _Stopped(Exception):
     """The work ended with a failure."""
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(str(failure.error))
+        super().__init__(failure)
         self.failure = failure
 
 
@@ -117,11 +117,16 @@ def _commit_key(unit: CheckpointUnit) -> str:
 
 
 def _check_plan(unit: CheckpointUnit) -> None:
-    first = 0 if unit.base is None else unit.base.version + 1
-    if unit.base is None and unit.commits and unit.commits[0].is_base:
-        first = unit.commits[0].version
-    if [work.version for work in unit.commits] != list(range(first, unit.version + 1)):
+    versions = [work.version for work in unit.commits]
+    if not versions or versions != list(range(_first_version(unit), unit.version + 1)):
         raise Internal(f"the commits for the checkpoint {unit.version} of {unit.table} do not follow on one another")
+
+
+def _first_version(unit: CheckpointUnit) -> int:
+    """The version that the commits of a unit have to begin with."""
+    if unit.base is not None:
+        return unit.base.version + 1
+    return unit.commits[0].version if unit.commits[0].is_base else 0
 
 
 def _check_commit_is_there(unit: CheckpointUnit, store: Store) -> None:
