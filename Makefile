@@ -82,10 +82,10 @@ check: setup ## Lint, types, import contract, links, generated documents, no stu
 	$(BIN)/python scripts/check_stubs.py
 	$(BIN)/python scripts/check_words.py
 
-coverage: setup ## Measure the branches of delta, publish and txnlog that quick tests take; fail below 90 %
+coverage: setup ## Measure the branches of delta, publish, txnlog and pipeline that quick tests take; fail below 90 %
 	@mkdir -p build
 	COVERAGE_FILE=build/coverage $(BIN)/pytest -n 2 --fast $(COVERED) \
-		--cov=deltamirror.delta --cov=deltamirror.publish --cov=deltamirror.txnlog --cov-branch --cov-report=json:build/coverage.json
+		$(foreach package,delta publish txnlog pipeline,--cov=deltamirror.$(package)) --cov-branch --cov-report=json:build/coverage.json
 	$(BIN)/python scripts/check_coverage.py build/coverage.json
 
 fuzz: setup ## Fuzz the parsers of lines, names, checkpoints, settings (FUZZ_SECONDS each; it needs the network once)

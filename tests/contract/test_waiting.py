@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deltamirror import Catalog, MirrorEngine, Table
-from deltamirror.errors import Conflict, Late, NotFound
+from deltamirror.errors import Conflict, Late, NotFound, Unavailable
 from deltamirror.pipeline.service import publication_wait
 from tests.support.imports.adoptions import PLAIN, add_line, adopted, mirror, mirroring, their_commit
 from tests.support.lakes.lake import add, paths
@@ -114,3 +114,16 @@ def test_a_wait_returns_the_versions_that_it_was_for(catalog: Catalog, engine: M
         catalog.wait_until_published({"t": 4}, seconds=0)
     with pytest.raises(NotFound):
         catalog.wait_until_published({"other": 0}, seconds=0)
+
+
+def test_a_database_that_is_away_is_told_at_once_and_at_the_deadline_as_the_reason_of_being_late(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> object:
+        raise Unavailable("the database is away")
+
+    monkeypatch.setattr(publication_wait, "table_info", away)
+    with pytest.raises(Unavailable):
+        catalog.wait_until_published({"t": 2}, seconds=60)
+    with pytest.raises(Late, match=r"version 2 of table 't' .* within 0 s: the database is away"):
+        catalog.wait_until_published({"t": 2}, seconds=0)

@@ -10,7 +10,7 @@ from deltamirror.txnlog.commit.request import Change, Operation, Request
 from tests.support.faults.transactions import losing_replies
 from tests.support.lakes.lake import add, execute, info_of, remove_of, row_counts
 
-pytestmark = pytest.mark.requirement("R34")
+pytestmark = [pytest.mark.requirement("R34"), pytest.mark.requirement("R87")]
 
 DAY = 24 * 60 * 60 * 1000
 

@@ -366,6 +366,22 @@ def test_a_bucket_of_the_same_name_at_another_endpoint_is_another_store(catalog:
     assert shut(None) == [DISK, "s3://other/"]
 
 
+@pytest.mark.parametrize(
+    ("error", "failures", "state"),
+    [(Unavailable("still away"), 6, BreakerState.OPEN), (PermissionDenied("not you"), 5, BreakerState.HALF_OPEN)],
+)
+def test_a_look_at_a_log_that_fails_opens_the_circuit_again_if_it_tells_of_the_store(
+    catalog: Catalog, error: DeltaMirrorError, failures: int, state: BreakerState
+) -> None:
+    leave_alone(catalog, until=1)
+    breakers = Breakers(catalog.database, local_settings(**HOURS), owner="me")
+    with pytest.raises(type(error)), breakers.looking("file:///lake/t"):
+        raise error
+    found = breaker_in(catalog)
+    assert (found.state, found.failures, found.prober) == (state, failures, None)
+    assert (found.retry_at == found.changed_at + 3_600_000) is (state is BreakerState.OPEN)
+
+
 @pytest.mark.requirement("R48")
 @pytest.mark.requirement("R50")
 def test_the_times_of_retries_are_kept_and_grow_up_to_the_longest(catalog: Catalog, tmp_path: Path) -> None:

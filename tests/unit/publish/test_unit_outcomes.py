@@ -26,6 +26,8 @@ from deltamirror.storage.store import Created, Exists, Store
 from deltamirror.work import CommitOutcome, Stage, Verification
 from tests.support.logs.commit_units import LEASE, commit_key, log_of, publish, unit_of, watched, work_of
 
+pytestmark = pytest.mark.requirement("R87")
+
 FOUNDATION = (
     b'{"commitInfo":{"operation":"CREATE TABLE","txnId":"x"}}\n'
     b'{"metaData":{"id":"t","format":{"provider":"parquet","options":{}},'

@@ -24,7 +24,7 @@ from tests.support.logs.checkpoint_attempts import CLASSIC, KINDS, LATER, V2, po
 from tests.support.logs.checkpoints import base_of, carried, objects, put_commits
 from tests.support.logs.commit_units import held, watched
 
-pytestmark = pytest.mark.requirement("R24")
+pytestmark = [pytest.mark.requirement("R24"), pytest.mark.requirement("R87")]
 
 CHECKPOINT = "00000000000000000003.checkpoint.parquet"
 COMMIT_KEY = "_delta_log/00000000000000000003.json"
