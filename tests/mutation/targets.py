@@ -303,6 +303,18 @@ TARGETS: Mapping[str, Target] = {
         tests=("tests/unit/publish/checkpoint/test_publishing.py",),
         harmless={"_Stopped.__init__: super().__init__(failure) -> pass": _EXCEPTION},
     ),
+    "deltamirror/publish/checkpoint/unchanged.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_unchanged_groups.py",),
+        harmless={
+            **_unfrozen_by_name("Group"),
+            **{
+                f"unchanged_groups: {mutant}": "every row group was looked at"
+                for mutant in ("zip(lasting, changed, strict=True) -> zip(lasting, changed)", "True -> False")
+            },
+            r"_Sought.within: '\x01' -> '\x01X'": "only more is read: the keys that follow decide",
+            "_has_any: return False -> return None": _TRUTH,
+        },
+    ),
     "deltamirror/publish/checkpoint/thrift.py": Target(tests=("tests/unit/publish/checkpoint/test_thrift.py",)),
     "deltamirror/publish/checkpoint/summary.py": Target(
         tests=("tests/unit/publish/checkpoint/test_summary.py",),

@@ -193,7 +193,7 @@ class _Sought:
         """The keys whose paths may lie within the bounds. Keys begin with paths; a zero byte ends these."""
         keys = self._in_order
         least, greatest = (pa.scalar(each, keys.type) for each in (bounds[0], f"{bounds[1]}\1"))
-        first, last = (pc.search_sorted(keys, each, side="left").as_py() for each in (least, greatest))
+        first, last = (pc.search_sorted(keys, each).as_py() for each in (least, greatest))
         return pa.concat_arrays([self._anywhere, keys.slice(first, last - first)])
 
 
