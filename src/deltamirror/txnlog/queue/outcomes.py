@@ -355,7 +355,7 @@ def _stop(session: Session, table_id: int, version: int, error: Diverged) -> boo
 def _raise_published(session: Session, table_ids: Sequence[int]) -> dict[int, int]:
     """How far the tables are published by now, which is written down.
 
-    A comparison may find versions gone between the two statements: what it wrote down stays, and the next record of the
+    A comparison may find versions gone between the two statements: its record stays, and the next one of the
     table goes on from there.
     """
     if not table_ids:
