@@ -129,6 +129,7 @@ def test_the_properties_of_settings_have_the_names_that_the_reference_gives() ->
         "deltamirror.checkpointSidecarActions",
         "deltamirror.cleanupEnabled",
         "deltamirror.historyKeep",
+        "deltamirror.maintenanceCompact",
         "deltamirror.maintenanceOptimize",
         "deltamirror.maintenanceSmallFiles",
         "deltamirror.maintenanceVacuum",
