@@ -65,8 +65,8 @@ class Query:
         """The ids of the next batch, which is the same if it is done again."""
         start = json.loads(self.offset)
         end = json.loads(json.dumps(self.reader.latestOffset(start, limit or self.reader.getDefaultReadLimit())))
-        found = self._read(start, end)
-        assert self._read(start, end) == found
+        found = self.read(start, end)
+        assert self.read(start, end) == found
         self.offset = json.dumps(end)
         return found
 
@@ -80,7 +80,7 @@ class Query:
                 return found
             found.append(batch)
 
-    def _read(self, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    def read(self, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
         tasks = sent(self.reader)
         groups = [sent(each) for each in self.reader.partitions(start, end)]
         batches = [batch for group in groups for batch in tasks.read(group)]
@@ -247,6 +247,35 @@ def test_another_table_of_the_same_name_is_not_read_on(table: Table, sqlite_lake
 def test_options_that_cannot_be_are_refused(table: Table, sqlite_lake: str, more: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         Query(sqlite_lake, **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5]),
+        ({"maxFilesPerTrigger": "1"}, [1, 2, 3, 4, 5]),
+        ({"startingVersion": "latest"}, [3, 4, 5]),
+        ({"startingVersion": "2"}, [2, 3, 4, 5]),
+    ],
+    ids=str,
+)
+def test_a_query_that_is_killed_in_its_first_batch_loses_and_doubles_nothing(
+    table: Table, sqlite_lake: str, more: dict[str, str], expected: list[int]
+) -> None:
+    """Spark does it again between the first place of the new process and the end that was written down."""
+    table.append(rows(1))
+    table.append(rows(2))
+    query = Query(sqlite_lake, **more)
+    table.append(rows(3))
+    start = json.loads(query.offset)
+    end = json.loads(json.dumps(query.reader.latestOffset(start, query.reader.getDefaultReadLimit())))
+    first = query.read(start, end)
+    table.append(rows(4))
+    table.append(rows(5))
+    query.restart()
+    assert query.read(query.reader.initialOffset(), end) == first
+    query.offset = json.dumps(end)
+    assert sorted([*first, *(each for batch in query.batches() for each in batch)]) == expected
 
 
 def test_the_next_version_is_waited_for(table: Table, sqlite_lake: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -50,6 +50,19 @@ class StreamPlace:
     version: int
     index: int
     is_whole: bool
+    began: int = -1
+    """The version that the stream began with, which every place of it carries; -1: of an older release."""
+    began_whole: bool = False
+    """Whether that was with all of its files."""
+
+    @classmethod
+    def first(cls, table_id: int, lineage: int, version: int, *, is_whole: bool) -> Self:
+        """The place that a stream begins with."""
+        return cls(table_id, lineage, version, 0, is_whole, version, is_whole)
+
+    def beginning(self) -> "StreamPlace":
+        """The place that the stream of this one began with."""
+        return replace(self, version=self.began, index=0, is_whole=self.began_whole)
 
     def next_version(self) -> "StreamPlace":
         """The place before what the next version added."""
@@ -114,7 +127,8 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files between two places, in groups of about the same size."""
-        first, last = self._required(start), self._required(end)
+        last = self._required(end)
+        first = _same_stream(self._required(start), last)
         with with_hint(), self._options.open() as catalog:
             files = listed_adds(self._between(catalog, first, last))
         return [FileGroup(group) for group in file_groups(files)]
@@ -124,16 +138,22 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_group(self._rows, partition)
 
     def _first_place(self, catalog: Catalog) -> StreamPlace:
-        options, here = self._options, StreamPlace(self._table_id, self._lineage, self._known_version, 0, True)
+        told = self._first_version(catalog)
+        version = self._known_version if told is None else told
+        return StreamPlace.first(self._table_id, self._lineage, version, is_whole=told is None)
+
+    def _first_version(self, catalog: Catalog) -> int | None:
+        """The version to start with, by the options; None: with all rows that there are."""
+        options = self._options
         if options.starts_latest:
-            return replace(here, version=self._newest(catalog) + 1, is_whole=False)
+            return self._newest(catalog) + 1
         if options.version is not None:
             self._require_reached(options.version, self._newest(catalog))
-            return replace(here, version=options.version, is_whole=False)
+            return options.version
         if options.as_of is not None:
             _require_past(catalog, options.as_of)
-            return replace(here, version=_first_since(catalog.table(options.table), options.as_of), is_whole=False)
-        return here
+            return _first_since(catalog.table(options.table), options.as_of)
+        return None
 
     def _require_reached(self, version: int, newest: int) -> None:
         """Refuse a start further on than the next version: rows that come before it would be passed over."""
@@ -201,6 +221,16 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             hint='.option("skipChangeCommits", "true") leaves such versions out, '
             '.option("ignoreDeletes", "true") those that add no rows',
         )
+
+
+def _same_stream(first: StreamPlace, last: StreamPlace) -> StreamPlace:
+    """Where a batch begins that ends with ``last``.
+
+    Spark asks for the first place again when it does the first batch again, after a restart, or even before it reads
+    that batch. The table may have got versions meanwhile, which come after the batch: its end knows where it began.
+    """
+    is_another = (first.began, first.began_whole) != (last.began, last.began_whole)
+    return last.beginning() if is_another and last.began >= 0 else first
 
 
 def _first_since(table: Table, time: str) -> int:
