@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from sqlalchemy import URL, Connection, Table, create_engine, event, func, select
 from sqlalchemy.pool import PoolProxiedConnection, StaticPool
 from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql.elements import ClauseElement
 
 from deltamirror.batches import batched
 from deltamirror.config import CatalogSettings
@@ -72,6 +73,11 @@ class SqliteDatabase(Database):
                     yield Connection(self.engine, driver)
                 finally:
                     driver.rollback()
+
+    def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
+        """In memory, as soon as no thread is in the transaction of the connection that they share."""
+        with self._turn if self._is_memory else nullcontext():
+            return super().glance(statement, values)
 
     @contextmanager
     def begun(self, step: Step) -> Iterator[Session]:
