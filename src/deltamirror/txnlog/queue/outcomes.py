@@ -280,14 +280,15 @@ def _done() -> ReturningUpdate[Any]:
     The clock is read once for all of them.
     """
     c = mirror_status.c
-    put_at = select(CLOCK).scalar_subquery() - _PUT.c.ago
+    now = select(CLOCK.label("time")).subquery("now").c.time
+    put_at = now - _PUT.c.ago
     return (
         update(mirror_status)
         .where(_THEIRS, c.state != _state(Status.SUCCESS))
         .values(
             state=_state(Status.SUCCESS),
             attempts=c.attempts + literal_column("1"),
-            updated_at=CLOCK,
+            updated_at=now,
             published_at=case((put_at < _PUT.c.started, _PUT.c.started), else_=put_at),
             milliseconds=_PUT.c.milliseconds,
             next_attempt_at=null(),
