@@ -10,8 +10,6 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.delta.chunks import commit_digest
 from deltamirror.errors import PermissionDenied, Transient, Unavailable
-from deltamirror.txnlog.database import number_rows
-from deltamirror.txnlog.queue import outcomes
 from deltamirror.txnlog.queue.backlog import (
     bytes_between,
     checkpoint_facts,
@@ -24,8 +22,7 @@ from deltamirror.txnlog.queue.backlog import (
     with_chunks,
     with_counts,
 )
-from deltamirror.txnlog.queue.findings import Turn
-from deltamirror.txnlog.queue.leases import Claim, release, take
+from deltamirror.txnlog.queue.leases import Claim, release
 from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_commits
 from deltamirror.txnlog.queue.status import attempts
 from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
@@ -488,35 +485,3 @@ def test_no_clock_of_an_executor_puts_a_version_before_its_claim_or_after_its_re
     [(published_at, updated_at)] = rows(catalog, "published_at, updated_at")[:1]
     [(claimed_at,)] = execute(catalog, "SELECT claimed_at FROM dl_leases")
     assert claimed_at <= published_at <= updated_at
-
-
-def test_a_version_that_is_found_gone_meanwhile_is_not_hidden_by_a_record(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A comparison lowers how far a table is published between the look of a record and what it writes down."""
-    encoded, told = number_rows.rows_value, list[str]()
-
-    def meanwhile(those: Any) -> str:
-        told.append(encoded(those))
-        if len(told) == 2:  # the first call is for the versions themselves
-            lease = take(catalog.database, found.table_id, lane=Lane.RECONCILIATION, owner="other", seconds=HOUR)
-            assert lease is not None
-            lost = Failure(error=Unavailable("it is gone"), stage=Stage.PUT, version=1, key="1")
-            Turn(catalog.database, lease, seconds=HOUR).take_back([lost])
-        return told[-1]
-
-    with opened(postgres_url) as catalog:
-        catalog.init()
-        made = create(catalog)
-        for number in range(4):
-            made.append([add(f"file{number}")])
-        work_on(catalog, upto=3)
-        [found] = claimed(catalog)
-        monkeypatch.setattr(outcomes, "rows_value", meanwhile)
-        assert record(catalog, published(found.lease, 4)).published == 0
-        assert len(told) == 2
-        states = [state for (state,) in rows(catalog, "state")]
-        assert states == ["SUCCESS", "FAILED", "SUCCESS", "SUCCESS", "SUCCESS"]
-        assert (status_of(catalog).published, status_of(catalog).failed) == (0, 1)
-        [again] = claimed(catalog)
-        assert (again.published, record(catalog, published(again.lease, 1)).published) == (0, 4)

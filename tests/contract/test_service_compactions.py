@@ -1,6 +1,5 @@
 """Services write log compaction files where settings or properties ask for it, of published commits alone."""
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from deltamirror.storage.open import store_at
 from deltamirror.wiring import open_importer, open_logs
 from deltamirror.work import Chore
 from tests.support.lakes.aging import age
-from tests.support.lakes.lake import opened
 from tests.support.mirrors.local import local_settings, until
 from tests.support.mirrors.maintaining import chore_record, maintaining_service
 from tests.support.readers.reader import Reader, assert_same_table
@@ -31,19 +29,6 @@ RARELY = {"delta.checkpointInterval": "1000"}
 
 def service(catalog: Catalog, **more: Any) -> AbstractContextManager[MirrorEngine]:
     return maintaining_service(catalog, **{"compact": True, "compact_commits": 3, **more})
-
-
-@pytest.fixture
-def catalog(catalog_url: str) -> Iterator[Catalog]:
-    with opened(catalog_url) as found:
-        found.init()
-        yield found
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 def table_of(catalog: Catalog, folder: Path, *, appends: int, name: str = "t", **properties: str) -> Table:

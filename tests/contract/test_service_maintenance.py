@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,6 @@ from tests.support.mirrors.maintaining import chore_record, maintaining_service
 from tests.support.monitoring.scraping import value
 
 pytestmark = [pytest.mark.requirement("R89"), pytest.mark.default_on("sqlite", "postgresql")]
-
-
-@pytest.fixture
-def catalog(catalog_url: str) -> Iterator[Catalog]:
-    with opened(catalog_url) as found:
-        found.init()
-        yield found
-
-
-@pytest.fixture
-def lake(sqlite_lake: str) -> Iterator[Catalog]:
-    with opened(sqlite_lake) as found:
-        yield found
 
 
 def table_of(
