@@ -44,6 +44,7 @@ from deltamirror.rows.changes import (
     UpdateRows,
     has_change_data,
 )
+from deltamirror.rows.discarding import discarded_on_failure
 from deltamirror.rows.duties import (
     require_copyable_rows,
     require_removable_rows,
@@ -54,7 +55,7 @@ from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import Scope, condition_of, value_in
 from deltamirror.rows.predicates import Condition, conjuncts, partition_choices
 from deltamirror.rows.sources import LargeRows
-from deltamirror.rows.writing import WrittenRows, discarded_on_failure
+from deltamirror.rows.writing import WrittenRows
 from deltamirror.txnlog.commit.request import Operation
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds
 
@@ -276,7 +277,7 @@ class Editor:
         )
 
     def _removes(self, rewritten: Rewritten, written: WrittenRows) -> list[Remove]:
-        with discarded_on_failure(written):
+        with discarded_on_failure([written]):
             adds = live_adds(self.taken, rewritten.removed)
         return [removed_file(adds[path], data_change=True) for path in rewritten.removed]
 

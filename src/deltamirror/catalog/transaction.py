@@ -41,10 +41,11 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Pro
 from deltamirror.delta.definition import Alteration
 from deltamirror.errors import InvalidInput, NotFound
 from deltamirror.rows.casting import require_castable
+from deltamirror.rows.discarding import discarded_if_refused, discarded_on_failure
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.sources import ArrowRows, RowData, is_row_data, row_source, rows_of, spark_session
-from deltamirror.rows.writing import WrittenRows, discard, discarded_if_refused
+from deltamirror.rows.writing import WrittenRows
 from deltamirror.txnlog.commit.fingerprint import content_digest
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 from deltamirror.txnlog.content.state import TableState
@@ -361,7 +362,7 @@ class Transaction:
         if self._before_commit is not None:
             self._before_commit(self._work)
         written: list[WrittenRows] = []
-        try:
+        with discarded_on_failure(written):
             for table, work in self._work.items():
                 work.require_consistent(table)
             for table, work in self._work.items():
@@ -370,9 +371,6 @@ class Transaction:
             if (idle := idle_answer(self._work.values())) is not None:
                 return idle
             request = self._request(content)
-        except BaseException:
-            discard(written)
-            raise
         with discarded_if_refused(written):
             return self._writer.commit(request)
 

@@ -31,6 +31,7 @@ from deltamirror.rows.changes import (
     has_change_data,
     is_true,
 )
+from deltamirror.rows.discarding import discarded_on_failure
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.scanning import Scan, TableFiles
 from deltamirror.rows.skipping import live_records, partition_rows
@@ -126,12 +127,8 @@ class Rewriting:
         half = msgspec.structs.replace(order.settings, memory=order.settings.memory // 2)
         feed = replace(order, layout=self._recorded, settings=half, is_change_data=True)
         data, changes = (RowFiles(each, store, task) for each in (replace(order, settings=half), feed))
-        try:
-            with changes.taking(self._recorded.arrow_schema) as take:
-                data.write(self._tracked.arrow_schema, rows(partial(self._record, take)))
-        except BaseException:
-            data.discard()
-            raise
+        with discarded_on_failure([data]), changes.taking(self._recorded.arrow_schema) as take:
+            data.write(self._tracked.arrow_schema, rows(partial(self._record, take)))
         return data.adds, changes.changes
 
     def _record(self, take: Callable[[pa.RecordBatch], None], kind: ChangeType, rows: pa.RecordBatch) -> None:

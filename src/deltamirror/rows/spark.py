@@ -30,12 +30,13 @@ from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.executors.access import executor_store, explained
 from deltamirror.executors.failures import translated_query
 from deltamirror.rows.changes import Rewritten
+from deltamirror.rows.discarding import discarded_on_failure
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.rewriting import Rewriting
 from deltamirror.rows.scanning import TableFiles, file_groups
 from deltamirror.rows.sources import LargeRows
 from deltamirror.rows.spark_batches import batches_by_rows
-from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows, discarded_on_failure
+from deltamirror.rows.writing import RowFiles, RowOrder, WrittenRows
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import is_of_one_machine
 from deltamirror.storage.store import Store
@@ -203,7 +204,7 @@ def edited_by_tasks(
     edits = _edits(session, rewriting, files, address)
     written = collected([each.rows for each in edits], layout, address, store)
     informed = replace(rewriting, change=rewriting.change.learn([each.report for each in edits]))
-    with discarded_on_failure(written):
+    with discarded_on_failure([written]):
         inserted = informed.insert(store)
     return together(edits, written, inserted)
 

@@ -21,6 +21,7 @@ from deltamirror.executors.access import explaining
 from deltamirror.executors.failures import translated_query
 from deltamirror.rows.casting import Caster
 from deltamirror.rows.changes import Counts, Rewritten, is_true
+from deltamirror.rows.discarding import discarded_on_failure
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.merging import SOURCE, TARGET, MergeRows, one_struct
 from deltamirror.rows.rewriting import Rewriting
@@ -29,7 +30,6 @@ from deltamirror.rows.sources import LargeRows
 from deltamirror.rows.spark import ANSWERS, ROW_ID, TaskEdit, answered, collected, edited, in_task, together, told
 from deltamirror.rows.spark_batches import batches_by_rows
 from deltamirror.rows.spark_scan import spark_schema
-from deltamirror.rows.writing import discarded_on_failure
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 
@@ -62,7 +62,7 @@ class LargeMerge:
         ):
             edits = self._edits(groups, matching)
             written = collected([each.rows for each in edits], layout, address, store)
-            with discarded_on_failure(written):
+            with discarded_on_failure([written]):
                 inserts = self._inserts(matching)
                 others = collected([each.rows for each in inserts], layout, address, store)
         counts = sum((each.rewritten.counts for each in inserts), Counts())

@@ -26,7 +26,7 @@ from deltamirror.delta.partitions import has_negative_fraction, partition_text
 from deltamirror.delta.paths import decode_path, encode_path, partition_directory
 from deltamirror.delta.properties import TARGET_FILE_SIZE, byte_count, is_enabled
 from deltamirror.delta.schema import DataType, Field
-from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, Transient, Unavailable
+from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.rows.casting import Caster
 from deltamirror.rows.dictionaries import columns_with_dictionaries
 from deltamirror.rows.duties import require_copyable_rows, require_writable_rows
@@ -41,9 +41,6 @@ __all__ = [
     "RowFiles",
     "RowOrder",
     "WrittenRows",
-    "discard",
-    "discarded_if_refused",
-    "discarded_on_failure",
     "row_numbers",
     "target_file_size",
     "with_rows",
@@ -473,34 +470,3 @@ def _property(metadata: Metadata, key: str, default: str) -> str:
 
 def _random_prefix() -> str:
     return "".join(random.choices(_LETTERS, k=_PREFIX_LENGTH))  # noqa: S311 - spreads keys over a store's servers
-
-
-def discard(written: Iterable[WrittenRows]) -> None:
-    """Delete data files of which no version knows, as far as their stores let it."""
-    for files in written:
-        files.discard()
-
-
-@contextmanager
-def discarded_on_failure(written: WrittenRows) -> Iterator[None]:
-    """Delete files again if anything fails inside: their commit has not begun."""
-    try:
-        yield
-    except BaseException:
-        written.discard()
-        raise
-
-
-@contextmanager
-def discarded_if_refused(written: Iterable[WrittenRows]) -> Iterator[None]:
-    """Delete files again whose commit is refused inside.
-
-    Not so where the outcome is not certain: vacuum finds files that no version names.
-    """
-    try:
-        yield
-    except (Transient, Unavailable, Internal):
-        raise
-    except DeltaMirrorError:
-        discard(written)
-        raise

@@ -18,10 +18,11 @@ from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.errors import InvalidInput
 from deltamirror.executors.access import executor_store
 from deltamirror.rows.casting import require_castable
+from deltamirror.rows.discarding import discarded_if_refused
 from deltamirror.rows.duties import require_writable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.spark import TaskRows, collected, written_by_task
-from deltamirror.rows.writing import RowOrder, WrittenRows, discarded_if_refused
+from deltamirror.rows.writing import RowOrder, WrittenRows
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.commit.request import Committed

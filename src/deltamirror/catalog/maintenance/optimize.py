@@ -21,12 +21,13 @@ from deltamirror.delta.properties import TARGET_FILE_SIZE
 from deltamirror.errors import InvalidInput
 from deltamirror.pipeline.run.compaction import Compactor, compactor_beside, open_compactor
 from deltamirror.rows.compaction import Bin
+from deltamirror.rows.discarding import discarded_if_refused
 from deltamirror.rows.duties import require_movable_rows
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.predicates import require_partition_columns
 from deltamirror.rows.skipping import possible_files
-from deltamirror.rows.writing import RowOrder, WrittenRows, discarded_if_refused, target_file_size
+from deltamirror.rows.writing import RowOrder, WrittenRows, target_file_size
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.open import Stores
 from deltamirror.txnlog.commit.request import Committed

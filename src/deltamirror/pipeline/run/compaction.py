@@ -9,8 +9,9 @@ from deltamirror.pipeline.run.opening import spark_module
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.run.spark_share import is_large_data
 from deltamirror.rows.compaction import Bin, compacted
+from deltamirror.rows.discarding import discarded_on_failure
 from deltamirror.rows.scanning import TableFiles
-from deltamirror.rows.writing import WrittenRows, discard
+from deltamirror.rows.writing import WrittenRows
 from deltamirror.storage.open import Stores
 
 __all__ = ["Compactor", "LocalCompactor", "compactor_beside", "open_compactor"]
@@ -39,13 +40,10 @@ class LocalCompactor:
     def run(self, bins: Sequence[Bin]) -> Sequence[Sequence[Add]]:
         """Arrow reads with several threads; memory holds the rows of one bin, as far as they wait to be written."""
         written: list[WrittenRows] = []
-        try:
+        with discarded_on_failure(written):
             for each in bins:
                 self._before_bin()
                 written.append(self._compacted(each))
-        except BaseException:
-            discard(written)
-            raise
         return [each.adds for each in written]
 
     def close(self) -> None:
