@@ -100,8 +100,8 @@ audit: setup ## Look for known vulnerabilities of the locked dependencies, at Py
 	$(BIN)/uv tool run --from pip-audit==$(PIP_AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
 		-r requirements/build.txt -r requirements/dev.txt
 
-bench: java setup ## Measure, beside delta-rs and the bare databases
-	$(BIN)/python -m benchmarks
+bench: java setup ## Measure, beside delta-rs, Delta Spark and the bare databases, and write docs/benchmarks.md
+	$(BIN)/python -m benchmarks --record
 
 bench-check: setup ## Fail if commits, publishing or checkpoints are far slower beside delta-rs than they were; some two minutes
 	$(BIN)/python -m benchmarks.check

@@ -4,6 +4,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import (
@@ -22,16 +24,19 @@ from benchmarks import (
     single,
 )
 from benchmarks.aims import verdicts
-from benchmarks.baseline import Baseline
 from benchmarks.lab import Lab, open_lab
 from benchmarks.machine import facts
+from benchmarks.page import write
 from benchmarks.report import Result
+from benchmarks.results import Measured, Results
 
 SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "single": single.run,
     "crowd": crowd.run,
     "bulk": bulk.run,
     "growth": growth.run,
+    "history": growth.run_history,
+    "tables": growth.run_tables,
     "publish": publish.run,
     "levels": levels.run,
     "checkpoint": checkpoint.run,
@@ -46,34 +51,49 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
 
 def main() -> None:
     arguments = _arguments()
+    begun, recorded = datetime.now(UTC), Results.load()
+    results, measured = [], recorded
     with open_lab(quick=arguments.quick) as lab:
         about = facts(postgresql=lab.server.version())
         for name, text in about.items():
             print(f"{name:<12} {text}")
-        results = [_run(name, lab) for name in arguments.only or SUITES]
-    _judge(results, machine=about["machine"], record=arguments.record)
+        for name in arguments.only or SUITES:
+            result, seconds = _run(name, lab)
+            results.append(result)
+            if arguments.record:  # at once: what follows takes long, and may fail
+                measured = measured.updated(name, _measured(result, begun, about, seconds))
+                measured.save()
+                write(measured)
+    _judge(results, recorded)
     if arguments.json is not None:
         figures = {result.name: result.figures for result in results}
         arguments.json.write_text(json.dumps({"facts": about, **figures}, indent=2) + "\n")
 
 
-def _judge(results: Sequence[Result], *, machine: str, record: bool) -> None:
-    """Print how far aims are reached, beside the stored baseline; store a new one if asked to."""
-    judged, baseline = list(verdicts(results)), Baseline.load()
-    if judged:
-        print("\nAgainst the aims (of the peer in the same run, where there is one), and the baseline")
-        print(f"of another run ({baseline.machine})\n")
+def _measured(result: Result, begun: datetime, about: Mapping[str, str], seconds: float) -> Measured:
+    return Measured(
+        run=f"{begun:%Y-%m-%d %H:%M}",
+        facts=about,
+        seconds=round(seconds),
+        table=result.table,
+        verdicts=[replace(verdict, ratio=round(verdict.ratio, 2)) for verdict in verdicts([result])],
+    )
+
+
+def _judge(results: Sequence[Result], recorded: Results) -> None:
+    """Print how far aims are reached, beside what was recorded before."""
+    if judged := list(verdicts(results)):
+        print("\nAgainst the aims (of the peer in the same run, where there is one), and what was recorded before\n")
     for verdict in judged:
-        print(f"{verdict}{baseline.compared(verdict)}")
-    if record:
-        baseline.updated(judged, machine).save()
+        print(f"{verdict}{recorded.compared(verdict)}")
 
 
-def _run(name: str, lab: Lab) -> Result:
+def _run(name: str, lab: Lab) -> tuple[Result, float]:
     begin = time.monotonic()
     result = SUITES[name](lab)
-    print(f"\n{result.table.text()}\n\n{name}: {time.monotonic() - begin:.0f} s", flush=True)
-    return result
+    seconds = time.monotonic() - begin
+    print(f"\n{result.table.text()}\n\n{name}: {seconds:.0f} s", flush=True)
+    return result, seconds
 
 
 def _arguments() -> argparse.Namespace:
@@ -81,10 +101,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=SUITES, help="measure this alone; may be repeated")
     parser.add_argument("--quick", action="store_true", help="less of everything, in under two minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
-    parser.add_argument("--record", action="store_true", help="store the ratios of this run as the baseline")
+    parser.add_argument("--record", action="store_true", help="write tables, charts and ratios into docs/benchmarks.md")
     arguments = parser.parse_args()
     if arguments.record and arguments.quick:
-        parser.error("--record stores ratios of whole measurements: leave out --quick")
+        parser.error("--record keeps results of whole measurements: leave out --quick")
     return arguments
 
 

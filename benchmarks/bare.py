@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 import zlib
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from benchmarks.adds import adds
 from benchmarks.lab import TABLE, Place
 from deltamirror import Add, Catalog
 
-__all__ = ["PROJECTIONS", "open_bare"]
+__all__ = ["PROJECTIONS", "add_versions", "open_bare"]
 
 PROJECTIONS = ("dl_commit_chunks", "dl_table_versions", "dl_files", "dl_mirror_status")
 _WAIT_SECONDS = 60
@@ -53,6 +54,50 @@ def open_bare(place: Place) -> "BareSqlite | BarePostgresql | BareDuckdb":
             return BarePostgresql(place)
         case _:
             return BareDuckdb(place)
+
+
+def add_versions(place: Place, count: int) -> None:
+    """Give the table so many versions of one add by a statement a table: copies of one, with keys of their own."""
+    _commit_one(place)
+    with closing(_connected(place)) as connection:
+        cursor = connection.cursor()
+        for table in PROJECTIONS:
+            cursor.execute(_copies(place.engine, table, _newest_row(cursor, table), count))
+        cursor.execute(f"UPDATE dl_heads SET version = version + {count}")
+        connection.commit()
+
+
+def _connected(place: Place) -> Any:
+    match place.engine:
+        case "sqlite":
+            return sqlite3.connect(place.url.removeprefix("sqlite:///"))
+        case "postgresql":
+            return psycopg.connect(place.url)
+        case _:
+            connection = duckdb.connect(place.url.removeprefix("duckdb:///"))
+            return connection.begin()
+
+
+def _copies(engine: str, table: str, row: dict[str, Any], count: int) -> str:
+    """A statement that copies the row of a version to the versions after it."""
+    keys = {
+        "version": "version + n",
+        "commit_id": "commit_id + n",
+        "txn_id": "'copy-' || n",
+        "path": "path || '-' || n",
+        "path_hash": "n",
+    }
+    if engine == "sqlite":
+        more = f"SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < {count}"
+    else:
+        more = f"SELECT n FROM generate_series(1, {count}) AS numbers(n)"
+    key = "version" if "version" in row else "commit_id"
+    values = ", ".join(keys.get(name, name) for name in row)
+    newest = f"SELECT * FROM {table} WHERE {key} = {row[key]}"
+    return (
+        f"WITH RECURSIVE series(n) AS ({more}) INSERT INTO {table} ({', '.join(row)})"
+        f" SELECT {values} FROM ({newest}) AS newest, series"
+    )
 
 
 def _template(place: Place, cursor: _Cursor) -> Template:

@@ -1,58 +1,128 @@
-"""Whether a commit gets slower as its table gets larger."""
+"""Whether a commit gets slower with the files of its table, with its versions, or with the tables beside it."""
 
-import statistics
 import time
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import cycle, islice
+from statistics import median
+from typing import Any, Final
 
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from benchmarks import child
-from benchmarks.adds import PARTITION_COLUMN, adds
+from benchmarks.adds import PARTITION_COLUMN, SCHEMA, adds
+from benchmarks.bare import add_versions
 from benchmarks.lab import ENGINES, TABLE, Lab, Place
 from benchmarks.report import Result, Table
 from benchmarks.writers import DELTA_RS, Subject, delta_rs_action, delta_rs_schema, open_writer, prepare
-from deltamirror import Catalog
+from deltamirror import Add, Catalog
 
-__all__ = ["measure", "run"]
+__all__ = ["by_files", "by_tables", "by_versions", "run", "run_history", "run_tables"]
 
-_SIZES = (0, 10_000, 100_000)
-_QUICK_SIZES = (0, 10_000)
-_WARM_UP = 10
+_WARM_UP: Final = 10
+_OURS: Final = [Subject("deltamirror", engine) for engine in ENGINES]
+_COMMITTED_TO: Final = 10
+_SLOW_TO_CREATE: Final = {"duckdb": 1_000}
+"""More tables than that would take minutes to create."""
 
 
 def run(lab: Lab) -> Result:
-    """The median latency of a commit, by the number of files in the table."""
-    sizes, seconds = _QUICK_SIZES if lab.quick else _SIZES, lab.pick(full=2.0, quick=1.0)
-    subjects = [*(Subject("deltamirror", engine) for engine in ENGINES), DELTA_RS]
-    found = {str(subject): {size: _once(lab, subject, size, seconds) for size in sizes} for subject in subjects}
-    rows = [(name, *(f"{cost:.2f}" for cost in by_size.values())) for name, by_size in found.items()]
-    header = ("p50 ms of a commit of one add", *(f"{size:,} files" for size in sizes))
-    return Result("growth", Table("Latency by the size of the table", header, rows), found)
+    """The median latency of a commit, by the number of files in the table; beside delta-rs."""
+    sizes = (0, 10_000) if lab.quick else (0, 10_000, 100_000)
+    return _result(
+        lab, "growth", "files", [*_OURS, DELTA_RS], dict.fromkeys(ENGINES, sizes) | {"files": sizes}, by_files
+    )
 
 
-def _once(lab: Lab, subject: Subject, size: int, seconds: float) -> Any:
+def run_history(lab: Lab) -> Result:
+    """By the number of versions before it."""
+    sizes = (100, 10_000) if lab.quick else (100, 10_000, 1_000_000)
+    return _result(lab, "history", "versions", _OURS, dict.fromkeys(ENGINES, sizes), by_versions)
+
+
+def run_tables(lab: Lab) -> Result:
+    """By the number of tables in the catalog."""
+    sizes = (10, 100) if lab.quick else (10, 1_000, 10_000)
+    most = {engine: [size for size in sizes if size <= _SLOW_TO_CREATE.get(engine, size)] for engine in ENGINES}
+    return _result(lab, "tables", "tables", _OURS, most, by_tables)
+
+
+def _result(
+    lab: Lab,
+    name: str,
+    what: str,
+    subjects: Sequence[Subject],
+    sizes: Mapping[str, Sequence[int]],
+    measure: Callable[..., float],
+) -> Result:
+    seconds = lab.pick(full=2.0, quick=1.0)
+    found = {
+        str(subject): {size: _once(lab, subject, measure, size, seconds) for size in sizes[subject.engine]}
+        for subject in subjects
+    }
+    columns = sorted({size for costs in found.values() for size in costs})
+    rows = [
+        (subject, *(f"{costs[size]:.2f}" if size in costs else "" for size in columns))
+        for subject, costs in found.items()
+    ]
+    header = ("p50 ms of a commit of one add", *(f"{size:,} {what}" for size in columns))
+    return Result(name, Table(f"Latency by the number of {what}", header, rows), found)
+
+
+def _once(lab: Lab, subject: Subject, measure: Callable[..., float], size: int, seconds: float) -> Any:
     with lab.place(subject.engine) as place:
         where = {"who": subject.who, "engine": subject.engine, "place": place.json()}
         return child.call(measure, **where, size=size, seconds=seconds)
 
 
-def measure(*, who: str, engine: str, place: dict[str, str], size: int, seconds: float) -> float:
+def by_files(*, who: str, engine: str, place: dict[str, str], size: int, seconds: float) -> float:
     """In a child: fill the table by one commit, then time small ones; milliseconds."""
     subject, where = Subject(who, engine), Place(**place)
     prepare(subject, where)
     if size:
         _fill(subject, where, size)
-    writer, source = open_writer(subject, where), adds(seed=4)
+    return _by_writer(subject, where, seconds)
+
+
+def by_versions(*, who: str, engine: str, place: dict[str, str], size: int, seconds: float) -> float:
+    """In a child: give the table that many versions, as rows of the database, then time small commits."""
+    where = Place(**place)
+    add_versions(where, size)
+    return _by_writer(Subject(who, engine), where, seconds)
+
+
+def by_tables(*, who: str, engine: str, place: dict[str, str], size: int, seconds: float) -> float:
+    """In a child: create that many tables, then time small commits, in turn to ten of them."""
+    where = Place(**place)
+    names = [f"many.t{number}" for number in range(size)]
+    with Catalog(where.url) as catalog:
+        for name in names:
+            location = f"{where.folder}/{name}"
+            catalog.create_table(name, location=location, schema=SCHEMA, partition_by=[PARTITION_COLUMN])
+        chosen = cycle(names[:: len(names) // _COMMITTED_TO])
+        return _median(lambda add: catalog.table(next(chosen)).append([add]), seconds)
+
+
+def _by_writer(subject: Subject, place: Place, seconds: float) -> float:
+    writer = open_writer(subject, place)
+    try:
+        return _median(writer.commit, seconds)
+    finally:
+        writer.close()
+
+
+def _median(commit: Callable[[Add], object], seconds: float) -> float:
+    source = adds(seed=4)
     for _ in range(_WARM_UP):
-        writer.commit(next(source))
-    latencies, begin = [], time.perf_counter()
+        commit(next(source))
+    return median(_latencies(commit, source, seconds)) * 1e3
+
+
+def _latencies(commit: Callable[[Add], object], source: Iterator[Add], seconds: float) -> Iterator[float]:
+    begin = time.perf_counter()
     while (before := time.perf_counter()) < begin + seconds:
-        writer.commit(next(source))
-        latencies.append(time.perf_counter() - before)
-    writer.close()
-    return statistics.median(latencies) * 1e3
+        commit(next(source))
+        yield time.perf_counter() - before
 
 
 def _fill(subject: Subject, place: Place, size: int) -> None:

@@ -1,0 +1,66 @@
+"""What was measured last, stored: the table and the ratios of each suite, and whether a run is within their spread.
+
+Times of two machines do not compare; ratios to a peer in the same run nearly do. Two runs of the same code on one
+machine differ by up to a half, so that only a ratio beyond that tells of a change.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks.aims import Verdict
+from benchmarks.report import Table
+
+__all__ = ["PATH", "SPREAD", "Measured", "Results"]
+
+PATH: Final = Path(__file__).with_name("results.json")
+SPREAD: Final = 1.5
+"""By which factor a ratio may differ, either way."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One suite of a run."""
+
+    run: str
+    """When its run began, in UTC: the suites of one run have the same."""
+    facts: Mapping[str, str]
+    """Machine and versions."""
+    seconds: int
+    table: Table
+    verdicts: Sequence[Verdict]
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """The last recorded measurement of each suite, by its name."""
+
+    suites: Mapping[str, Measured]
+
+    @classmethod
+    def load(cls, path: Path = PATH) -> "Results":
+        """Those that are stored."""
+        return msgspec.json.decode(path.read_bytes(), type=cls)
+
+    @property
+    def runs(self) -> Sequence[str]:
+        """The runs that they are of, the newest first."""
+        return sorted({suite.run for suite in self.suites.values()}, reverse=True)
+
+    def compared(self, verdict: Verdict) -> str:
+        """What a verdict is beside the stored ratio, in words that follow on it; empty where none is stored."""
+        stored = {each.what: each.ratio for suite in self.suites.values() for each in suite.verdicts}
+        before = stored.get(verdict.what)
+        if before is None:
+            return ""
+        change = verdict.ratio / before
+        word = "below" if change < 1 / SPREAD else "above" if change > SPREAD else "within"
+        return f"; recorded {before:.2f} ×, {word} its spread (factor {SPREAD:g})"
+
+    def updated(self, name: str, measured: Measured) -> "Results":
+        """With another measurement of a suite."""
+        return Results(suites={**self.suites, name: measured})
+
+    def save(self, path: Path = PATH) -> None:
+        """Store them, to be read by people, too."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

@@ -1,0 +1,89 @@
+"""``python -m benchmarks`` compares its ratios with recorded ones, and writes a page with tables and charts."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from msgspec.json import encode
+
+from benchmarks import __main__ as program
+from benchmarks.aims import Verdict, verdicts
+from benchmarks.lab import ENGINES
+from benchmarks.page import CHARTS, PAGE, charts, page
+from benchmarks.report import Result, Table
+from benchmarks.results import Measured, Results
+
+pytestmark = pytest.mark.requirement("R91")
+
+GROWTH = Table("Latency", ("p50 ms", "0 files", "1,000 files"), [("us", "1.50", "3.00"), ("peer", "20.00", "")])
+
+
+def measured(*found: Verdict, run: str = "2026-01-01 10:00", table: Table = GROWTH) -> Measured:
+    return Measured(run=run, facts={"machine": "here"}, seconds=3, table=table, verdicts=found)
+
+
+RESULTS = Results(
+    suites={
+        "single": measured(Verdict("commits", 12.0, 10.0, "; a note"), Verdict("scans", 0.5, 2.0)),
+        "growth": measured(run="2025-12-31 09:00"),
+    }
+)
+
+
+@pytest.mark.parametrize(("ratio", "word"), [(7.9, "below"), (8.1, "within"), (17.9, "within"), (18.1, "above")])
+def test_a_ratio_is_told_from_the_recorded_one_beyond_its_spread(ratio: float, word: str) -> None:
+    said = RESULTS.compared(Verdict("commits", ratio, 10.0))
+    assert said == f"; recorded 12.00 ×, {word} its spread (factor 1.5)"
+
+
+def test_nothing_is_said_of_a_ratio_that_is_not_recorded() -> None:
+    assert RESULTS.compared(Verdict("merges", 1.0, 1.0)) == ""
+
+
+def test_a_recorded_suite_replaces_its_last_results_and_no_others(tmp_path: Path) -> None:
+    file, another = tmp_path / "results.json", measured(Verdict("commits", 13.0, 10.0), run="2026-02-02 10:00")
+    RESULTS.updated("single", another).save(file)
+    expected = Results(suites={"single": another, "growth": RESULTS.suites["growth"]})
+    assert encode(Results.load(file)) == encode(expected)
+
+
+def test_a_run_finds_its_ratios_by_their_names_in_the_stored_file() -> None:
+    rates = {f"{kind} {engine}": [{"rate": 20.0}] for kind in ("deltamirror", "bare") for engine in ENGINES}
+    single = Result("single", Table("", (), ()), {**rates, "delta-rs": [{"rate": 2.0}]})
+    told = [verdict.what for verdict in verdicts([single])]
+    assert told == ["one writer, sqlite", "one writer, postgresql", "one writer, duckdb"]
+    assert all(Results.load().compared(Verdict(what, 1.0, 1.0)) for what in told)
+
+
+def test_a_short_run_is_not_recorded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--quick", "--record"])
+    with pytest.raises(SystemExit):
+        program.main()
+    assert "leave out --quick" in capsys.readouterr().err
+
+
+def test_the_page_shows_what_is_stored() -> None:
+    stored = Results.load()
+    assert page(PAGE.read_text(), stored) == PAGE.read_text(), "run `python -m benchmarks.page`"
+    assert {name: (CHARTS / name).read_text() for name in charts(stored)} == charts(stored)
+
+
+def test_the_page_keeps_what_people_wrote_and_says_of_which_run_a_table_is() -> None:
+    text = page(page(PAGE.read_text(), Results.load()), RESULTS)
+    before, after = PAGE.read_text().split("<!-- Written")[0], PAGE.read_text().split("what is written. -->")[1]
+    assert text.startswith(before)
+    assert text.endswith(after)
+    assert "1 of 2 aims are reached" in text
+    assert "### growth, in the run of 2025-12-31 09:00 (3 s)" in text
+    assert "### single (3 s)" in text
+
+
+def test_a_chart_has_a_bar_for_each_aim_and_a_line_for_each_subject() -> None:
+    drawn = {name: ET.fromstring(text) for name, text in charts(RESULTS).items()}  # noqa: S314 - our own
+    space = "{http://www.w3.org/2000/svg}"
+    colours = [bar.get("fill") for bar in drawn["aims.svg"].findall(f"{space}rect")]
+    assert len(colours) == 3  # with the paper
+    assert colours[1] != colours[2]
+    points = [line.get("points", "").split() for line in drawn["growth.svg"].findall(f"{space}polyline")]
+    assert [len(line) for line in points] == [2, 1]
+    assert float(points[0][1].split(",")[1]) < float(points[0][0].split(",")[1]), "dearer is higher"
