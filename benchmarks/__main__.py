@@ -37,6 +37,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "growth": growth.run,
     "history": growth.run_history,
     "tables": growth.run_tables,
+    "claims": growth.run_claims,
     "publish": publish.run,
     "levels": levels.run,
     "checkpoint": checkpoint.run,
@@ -76,6 +77,7 @@ def _measured(result: Result, begun: datetime, about: Mapping[str, str], seconds
         facts=about,
         seconds=round(seconds),
         table=result.table,
+        figures=result.figures,
         verdicts=[replace(verdict, ratio=round(verdict.ratio, 2)) for verdict in verdicts([result])],
     )
 

@@ -10,7 +10,6 @@ import threading
 import time
 import uuid
 import zlib
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ from benchmarks.adds import adds
 from benchmarks.lab import TABLE, Place
 from deltamirror import Add, Catalog
 
-__all__ = ["PROJECTIONS", "add_versions", "open_bare"]
+__all__ = ["PROJECTIONS", "commit_one", "newest_row", "open_bare"]
 
 PROJECTIONS = ("dl_commit_chunks", "dl_table_versions", "dl_files", "dl_mirror_status")
 _WAIT_SECONDS = 60
@@ -56,62 +55,20 @@ def open_bare(place: Place) -> "BareSqlite | BarePostgresql | BareDuckdb":
             return BareDuckdb(place)
 
 
-def add_versions(place: Place, count: int) -> None:
-    """Give the table so many versions of one add by a statement a table: copies of one, with keys of their own."""
-    _commit_one(place)
-    with closing(_connected(place)) as connection:
-        cursor = connection.cursor()
-        for table in PROJECTIONS:
-            cursor.execute(_copies(place.engine, table, _newest_row(cursor, table), count))
-        cursor.execute(f"UPDATE dl_heads SET version = version + {count}")
-        connection.commit()
-
-
-def _connected(place: Place) -> Any:
-    match place.engine:
-        case "sqlite":
-            return sqlite3.connect(place.url.removeprefix("sqlite:///"))
-        case "postgresql":
-            return psycopg.connect(place.url)
-        case _:
-            connection = duckdb.connect(place.url.removeprefix("duckdb:///"))
-            return connection.begin()
-
-
-def _copies(engine: str, table: str, row: dict[str, Any], count: int) -> str:
-    """A statement that copies the row of a version to the versions after it."""
-    keys = {
-        "version": "version + n",
-        "commit_id": "commit_id + n",
-        "txn_id": "'copy-' || n",
-        "path": "path || '-' || n",
-        "path_hash": "n",
-    }
-    if engine == "sqlite":
-        more = f"SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < {count}"
-    else:
-        more = f"SELECT n FROM generate_series(1, {count}) AS numbers(n)"
-    key = "version" if "version" in row else "commit_id"
-    values = ", ".join(keys.get(name, name) for name in row)
-    newest = f"SELECT * FROM {table} WHERE {key} = {row[key]}"
-    return (
-        f"WITH RECURSIVE series(n) AS ({more}) INSERT INTO {table} ({', '.join(row)})"
-        f" SELECT {values} FROM ({newest}) AS newest, series"
-    )
-
-
 def _template(place: Place, cursor: _Cursor) -> Template:
     (table_id,) = cursor.execute("SELECT table_id FROM dl_tables").fetchone()
-    return Template(table_id, {table: _newest_row(cursor, table) for table in PROJECTIONS})
+    return Template(table_id, {table: newest_row(cursor, table) for table in PROJECTIONS})
 
 
-def _newest_row(cursor: _Cursor, table: str) -> dict[str, Any]:
+def newest_row(cursor: _Cursor, table: str) -> dict[str, Any]:
+    """The row that a table has of the newest commit, by column."""
     key = "version" if table in {"dl_table_versions", "dl_mirror_status"} else "commit_id"
     found = cursor.execute(f"SELECT * FROM {table} ORDER BY {key} DESC LIMIT 1")
     return dict(zip([column[0] for column in found.description], found.fetchone(), strict=True))
 
 
-def _commit_one(place: Place) -> None:
+def commit_one(place: Place) -> None:
+    """A commit of one add, by deltamirror."""
     with Catalog(place.url) as catalog:
         catalog.table(TABLE).append(list(islice(adds(seed=secrets.randbits(32)), 1)))
 
@@ -149,7 +106,7 @@ class BareSqlite:
 
     def __init__(self, place: Place) -> None:
         path = place.url.removeprefix("sqlite:///")
-        _commit_one(place)
+        commit_one(place)
         self._connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
         self._cursor = self._connection.cursor()
         self._cursor.execute("PRAGMA journal_mode=WAL")
@@ -169,7 +126,7 @@ class BareDuckdb:
     """One connection; threads take turns, since concurrent updates of a row fail in DuckDB."""
 
     def __init__(self, place: Place) -> None:
-        _commit_one(place)
+        commit_one(place)
         self._connection = duckdb.connect(place.url.removeprefix("duckdb:///"))
         self._statements = _Statements(_template(place, self._connection))
         self._turn = threading.Lock()
@@ -188,7 +145,7 @@ class BarePostgresql:
     """One statement in one round trip: the head is updated first, so that writers queue for it."""
 
     def __init__(self, place: Place) -> None:
-        _commit_one(place)
+        commit_one(place)
         self._connection = psycopg.connect(place.url, autocommit=True)
         self._template = _template(place, self._connection)
         self._statement = self._one_statement()

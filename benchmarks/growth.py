@@ -10,20 +10,23 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from benchmarks import child
-from benchmarks.adds import PARTITION_COLUMN, SCHEMA, adds
-from benchmarks.bare import add_versions
+from benchmarks.adds import PARTITION_COLUMN, adds
+from benchmarks.copies import add_tables, add_versions
 from benchmarks.lab import ENGINES, TABLE, Lab, Place
 from benchmarks.report import Result, Table
 from benchmarks.writers import DELTA_RS, Subject, delta_rs_action, delta_rs_schema, open_writer, prepare
 from deltamirror import Add, Catalog
+from deltamirror.txnlog.queue.leases import claim
+from deltamirror.work import Lane
 
-__all__ = ["by_files", "by_tables", "by_versions", "run", "run_history", "run_tables"]
+__all__ = ["by_files", "by_tables", "by_versions", "claims_by_tables", "run", "run_claims", "run_history", "run_tables"]
 
 _WARM_UP: Final = 10
 _OURS: Final = [Subject("deltamirror", engine) for engine in ENGINES]
 _COMMITTED_TO: Final = 10
-_SLOW_TO_CREATE: Final = {"duckdb": 1_000}
-"""More tables than that would take minutes to create."""
+_CLAIMED: Final = 64
+_COMMIT: Final = "p50 ms of a commit of one add"
+_CLAIM: Final = "p50 ms of a claim that finds nothing"
 
 
 def run(lab: Lab) -> Result:
@@ -42,9 +45,14 @@ def run_history(lab: Lab) -> Result:
 
 def run_tables(lab: Lab) -> Result:
     """By the number of tables in the catalog."""
-    sizes = (10, 100) if lab.quick else (10, 1_000, 10_000)
-    most = {engine: [size for size in sizes if size <= _SLOW_TO_CREATE.get(engine, size)] for engine in ENGINES}
-    return _result(lab, "tables", "tables", _OURS, most, by_tables)
+    sizes = (10, 100) if lab.quick else (10, 1_000, 10_000, 100_000)
+    return _result(lab, "tables", "tables", _OURS, dict.fromkeys(ENGINES, sizes), by_tables)
+
+
+def run_claims(lab: Lab) -> Result:
+    """The question of an idle service, by the number of tables in the catalog."""
+    sizes = (10, 100) if lab.quick else (10, 1_000, 10_000, 100_000)
+    return _result(lab, "claims", "tables", _OURS, dict.fromkeys(ENGINES, sizes), claims_by_tables, _CLAIM)
 
 
 def _result(
@@ -54,6 +62,7 @@ def _result(
     subjects: Sequence[Subject],
     sizes: Mapping[str, Sequence[int]],
     measure: Callable[..., float],
+    timed: str = _COMMIT,
 ) -> Result:
     seconds = lab.pick(full=2.0, quick=1.0)
     found = {
@@ -65,7 +74,7 @@ def _result(
         (subject, *(f"{costs[size]:.2f}" if size in costs else "" for size in columns))
         for subject, costs in found.items()
     ]
-    header = ("p50 ms of a commit of one add", *(f"{size:,} {what}" for size in columns))
+    header = (timed, *(f"{size:,} {what}" for size in columns))
     return Result(name, Table(f"Latency by the number of {what}", header, rows), found)
 
 
@@ -92,15 +101,22 @@ def by_versions(*, who: str, engine: str, place: dict[str, str], size: int, seco
 
 
 def by_tables(*, who: str, engine: str, place: dict[str, str], size: int, seconds: float) -> float:
-    """In a child: create that many tables, then time small commits, in turn to ten of them."""
+    """In a child: give the catalog that many tables, then time small commits, in turn to ten of them."""
     where = Place(**place)
-    names = [f"many.t{number}" for number in range(size)]
+    names = add_tables(where, size)
     with Catalog(where.url) as catalog:
-        for name in names:
-            location = f"{where.folder}/{name}"
-            catalog.create_table(name, location=location, schema=SCHEMA, partition_by=[PARTITION_COLUMN])
         chosen = cycle(names[:: len(names) // _COMMITTED_TO])
         return _median(lambda add: catalog.table(next(chosen)).append([add]), seconds)
+
+
+def claims_by_tables(*, who: str, engine: str, place: dict[str, str], size: int, seconds: float) -> float:
+    """In a child: the same, and time what a service asks at every poll: which tables wait; none does."""
+    where = Place(**place)
+    add_tables(where, size)
+    with Catalog(where.url) as catalog:
+        return _median(
+            lambda _: claim(catalog.database, lane=Lane.COMMITS, owner=who, seconds=60.0, limit=_CLAIMED), seconds
+        )
 
 
 def _by_writer(subject: Subject, place: Place, seconds: float) -> float:

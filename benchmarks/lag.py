@@ -2,23 +2,24 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any, Final
 
 import psycopg
 
 from benchmarks.adds import PARTITION_COLUMN, SCHEMA, adds
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table, rate
-from benchmarks.service import CpuMeter, Rig, open_rig
+from benchmarks.service import SERVICE, CpuMeter, Rig, open_rig, server_pid
 from deltamirror import Catalog
 
 __all__ = ["Lags", "Load", "measure", "run"]
 
-_WRITERS = 8
-_CATCHES_UP_WITHIN = 300
+_WRITERS: Final = 8
+_CATCHES_UP_WITHIN: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,14 @@ class Load:
     """The same load goes before what is measured: a JVM compiles its code as it goes."""
 
 
+_LOADS: Final = (
+    Load(tables=20, commits_a_second=20, seconds=60, warms_up_for=30),
+    Load(tables=50, commits_a_second=50, seconds=60, warms_up_for=30),
+    Load(tables=100, commits_a_second=100, seconds=300, warms_up_for=30),
+)
+_QUICK_LOADS: Final = tuple(replace(load, seconds=20, warms_up_for=5) for load in (_LOADS[0], _LOADS[2]))
+
+
 @dataclass(frozen=True, slots=True)
 class Lags:
     """The time from the commit of each version to its presence in the log, in milliseconds, as SQL has it."""
@@ -40,27 +49,36 @@ class Lags:
     seconds: float
     late: float
     """By how many seconds the last commit was late: a load that could not be made."""
-    cores: float
-    """Of the service, its JVM and workers."""
+    computed: Mapping[str, float]
+    """Seconds of the processor, by part."""
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> dict[str, Any]:
         """By name."""
         quantiles = statistics.quantiles(self.milliseconds, n=100)
         times = {"p50": quantiles[49], "p95": quantiles[94], "p99": quantiles[98], "worst": max(self.milliseconds)}
-        return {"rate": len(self.milliseconds) / self.seconds, **times, "late": self.late, "cores": self.cores}
+        cores = {part: seconds / self.seconds for part, seconds in self.computed.items()}
+        return {"rate": len(self.milliseconds) / self.seconds, **times, "late": self.late, "cores": cores}
 
 
 def run(lab: Lab) -> Result:
-    """Quantiles of the time from the commit of a version to its presence in the log."""
-    seconds, warm = int(lab.pick(full=300, quick=20)), int(lab.pick(full=30, quick=5))
-    load = Load(tables=100, commits_a_second=100, seconds=seconds, warms_up_for=warm)
+    """Quantiles of the time from the commit of a version to its presence in the log, under three loads."""
+    figures = {str(load.commits_a_second): _measured(lab, load) for load in (_QUICK_LOADS if lab.quick else _LOADS)}
+    parts = next(iter(figures.values()))["cores"]
+    header = ("", "commits/s", "p50 ms", "p95 ms", "p99 ms", "worst ms", *(f"{part}: ms" for part in parts))
+    rows = [(f"{load} tables", *_cells(found)) for load, found in figures.items()]
+    title = "From commit to visible, PostgreSQL and S3, Spark local[2]; and processor time of a version"
+    return Result("lag", Table(title, header, rows), figures)
+
+
+def _measured(lab: Lab, load: Load) -> dict[str, Any]:
     with lab.place("postgresql") as place:
-        figures = measure(place.url, load).figures()
-    header = ("", "commits/s", "p50 ms", "p95 ms", "p99 ms", "worst ms", "cores of the service")
-    times = [f"{figures[name]:,.0f}" for name in ("p50", "p95", "p99", "worst")]
-    what = f"{load.tables} tables, {seconds} s after {warm} s"
-    row = (what, rate(figures["rate"]), *times, f"{figures['cores']:.2f}")
-    return Result("lag", Table("From commit to visible, PostgreSQL and S3, Spark local[2]", header, [row]), figures)
+        return measure(place.url, load).figures()
+
+
+def _cells(figures: dict[str, Any]) -> Iterator[str]:
+    yield rate(figures["rate"])
+    yield from (f"{figures[name]:,.0f}" for name in ("p50", "p95", "p99", "worst"))
+    yield from (f"{cores * 1_000 / figures['rate']:.1f}" for cores in figures["cores"].values())
 
 
 def measure(url: str, load: Load) -> Lags:
@@ -72,11 +90,12 @@ def measure(url: str, load: Load) -> Lags:
             warm, _ = _load(rig, names, load.warms_up_for, load.commits_a_second, seed=7)
             _wait(rig, warm)
             begin = time.monotonic()
-            with CpuMeter(pid) as meter:
+            own = time.process_time()
+            with CpuMeter({SERVICE: pid, "PostgreSQL": server_pid(url), "S3 server": rig.pid}) as meter:
                 committed, late = _load(rig, names, load.seconds, load.commits_a_second, seed=8)
-            taken = time.monotonic() - begin
+            taken, own = time.monotonic() - begin, time.process_time() - own
             _wait(rig, committed)
-        return Lags(_lags(url, warm), taken, late, meter.seconds / taken)
+        return Lags(_lags(url, warm), taken, late, {**meter.seconds, "writer": own})
 
 
 def _load(rig: Rig, names: list[str], seconds: int, a_second: int, *, seed: int) -> tuple[dict[str, int], float]:

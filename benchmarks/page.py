@@ -1,12 +1,13 @@
 """``python -m benchmarks.page``: writes what was measured last into docs/benchmarks.md, with its charts."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.aims import Verdict
 from benchmarks.charts import bars, lines
+from benchmarks.model import Costs, World, check, sizing
 from benchmarks.report import Table
 from benchmarks.results import Measured, Results
 
@@ -17,10 +18,12 @@ PAGE: Final = _DOCS / "benchmarks.md"
 CHARTS: Final = _DOCS / "charts"
 _START: Final = "<!-- Written by `python -m benchmarks --record` from benchmarks/results.json. -->"
 _END: Final = "<!-- The end of what is written. -->"
+_WORLD: Final = World(tables=100_000, commits_a_second=10_000.0, postgresql_cores=16)
 _BY_SIZE: Final = {
     "growth": "Latency of a commit by the files of its table",
     "history": "Latency of a commit by the versions of its table",
     "tables": "Latency of a commit by the tables of its catalog",
+    "claims": "Latency of a claim that finds nothing by the tables of the catalog",
 }
 
 
@@ -60,6 +63,8 @@ def _figures(results: Results) -> Iterator[str]:
     yield from (_aims(_verdicts(results)).text(), "")
     for name, suite in results.suites.items():
         yield from _suite(name, suite, newest)
+    if {"lag", "claims"} <= results.suites.keys():
+        yield from _larger_world(results.suites["lag"].figures, results.suites["claims"].figures)
 
 
 def _suite(name: str, suite: Measured, newest: str) -> Iterator[str]:
@@ -67,6 +72,11 @@ def _suite(name: str, suite: Measured, newest: str) -> Iterator[str]:
     yield from (f"### {name}{of} ({suite.seconds:,} s)", "", suite.table.text(), "")
     if name in _BY_SIZE:
         yield from (f"![{_BY_SIZE[name]}](charts/{name}.svg)", "")
+
+
+def _larger_world(lag: Mapping[str, Any], claims: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("### A larger world", "", check(lag).text(), "")
+    yield from (sizing(_WORLD, Costs.measured(lag, claims)).text(), "")
 
 
 def _verdicts(results: Results) -> Sequence[Verdict]:

@@ -6,7 +6,7 @@ machine differ by up to a half, so that only a ratio beyond that tells of a chan
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -29,6 +29,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Machine and versions."""
     seconds: int
     table: Table
+    figures: Mapping[str, Any]
     verdicts: Sequence[Verdict]
 
 

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import psycopg
 from msgspec.structs import replace
@@ -18,7 +19,11 @@ from deltamirror.config import Settings
 from tests.support.readers.s3_access import S3Access
 from tests.support.servers.versity_server import VersityServer, started_versity
 
-__all__ = ["CpuMeter", "Rig", "open_rig", "transactions"]
+__all__ = ["EXECUTORS", "JVM", "SERVICE", "CpuMeter", "Rig", "open_rig", "server_pid", "transactions"]
+
+SERVICE: Final = "service"
+JVM: Final = "Spark's JVM"
+EXECUTORS: Final = "executors"
 
 _ENDS_WITHIN = 60
 _STARTS_WITHIN = 180
@@ -33,6 +38,12 @@ class Rig:
     url: str
     bucket: str
     server: VersityServer
+
+    @property
+    def pid(self) -> int:
+        """The process of the S3 server."""
+        assert self.server.process is not None
+        return self.server.process.pid
 
     def settings(self) -> Settings:
         """Those of writers."""
@@ -88,23 +99,25 @@ def open_rig(url: str) -> Iterator[Rig]:
 
 
 class CpuMeter:
-    """What a process and those that it started compute inside of the ``with`` block.
+    """What processes, and those that they started, compute inside of the ``with`` block, by the names of their parts.
 
     They are looked at several times a second: Spark ends workers that have nothing to do, and what these have computed
     is then known to none.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._pid, self._over = pid, threading.Event()
+    def __init__(self, parts: Mapping[str, int]) -> None:
+        self._parts, self._over = parts, threading.Event()
         self._before = dict(self._look())
         self._last = dict(self._before)
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     @property
-    def seconds(self) -> float:
-        """Of the processor."""
-        ticks = sum(last - self._before.get(each, 0) for each, last in self._last.items())
-        return ticks / os.sysconf("SC_CLK_TCK")
+    def seconds(self) -> Mapping[str, float]:
+        """Of the processor, by part; those of a service are its own process, Spark's JVM, and Python on executors."""
+        found: Counter[str] = Counter()
+        for each, last in self._last.items():
+            found[each.part] += last - self._before.get(each, 0)
+        return {part: ticks / os.sysconf("SC_CLK_TCK") for part, ticks in found.items()}
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -119,13 +132,33 @@ class CpuMeter:
         while not self._over.wait(_LOOKS_EVERY):
             self._last |= self._look()
 
-    def _look(self) -> Iterator[tuple[tuple[int, int], int]]:
-        """Ticks by process, which its id and the time of its start make one."""
-        for each in _with_children(self._pid):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                # The name, in parentheses, may have spaces; user and system time are the 14th and 15th field.
-                fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-                yield (each, int(fields[19])), int(fields[11]) + int(fields[12])
+    def _look(self) -> Iterator[tuple["_Process", int]]:
+        """Ticks by process."""
+        for part, pid in self._parts.items():
+            for each, of_part in _with_children(pid, part):
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    fields = _stat(each)
+                    yield _Process(of_part, each, int(fields[19])), int(fields[11]) + int(fields[12])
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process, which its id and the time of its start make one."""
+
+    part: str
+    pid: int
+    started: int
+
+
+def _stat(pid: int) -> list[str]:
+    """From the third field on: the name before them, in parentheses, may have spaces."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def server_pid(url: str) -> int:
+    """The process of a PostgreSQL server on this machine that all its others are below."""
+    with psycopg.connect(url) as connection:
+        return int(_stat(connection.info.backend_pid)[1])
 
 
 def transactions(url: str) -> int:
@@ -137,9 +170,13 @@ def transactions(url: str) -> int:
     return int(row[0])
 
 
-def _with_children(pid: int) -> Iterator[int]:
-    yield pid
+def _with_children(pid: int, part: str) -> Iterator[tuple[int, str]]:
+    """A process and all below it, with the parts that they are of."""
     with suppress(FileNotFoundError, ProcessLookupError):  # a process or thread that has ended
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+            part = JVM
+        yield pid, part
+        below = EXECUTORS if part == JVM else part
         for task in list(Path(f"/proc/{pid}/task").iterdir()):
             for child in (task / "children").read_text().split():
-                yield from _with_children(int(child))
+                yield from _with_children(int(child), below)

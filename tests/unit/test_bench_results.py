@@ -19,7 +19,7 @@ GROWTH = Table("Latency", ("p50 ms", "0 files", "1,000 files"), [("us", "1.50", 
 
 
 def measured(*found: Verdict, run: str = "2026-01-01 10:00", table: Table = GROWTH) -> Measured:
-    return Measured(run=run, facts={"machine": "here"}, seconds=3, table=table, verdicts=found)
+    return Measured(run=run, facts={"machine": "here"}, seconds=3, table=table, figures={}, verdicts=found)
 
 
 RESULTS = Results(
