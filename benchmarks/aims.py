@@ -17,6 +17,7 @@ _BATCHES = 5.0
 _ONE_BY_ONE = 3.0
 _CHECKPOINT = {"delta-rs": {"first": 1.5, "next": 5.0}, "Delta Spark": {"first": 3.0, "next": 20.0}}
 _SIZE = 3.0
+_OPENED_BY = 1.0
 _IMPORT_FILES = 1 / 1.5
 _IMPORT_COMMITS = 1 / 2
 _OPENING = {"": 10.0, ", checkpoint": 2.0}
@@ -122,6 +123,16 @@ def _checkpoint(figures: dict[str, Any]) -> Iterator[Verdict]:
                 yield Verdict(f"{which} checkpoint, beside {peer}{data}", ratio, aim)
         ratio = figures[f"delta-rs{data}"]["megabytes"] / ours["megabytes"]
         yield Verdict(f"size, beside delta-rs{data}", ratio, _SIZE)
+    yield from _opened(figures)
+
+
+def _opened(figures: dict[str, Any]) -> Iterator[Verdict]:
+    """By our checkpoint, beside the one that the reader wrote itself; DuckDB writes none."""
+    times = {name: figures[f"{name}, {figures['fewer']:,} files"] for name in ("deltamirror", *_CHECKPOINT)}
+    for reader in ("delta-rs", "DuckDB", "Delta Spark"):
+        own = min(times[name][f"open {reader}"] for name in _CHECKPOINT if name == reader or reader not in _CHECKPOINT)
+        ratio = own / times["deltamirror"][f"open {reader}"]
+        yield Verdict(f"{reader} opens by our checkpoint, of its own", ratio, _OPENED_BY)
 
 
 def _import(figures: dict[str, Any]) -> Iterator[Verdict]:

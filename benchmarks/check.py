@@ -90,7 +90,7 @@ def _checkpoints(lab: Lab) -> Iterator[tuple[str, float]]:
     ours, peer = found["deltamirror"], found["delta-rs"]
     yield "first checkpoint", peer["first"] / ours["first"]
     yield "next checkpoint", peer["next"] / ours["next"]
-    yield "open by the checkpoint", peer["open"] / ours["open"]
+    yield "open by the checkpoint", peer["open delta-rs"] / ours["open delta-rs"]
 
 
 if __name__ == "__main__":

@@ -15,9 +15,12 @@ from deltamirror import Add
 __all__ = ["DELTA_RS", "measured", "run"]
 
 _LATER = 100
-_SMALLER = (10_000, 100_000)
+_FEWER = 100_000
+_FEWEST = 10_000
 DELTA_RS: Final = {"delta-rs": tasks.delta_rs}
 _PEERS: Final = {**DELTA_RS, "Delta Spark": tasks.delta_spark}
+_READER: Final = {"delta-rs": tasks.open_by_delta_rs}
+_READERS: Final = {**_READER, "DuckDB": tasks.open_by_duckdb, "Delta Spark": tasks.open_by_delta_spark}
 _NUMBERED = "numbered files"
 
 
@@ -29,14 +32,16 @@ def run(lab: Lab) -> Result:
     with lab.place("sqlite", schema=NUMBERED_SCHEMA, partition_by=()) as place:
         numbered = measured(lab, place, islice(numbered_adds(first=0), count), numbered_from=count)
     found |= {f"{name}, {_NUMBERED}": figures for name, figures in numbered.items()}
-    for few in () if lab.quick else _SMALLER:
+    fewer = int(lab.pick(full=_FEWER, quick=_FEWEST))
+    with lab.place("sqlite") as place:
+        found |= _of(fewer, measured(lab, place, islice(adds(seed=1), fewer), readers=_READERS))
+    if not lab.quick:
         with lab.place("sqlite") as place:
-            smaller = measured(lab, place, islice(adds(seed=1), few), peers=DELTA_RS)
-        found |= {f"{name}, {few:,} files": figures for name, figures in smaller.items()}
-    header = ("", "first s", "next s", "MB", "peak MiB", "own MiB", "open s")
+            found |= _of(_FEWEST, measured(lab, place, islice(adds(seed=1), _FEWEST), peers=DELTA_RS))
+    header = ("", "first s", "next s", "MB", "peak MiB", "own MiB", *(f"{reader}: open s" for reader in _READERS))
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
     title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
-    return Result("checkpoint", Table(title, header, rows), {"count": count, **found})
+    return Result("checkpoint", Table(title, header, rows), {"count": count, "fewer": fewer, **found})
 
 
 def measured(
@@ -46,6 +51,7 @@ def measured(
     *,
     numbered_from: int | None = None,
     peers: Mapping[str, Callable[..., Any]] = _PEERS,
+    readers: Mapping[str, Callable[..., Any]] = _READER,
 ) -> dict[str, dict[str, float]]:
     """All subjects have the log that deltamirror published, each in a copy of its own."""
     source = lab.folder / "checkpoint.ndjson"
@@ -60,9 +66,16 @@ def measured(
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
     for name, task in peers.items():
         found[name] = child.call(task, folder=copies[name], place=place.json())
-    for name, folder in {"deltamirror": f"{place.folder}/table", **copies}.items():
-        found[name]["open"] = child.call(tasks.open_table, folder=folder)
+    folders = {"deltamirror": f"{place.folder}/table", **copies}
+    for reader, task in readers.items():
+        taken = child.call(task, folders=list(folders.values()))
+        for name, seconds in zip(folders, taken, strict=True):
+            found[name][f"open {reader}"] = seconds
     return found
+
+
+def _of(count: int, found: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    return {f"{name}, {count:,} files": figures for name, figures in found.items()}
 
 
 def _publish(place: Place) -> None:
@@ -74,5 +87,6 @@ def _named(figures: dict[str, Any], name: str) -> dict[str, float]:
 
 
 def _cells(figures: dict[str, float]) -> tuple[str, ...]:
-    formats = {"first": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "own": "0f", "open": "2f"}
+    formats = {"first": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "own": "0f"}
+    formats |= {f"open {reader}": "2f" for reader in _READERS}
     return tuple(f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())

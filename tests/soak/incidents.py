@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from deltamirror import Catalog, Table
 from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
-from deltamirror.errors import Diverged, Transient, Unavailable
+from deltamirror.errors import Diverged, LeaseLost, Transient, Unavailable
 from deltamirror.storage.open import store_at
 from tests.soak.crowd import Crowd, Member
 from tests.soak.truth import Watch
@@ -189,6 +190,14 @@ class Incidents:
         return {row.subject for row in execute(self.catalog, _FIRING) if row.rule in rules}
 
     def _typed(self, *arguments: str, exits: int = 0) -> str:
-        said = typed(*arguments, folder=self.folder, settings=self.operator)
+        """What a command says; typed again where a service has the lease that it needs, which passes."""
+        answers: list[CompletedProcess[str]] = []
+
+        def is_told() -> bool:
+            answers.append(typed(*arguments, folder=self.folder, settings=self.operator))
+            return answers[-1].returncode != LeaseLost.exit_status
+
+        self.until(is_told)
+        said = answers[-1]
         assert said.returncode == exits, (arguments, said.returncode, said.stdout, said.stderr)
         return said.stdout
