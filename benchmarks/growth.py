@@ -16,7 +16,7 @@ from benchmarks.lab import ENGINES, TABLE, Lab, Place
 from benchmarks.report import Result, Table
 from benchmarks.writers import DELTA_RS, Subject, delta_rs_action, delta_rs_schema, open_writer, prepare
 from deltamirror import Add, Catalog
-from deltamirror.txnlog.queue.leases import claim
+from deltamirror.txnlog.queue.claims import claim
 from deltamirror.work import Lane
 
 __all__ = ["by_files", "by_tables", "by_versions", "claims_by_tables", "run", "run_claims", "run_history", "run_tables"]

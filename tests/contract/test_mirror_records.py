@@ -22,7 +22,8 @@ from deltamirror.txnlog.queue.backlog import (
     with_chunks,
     with_counts,
 )
-from deltamirror.txnlog.queue.leases import Claim, release
+from deltamirror.txnlog.queue.claims import Claim
+from deltamirror.txnlog.queue.leases import release
 from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_commits
 from deltamirror.txnlog.queue.status import attempts
 from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits

@@ -21,7 +21,8 @@ from deltamirror.errors import Unavailable
 from deltamirror.pipeline.run import execution, lease_guard
 from deltamirror.storage import files
 from deltamirror.storage.store import Store
-from deltamirror.txnlog.queue.leases import Claim, release
+from deltamirror.txnlog.queue.claims import Claim
+from deltamirror.txnlog.queue.leases import release
 from deltamirror.work import Lane
 from tests.support.crashes.sightings import is_done, names_of_temporaries, seen, stores_of
 from tests.support.faults.transactions import Fault, failing_at

@@ -10,7 +10,7 @@ from deltamirror import Catalog, Table
 from deltamirror.errors import DeltaMirrorError, Internal, InvalidInput, Transient, Unavailable
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import lanes
-from deltamirror.txnlog.queue.leases import Claim
+from deltamirror.txnlog.queue.claims import Claim
 from deltamirror.work import CheckpointUnit, Outcome, Unit
 from tests.support.lakes.lake import execute
 from tests.support.mirrors.local import (

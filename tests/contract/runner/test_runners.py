@@ -15,7 +15,8 @@ from deltamirror.errors import DeltaMirrorError, Diverged, Internal, InvalidLoca
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.backlog import commit_work, with_chunks
-from deltamirror.txnlog.queue.leases import Claim, claim, release
+from deltamirror.txnlog.queue.claims import Claim, claim
+from deltamirror.txnlog.queue.leases import release
 from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitUnit, Lane, Lease, Outcome, Stage
 from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import add

@@ -8,7 +8,7 @@ from deltamirror import Catalog
 from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import leases
-from deltamirror.txnlog.queue.leases import Claim, claim
+from deltamirror.txnlog.queue.claims import Claim, claim
 from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_checkpoint, record_commits
 from deltamirror.txnlog.queue.status import TableStatus, table_status
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, Stage

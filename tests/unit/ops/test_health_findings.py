@@ -7,7 +7,7 @@ import pytest
 from deltamirror.ops.health.process import ServiceProgress
 from deltamirror.ops.health.report import HealthFinding, HealthReport, HealthState, PartHealth, combined
 from deltamirror.pipeline.service.progress import WorkInHand
-from deltamirror.txnlog.queue.leases import Overdue
+from deltamirror.txnlog.queue.claims import Overdue
 from deltamirror.work import Lane
 
 pytestmark = pytest.mark.requirement("R64")

@@ -15,8 +15,8 @@ from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.migrations import require_current
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState
+from deltamirror.txnlog.queue.claims import Overdue, overdue
 from deltamirror.txnlog.queue.expected_objects import KeptLog, comparisons, kept_logs
-from deltamirror.txnlog.queue.leases import Overdue, overdue
 
 __all__ = [
     "CatalogFacts",

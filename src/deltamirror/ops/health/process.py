@@ -11,7 +11,7 @@ from deltamirror.ops.health.catalog import named, overdue_findings, trouble
 from deltamirror.ops.health.report import HealthFinding, HealthState, combined
 from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.storage.calls import StoreCalls
-from deltamirror.txnlog.queue.leases import Overdue
+from deltamirror.txnlog.queue.claims import Overdue
 
 if TYPE_CHECKING:
     from deltamirror.ops.reconcile.background import BackgroundReconciler

@@ -19,7 +19,7 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.content.state import decoded_line, in_force, in_force_before
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import CheckpointFacts, bytes_between, checkpoint_facts, replay_work
-from deltamirror.txnlog.queue.leases import Claim
+from deltamirror.txnlog.queue.claims import Claim
 from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
 from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork, Verification
 

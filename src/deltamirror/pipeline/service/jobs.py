@@ -34,7 +34,7 @@ from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import txn_ids
-from deltamirror.txnlog.queue.leases import Claim
+from deltamirror.txnlog.queue.claims import Claim
 from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_checkpoint, record_commits
 from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitWork, Failure, Lane, Lease, Outcome, Stage, Unit
 

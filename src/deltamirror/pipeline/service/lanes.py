@@ -23,7 +23,7 @@ from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan
 from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
 from deltamirror.pipeline.service.pace import Pace
 from deltamirror.storage.location import store_prefix
-from deltamirror.txnlog.queue.leases import Claim, claim, claim_in_store
+from deltamirror.txnlog.queue.claims import Claim, claim, claim_in_store
 from deltamirror.work import CheckpointUnit, Lane
 
 __all__ = ["CheckpointLane", "CommitLane", "MirrorLane"]

@@ -20,7 +20,7 @@ from deltamirror.txnlog.database.schema import (
     versions,
 )
 from deltamirror.txnlog.queue.backlog import ENDED_FILES, WORK, numbers_by_commit, work_of
-from deltamirror.txnlog.queue.leases import Claim
+from deltamirror.txnlog.queue.claims import Claim
 from deltamirror.work import CommitWork, Status
 
 __all__ = ["Waiting", "waiting_commits"]
