@@ -261,6 +261,7 @@ TARGETS: Mapping[str, Target] = {
             "module (2): 1024 -> 1025": _CHOSEN,
         },
     ),
+    "deltamirror/publish/compactions.py": Target(tests=("tests/unit/publish/test_compactions.py",)),
     "deltamirror/publish/checkpoint/encoding.py": Target(
         tests=("tests/unit/publish/checkpoint/test_encoding.py",),
         harmless={
