@@ -290,6 +290,9 @@ TARGETS: Mapping[str, Target] = {
         },
     ),
     "deltamirror/publish/checkpoint/classic.py": Target(tests=("tests/unit/publish/checkpoint/test_classic.py",)),
+    "deltamirror/publish/checkpoint/classic_base.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_classic_base.py",), harmless=_unfrozen("ClassicBase")
+    ),
     "deltamirror/publish/checkpoint/sidecars.py": Target(
         tests=("tests/unit/publish/checkpoint/test_sidecars.py",),
         harmless={
