@@ -293,6 +293,10 @@ TARGETS: Mapping[str, Target] = {
     "deltamirror/publish/checkpoint/classic_base.py": Target(
         tests=("tests/unit/publish/checkpoint/test_classic_base.py",), harmless=_unfrozen("ClassicBase")
     ),
+    "deltamirror/publish/checkpoint/base_checkpoint.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_base_checkpoint.py",),
+        harmless={"module: 4 -> 5": _THREADS, **_thread_names("_v2_state", "sidecar")},
+    ),
     "deltamirror/publish/checkpoint/sidecars.py": Target(
         tests=("tests/unit/publish/checkpoint/test_sidecars.py",),
         harmless={
