@@ -297,6 +297,9 @@ TARGETS: Mapping[str, Target] = {
         tests=("tests/unit/publish/checkpoint/test_base_checkpoint.py",),
         harmless={"module: 4 -> 5": _THREADS, **_thread_names("_v2_state", "sidecar")},
     ),
+    "deltamirror/publish/checkpoint/building.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_building.py",), harmless=_unfrozen_by_name("Built")
+    ),
     "deltamirror/publish/checkpoint/sidecars.py": Target(
         tests=("tests/unit/publish/checkpoint/test_sidecars.py",),
         harmless={
