@@ -12,6 +12,7 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings
 from deltamirror.delta import lines
 from deltamirror.ops.imports.importing import ImportOrder
+from deltamirror.ops.maintenance import chores
 from deltamirror.ops.validate.validating import validate_log
 from deltamirror.ops.verify.report import Level
 from deltamirror.ops.verify.verifying import Verifier
@@ -78,6 +79,18 @@ def test_nothing_is_compacted_unless_it_is_asked_for(lake: Catalog, tmp_path: Pa
     with service(lake, compact=by == "setting") as engine:
         until(lambda: is_compacted(engine, 2))
     assert (compactions(tmp_path), compactions(tmp_path, "left")) == ([(0, 2)], [])
+
+
+def test_many_bytes_of_commits_are_left_as_they_are(
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(lake, tmp_path, appends=8, note="x" * 1_000)
+    first, second, third = (sum(len(table.commit_file(start + at)) for at in range(3)) for start in (0, 3, 6))
+    assert first > max(second, third)
+    monkeypatch.setattr(chores, "MOST_BYTES", max(second, third))
+    with service(lake) as engine:
+        until(lambda: is_compacted(engine, 8))
+    assert compactions(tmp_path) == [(3, 5), (6, 8)]
 
 
 def test_commits_of_a_checkpoint_are_not_compacted(lake: Catalog, tmp_path: Path) -> None:

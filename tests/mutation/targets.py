@@ -261,6 +261,7 @@ TARGETS: Mapping[str, Target] = {
             "module (2): 1024 -> 1025": _CHOSEN,
         },
     ),
+    "deltamirror/publish/compactions.py": Target(tests=("tests/unit/publish/test_compactions.py",)),
     "deltamirror/publish/checkpoint/encoding.py": Target(
         tests=("tests/unit/publish/checkpoint/test_encoding.py",),
         harmless={
@@ -289,6 +290,16 @@ TARGETS: Mapping[str, Target] = {
         },
     ),
     "deltamirror/publish/checkpoint/classic.py": Target(tests=("tests/unit/publish/checkpoint/test_classic.py",)),
+    "deltamirror/publish/checkpoint/classic_base.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_classic_base.py",), harmless=_unfrozen("ClassicBase")
+    ),
+    "deltamirror/publish/checkpoint/base_checkpoint.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_base_checkpoint.py",),
+        harmless={"module: 4 -> 5": _THREADS, **_thread_names("_v2_state", "sidecar")},
+    ),
+    "deltamirror/publish/checkpoint/building.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_building.py",), harmless=_unfrozen_by_name("Built")
+    ),
     "deltamirror/publish/checkpoint/sidecars.py": Target(
         tests=("tests/unit/publish/checkpoint/test_sidecars.py",),
         harmless={

@@ -1,13 +1,16 @@
 """Compactions: which versions they have, what they hold, and that none replaces another."""
 
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY
-from deltamirror.publish.compactions import compacted_lines, full_ranges, put_compaction
+from deltamirror.publish.compactions import MOST_BYTES, compacted_lines, full_ranges, put_compaction
 from deltamirror.storage.open import store_at
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "maintenance.md"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,27 @@ def test_lines_stay_as_they_are_and_the_last_one_of_a_file_remains() -> None:
         each + b"\n" for each in (first, second, gone)
     )
     assert compacted_lines([first, second, again + b"\r\n\n"]) == second + b"\n" + again + b"\n"
+
+
+def test_the_last_protocol_metadata_and_domain_remain_and_so_does_the_removal_of_a_domain() -> None:
+    protocols = [b'{"protocol":{"minReaderVersion":1,"minWriterVersion":%d}}' % version for version in (2, 4)]
+    metadata = [
+        b'{"metaData":{"id":"%b","format":{"provider":"parquet","options":{}},"schemaString":"{}",'
+        b'"partitionColumns":[],"configuration":{}}}' % each
+        for each in (b"a", b"b")
+    ]
+    set_twice = [b'{"domainMetadata":{"domain":"a","configuration":"%d","removed":false}}' % at for at in (1, 2)]
+    ended = b'{"domainMetadata":{"domain":"b","configuration":"","removed":true}}'
+    first = [protocols[0], metadata[0], set_twice[0], ended]
+    last = [protocols[1], metadata[1], set_twice[1]]
+    expected = b"\n".join([ended, *last, b""])
+    assert compacted_lines([b"\n".join(first), b"\n".join(last)]) == expected
+
+
+def test_the_guide_tells_how_many_bytes_of_commits_are_compacted() -> None:
+    mebibytes, rest = divmod(MOST_BYTES, 1024 * 1024)
+    assert rest == 0
+    assert f"More than {mebibytes} MiB of commits are left as they are." in GUIDE.read_text()
 
 
 def test_a_compaction_that_is_there_stays() -> None:

@@ -27,7 +27,10 @@ _THREADS: Final = 4
 
 
 def read_base(base: CheckpointBase, store: Store) -> ClassicBase | CheckpointState | None:
-    """What the checkpoint says; None where it is gone, is not the file that was recorded, or cannot be read."""
+    """What the checkpoint says; None where it is gone, or is not the file that was recorded.
+
+    One of the errors ``UNREADABLE`` where it cannot be read, be it for one of its sidecars.
+    """
     data = fetched(store, f"{names.LOG_DIRECTORY}/{base.name}")
     if data is None or sha256(data).digest() != base.digest:
         return None
@@ -36,15 +39,12 @@ def read_base(base: CheckpointBase, store: Store) -> ClassicBase | CheckpointSta
     return _v2_state(data.to_pybytes(), base, store)
 
 
-def _v2_state(top: bytes, base: CheckpointBase, store: Store) -> CheckpointState | None:
+def _v2_state(top: bytes, base: CheckpointBase, store: Store) -> CheckpointState:
     """A sidecar that is gone or has another content than its name says makes the whole checkpoint unusable."""
-    try:
-        file = read_top(top, source=base.name)
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
-            sidecars = list(threads.map(partial(_sidecar, store, file, base.version), file.sidecars))
-        return _joined(lines.encode_commit(file.others), sidecars, base)
-    except (InvalidInput, ValueError):
-        return None
+    file = read_top(top, source=base.name)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
+        sidecars = list(threads.map(partial(_sidecar, store, file, base.version), file.sidecars))
+    return _joined(lines.encode_commit(file.others), sidecars, base)
 
 
 def _sidecar(store: Store, file: TopFile, version: int, sidecar: Sidecar) -> pa.Buffer:

@@ -18,7 +18,7 @@ from deltamirror.publish.checkpoint.base_checkpoint import read_base
 from deltamirror.publish.checkpoint.classic_base import UNREADABLE, ClassicBase
 from deltamirror.publish.checkpoint.stitching import UnchangedGroups
 from deltamirror.storage.store import Store
-from deltamirror.work import CheckpointUnit, CommitWork, Fetch
+from deltamirror.work import CheckpointBase, CheckpointUnit, CommitWork, Fetch
 
 __all__ = ["BaseUnusable", "Built", "build", "is_v2"]
 
@@ -42,7 +42,7 @@ class Built:
 def build(unit: CheckpointUnit, store: Store, fetch: Fetch) -> Built:
     """The state of the unit's version; BaseUnusable where the base does not lead to it."""
     fetched = (_decoded(work, fetch) for work in unit.commits)
-    built = _from_all(unit, fetched) if unit.base is None else _from_base(unit, store, fetched)
+    built = _from_all(unit, fetched) if unit.base is None else _from_base(unit, unit.base, store, fetched)
     if unit.num_files not in (None, built.num_files):
         if unit.base is not None:
             raise BaseUnusable  # whatever is wrong with it: all lines say how many there are
@@ -64,13 +64,15 @@ def _from_all(unit: CheckpointUnit, fetched: Iterable[Iterable[bytes]]) -> Built
     return Built(state=state, num_files=state.files.num_rows)
 
 
-def _from_base(unit: CheckpointUnit, store: Store, fetched: Iterable[Iterable[bytes]]) -> Built:
+def _from_base(
+    unit: CheckpointUnit, recorded: CheckpointBase, store: Store, fetched: Iterable[Iterable[bytes]]
+) -> Built:
     with _reading_base():
-        base = None if unit.base is None else read_base(unit.base, store)
-    if unit.base is None or base is None:
+        base = read_base(recorded, store)
+    if base is None:
         raise BaseUnusable
     newer = content.replay_newer(fetched, base.others)
-    times = {"base_committed_at": unit.base.committed_at, "committed_at": unit.committed_at}
+    times = {"base_committed_at": recorded.committed_at, "committed_at": unit.committed_at}
     if not content.can_continue(base.metadata, newer.others.metadata, **times):
         raise BaseUnusable
     with _reading_base():

@@ -100,5 +100,4 @@ def _may_have_others(group: pq.RowGroupMetaData) -> bool:
 def _with_statistics(data: pa.Buffer) -> pa.Schema:
     """Other writers read the texts of statistics in their own ways."""
     add = parquet.opened(data).schema_arrow.field("add").type
-    place = add.get_field_index(STATS_PARSED)
-    return FILES if place < 0 else FILES.append(add.field(place))
+    return pa.schema([*FILES, *(each for each in add if each.name == STATS_PARSED)])
