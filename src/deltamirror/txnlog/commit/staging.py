@@ -46,7 +46,6 @@ __all__ = [
     "claim",
     "discard",
     "fresh_commit_id",
-    "fresh_stage_id",
     "meet_winners",
     "move_ids",
     "move_ids_unlocked",
