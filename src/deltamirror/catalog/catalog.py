@@ -6,7 +6,6 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self, cast
 
 import pyarrow as pa
@@ -94,9 +93,7 @@ class Catalog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
