@@ -102,16 +102,12 @@ def _among_values(kind: str, one: Mapping[str, object], other: Mapping[str, obje
 
 
 def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
-    keys, others = _keys(one), _keys(other)
+    keys, others = keys_of(one), keys_of(other)
     places = pc.index_in(keys, others)
     yield from _on_one_side(ONLY_IN_A, one, places.is_null(), "is in A and not in B")
     yield from _on_one_side(ONLY_IN_B, other, pc.invert(pc.is_in(others, keys)), "is in B and not in A")
     pairs = _Pairs(one, pc.indices_nonzero(places.is_valid()), other, places.drop_null())
     yield from pairs.findings()
-
-
-def _keys(files: pa.Table) -> pa.Array:
-    return keys_of(files) if files.num_rows else pa.array([], pa.large_string())
 
 
 def _on_one_side(kind: str, files: pa.Table, alone: pa.BooleanArray, where: str) -> Iterator[_Finding]:
